@@ -21,7 +21,7 @@ from tabrelay.admission.tokens import Tokens
 from tabrelay.calls.principal import CALL
 from tabrelay.cli.main import main
 from tabrelay.cli.status import text
-from tabrelay.faces.mcp.acp_sessions import FORGET_S, MAX_CALLED, MAX_CONDUCTORS, AcpSessions
+from tabrelay.faces.mcp.acp_sessions import MAX_CALLED, MAX_CONDUCTORS, SILENT_S, AcpSessions
 from tabserver import Context
 from tabserver.handlers.toolbox import Toolbox, tool
 from tests.support.acp import WAIT_S, NoRelay, Stage, is_free
@@ -688,7 +688,7 @@ def test_a_conductor_that_says_nothing_for_a_while_is_forgotten() -> None:
     now = 0.0
     editors = AcpSessions(lambda: now)
     editors.report("one", report("x"))
-    now += FORGET_S
+    now += SILENT_S
     assert [row["server_id"] for row in editors.describe(lambda name: True)] == ["x"]
     now += 1
     assert editors.describe(lambda name: True) == []
@@ -706,8 +706,8 @@ def test_the_relay_keeps_no_more_conductors_than_it_can() -> None:
 def test_the_relay_remembers_no_more_of_those_who_called_than_it_can() -> None:
     editors = AcpSessions(lambda: 0.0)
     for number in range(MAX_CALLED + 1):
-        editors.stamp(f"id{number} c", {"id": 1, "method": "x", "params": {}})
-    editors.stamp("x" * 5000, {"id": 1, "method": "x", "params": {}})
+        editors.add_acp_meta(f"id{number} c", {"id": 1, "method": "x", "params": {}})
+    editors.add_acp_meta("x" * 5000, {"id": 1, "method": "x", "params": {}})
     for id, is_used in (("id0", False), ("id1", True), (f"id{MAX_CALLED}", True), ("x" * 256, False)):
         editors.report("one", report(id))
         assert [row["is_used"] for row in editors.describe(lambda name: True)] == [is_used], id

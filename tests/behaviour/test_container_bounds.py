@@ -89,7 +89,7 @@ def test_what_conductors_report_is_bounded() -> None:
     with pytest.raises(ValueError, match="already"):
         editors.report("one more", {"sessions": []})
     for number in range(2 * MAX_CALLED):
-        editors.stamp(f"id-{number}", {"id": 1, "method": "x", "params": {}})
+        editors.add_acp_meta(f"id-{number}", {"id": 1, "method": "x", "params": {}})
     assert len(editors._called) == MAX_CALLED
 
 

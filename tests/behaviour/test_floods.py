@@ -19,7 +19,7 @@ from websockets.typing import Subprotocol
 from tabrelay.admission.rate_limiter import MAX_KNOWN, RateLimiter
 from tabrelay.calls.calls import MAX_UNREAD_SIZE, Call, Notice, Pending
 from tabrelay.faces.mcp.event_store import MAX_STREAM, EventStore, EventStream
-from tabrelay.faces.web.pairing import MOST_HELD
+from tabrelay.faces.web.pairing import MAX_HELD
 from tabrelay.routing.catalogue_store import Catalogue, CatalogueStore, StoredServer
 from tabrelay.routing.registry import Registry
 from tabrelay.server.http_protocol import HttpProtocol
@@ -231,7 +231,7 @@ async def test_of_the_questions_of_pages_that_want_to_be_paired_only_the_newest_
             body = {"request": asked["request"]}
             return asyncio.create_task(relay.http.post("/-/ask/answer", json=body, headers=page))
 
-        questions = [question() for _ in range(MOST_HELD + 20)]
+        questions = [question() for _ in range(MAX_HELD + 20)]
         await until(lambda: sum(each.done() for each in questions) == 20)
         assert {each.result().json()["state"] for each in questions if each.done()} == {"waiting"}
         await relay.http.post("/-/pairs", json={"approve": asked["code"]})

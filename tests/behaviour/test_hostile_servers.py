@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tabrelay.faces.mcp.offline_answers import LISTS, recall_legacy, recall_modern
+from tabrelay.faces.mcp.offline_answers import LISTS, cached_legacy_result, cached_modern_result
 from tabrelay.faces.mcp.subscriptions import SubscriptionFilter
 from tabrelay.payloads.list_checks import ListBounds, check_reply, read_server_description
 from tabrelay.routing.catalogue_store import Catalogue, CatalogueStore
@@ -94,12 +94,12 @@ def test_whatever_a_server_says_of_itself_everybody_who_asks_is_answered(row: di
     assert {row["name"] for row in orjson.loads(orjson.dumps(rows))} == {"notes", "other"}
     known = registry.recall("notes")
     for method in ("server/discover", *LISTS):
-        said = recall_modern(method, "notes", known)
+        said = cached_modern_result(method, "notes", known)
         assert said is not None and orjson.dumps(said)
     for method in ("initialize", "ping", *LISTS):
-        said = recall_legacy(method, {"protocolVersion": row}, "notes", known)
+        said = cached_legacy_result(method, {"protocolVersion": row}, "notes", known)
         assert said is not None and orjson.dumps(said)
-    recall_legacy("logging/setLevel", {"level": row}, "notes", known)
+    cached_legacy_result("logging/setLevel", {"level": row}, "notes", known)
     flags = {"toolsListChanged": True, "resourceSubscriptions": ["a"]}
     orjson.dumps(SubscriptionFilter.of({"notifications": flags}).honoured(known))
     # What was kept is read again as it is: the file and the other relays get these values.

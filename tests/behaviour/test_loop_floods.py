@@ -232,7 +232,7 @@ async def test_a_browser_that_comes_back_to_many_sessions() -> None:
     assert max(tries) < LIMIT_MS
     known[-1].streams.end()
     await until(lambda: len(peer.listening) == len(known) - 1)
-    await until(lambda: len(known[-2].streams.standing.after(0)) == 2)
+    await until(lambda: len(known[-2].streams.get_stream.after(0)) == 2)
 
 
 async def test_long_work_lets_other_callbacks_run_every_few_milliseconds() -> None:

@@ -9,7 +9,7 @@ from tests.mutations.mutation import Mutation
 MUTATIONS: Final = (
     Mutation(
         "memory: an ended session takes no record of its own",
-        "self.pages[key] = page",
+        "self.records[key] = record",
         "tests/faces/mcp/test_sessions.py -k ended_session_takes",
     ),
     Mutation(
@@ -49,7 +49,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a token's share of the sessions",
-        "if False and not self._put_away_oldest(mine):",
+        "if False and not self._unload_oldest(mine):",
         "tests/faces/mcp/test_sessions.py::test_past_its_share_a_token_gives_up_its_own_longest_idle_session_and_no_one_elses",
     ),
     Mutation(
@@ -105,7 +105,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "questions that a server asks one after another",
-        "    return\nleft_s = live.asking_since + MOST_COALESCE_S - now",
+        "    return\nleft_s = inner.asking_since + MOST_COALESCE_S - now",
         "tests/translation/test_parked_calls.py",
         lines=2,
     ),
@@ -126,7 +126,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "loop time: sessions that are told of a browser",
-        "AT_ONCE: Final = 10**9  # sessions that are told something in one callback of the event loop",
+        "SESSIONS_AT_ONCE: Final = 10**9  # sessions that are told something in one callback of the event loop",
         "tests/behaviour/test_loop_floods.py -k many_sessions",
     ),
     Mutation(
@@ -176,7 +176,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "an end that is told before what came first",
-        "if page is None:",
+        "if record is None:",
         "tests/faces/mcp/test_bus_sync.py::test_what_is_told_late_does_not_undo_the_end_of_a_session",
     ),
     Mutation(

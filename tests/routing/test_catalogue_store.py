@@ -80,9 +80,9 @@ async def test_of_names_that_are_forgotten_nothing_is_kept(tmp_path: Path) -> No
         for number in range(30):
             async with SyntheticWorker(relay.url, relay.token, f"n{number}", inst=f"w{number}"):
                 await relay.has_read(f"n{number}")
-        await until(lambda: not librarian._desks)
-        assert len(librarian._news) <= 5 + 1
-        assert len(librarian._readings) + len(librarian._again) == 0
+        await until(lambda: not librarian._read_states)
+        assert len(librarian._digests) <= 5 + 1
+        assert len(librarian._readings) + len(librarian._reread) == 0
 
 
 class Endless(SyntheticWorker):

@@ -93,6 +93,6 @@ def test_cancelled_calls_are_remembered_for_a_while_and_so_many_of_them() -> Non
         roll.take(number)
     assert roll._lingering == {}
     # Those that are not known by their ids may still speak.
-    assert roll.speaker(now=10.0) is None
-    speaker = roll.speaker(now=60.0)
+    assert roll.only_sender(now=10.0) is None
+    speaker = roll.only_sender(now=60.0)
     assert speaker is not None and speaker.channel == "b"

@@ -11,35 +11,35 @@ import pytest
 from tabrelay.errors import BrowserGone
 from tabrelay.translation import messages
 from tabserver.wire import jsonrpc
-from tests.support.bureau import ABLE, FORM, Bureau, notices, reply
 from tests.support.clock import Clock, Timer
+from tests.support.translator_harness import ABLE, FORM, TranslatorHarness, notices, reply
 
 
 @pytest.fixture
-async def bureau() -> Bureau:
-    return Bureau()
+async def harness() -> TranslatorHarness:
+    return TranslatorHarness()
 
 
-async def test_a_question_ends_the_call_and_the_retry_continues_it(bureau: Bureau) -> None:
-    first = bureau.tool(meta={"progressToken": "one"})
-    bureau.peer.ask("q1")
-    questions, handle = await bureau.asked(first)
+async def test_a_question_ends_the_call_and_the_retry_continues_it(harness: TranslatorHarness) -> None:
+    first = harness.tool(meta={"progressToken": "one"})
+    harness.peer.ask("q1")
+    questions, handle = await harness.asked(first)
     [(key, question)] = questions.items()
     assert question == {"method": "elicitation/create", "params": {**FORM, "mode": "form"}}
-    second = bureau.tool(answers={key: {"action": "accept", "content": {"name": "Ada"}}}, state=handle)
-    assert bureau.peer.said == [jsonrpc.result_message("q1", {"action": "accept", "content": {"name": "Ada"}})]
-    assert len(bureau.peer.started) == 1
-    bureau.peer.result({"content": []})
+    second = harness.tool(answers={key: {"action": "accept", "content": {"name": "Ada"}}}, state=handle)
+    assert harness.peer.sent == [jsonrpc.result_message("q1", {"action": "accept", "content": {"name": "Ada"}})]
+    assert len(harness.peer.started) == 1
+    harness.peer.result({"content": []})
     assert (await reply(second))["result"]["resultType"] == "complete"
-    assert len(bureau.parking) == 0
+    assert len(harness.parking) == 0
 
 
-async def test_questions_at_the_same_moment_are_asked_together(bureau: Bureau) -> None:
-    pending = bureau.tool()
-    bureau.peer.ask("q1")
-    bureau.peer.ask("q2", "roots/list", {})
-    bureau.peer.ask("q3", "sampling/createMessage", {"messages": [], "maxTokens": 1, "_meta": {"progressToken": 0}})
-    questions, _ = await bureau.asked(pending)
+async def test_questions_at_the_same_moment_are_asked_together(harness: TranslatorHarness) -> None:
+    pending = harness.tool()
+    harness.peer.ask("q1")
+    harness.peer.ask("q2", "roots/list", {})
+    harness.peer.ask("q3", "sampling/createMessage", {"messages": [], "maxTokens": 1, "_meta": {"progressToken": 0}})
+    questions, _ = await harness.asked(pending)
     assert [question["method"] for question in questions.values()] == [
         "elicitation/create",
         "roots/list",
@@ -60,163 +60,165 @@ class SlowLoop(Clock):
 
 @pytest.mark.parametrize(("questions", "together"), [(4, 4), (40, 17)], ids=["some", "without an end"])
 async def test_questions_of_a_server_that_pauses_between_them_are_asked_together(
-    bureau: Bureau, monkeypatch: pytest.MonkeyPatch, questions: int, together: int
+    harness: TranslatorHarness, monkeypatch: pytest.MonkeyPatch, questions: int, together: int
 ) -> None:
     """As on a busy machine. A server that goes on for ever does not keep its client waiting for ever."""
     loop = SlowLoop()
-    monkeypatch.setattr(bureau.translator, "_loop", loop)
-    pending = bureau.tool()
+    monkeypatch.setattr(harness.translator, "_loop", loop)
+    pending = harness.tool()
     for number in range(questions):
-        bureau.peer.ask(f"q{number}")
+        harness.peer.ask(f"q{number}")
         await loop.advance(0.06)
     await loop.advance(1)
-    asked, _ = await bureau.asked(pending)
+    asked, _ = await harness.asked(pending)
     assert len(asked) == together
 
 
-async def test_what_was_not_answered_is_asked_again_under_a_new_handle(bureau: Bureau) -> None:
-    first = bureau.tool()
-    bureau.peer.ask("q1")
-    bureau.peer.ask("q2")
-    questions, handle = await bureau.asked(first)
+async def test_what_was_not_answered_is_asked_again_under_a_new_handle(harness: TranslatorHarness) -> None:
+    first = harness.tool()
+    harness.peer.ask("q1")
+    harness.peer.ask("q2")
+    questions, handle = await harness.asked(first)
     one, two = questions
-    again, second_handle = await bureau.asked(bureau.tool(answers={one: {"action": "decline"}, "x": {}}, state=handle))
+    again, second_handle = await harness.asked(
+        harness.tool(answers={one: {"action": "decline"}, "x": {}}, state=handle)
+    )
     assert list(again) == [two]
     assert second_handle != handle
-    bureau.tool(answers={two: {"action": "accept"}}, state=second_handle)
-    assert [message["id"] for message in bureau.peer.said] == ["q1", "q2"]
+    harness.tool(answers={two: {"action": "accept"}}, state=second_handle)
+    assert [message["id"] for message in harness.peer.sent] == ["q1", "q2"]
 
 
-async def test_a_call_may_ask_several_times(bureau: Bureau) -> None:
-    pending = bureau.tool()
+async def test_a_call_may_ask_several_times(harness: TranslatorHarness) -> None:
+    pending = harness.tool()
     for round in range(3):
-        bureau.peer.ask(f"q{round}")
-        questions, handle = await bureau.asked(pending)
-        pending = bureau.tool(answers={key: {"action": "accept"} for key in questions}, state=handle)
-    bureau.peer.result({"content": []})
+        harness.peer.ask(f"q{round}")
+        questions, handle = await harness.asked(pending)
+        pending = harness.tool(answers={key: {"action": "accept"} for key in questions}, state=handle)
+    harness.peer.result({"content": []})
     assert (await reply(pending))["result"]["content"] == []
 
 
-async def test_a_handle_works_once_for_its_owner_and_its_request_only(bureau: Bureau) -> None:
-    first = bureau.tool()
-    bureau.peer.ask()
-    questions, handle = await bureau.asked(first)
+async def test_a_handle_works_once_for_its_owner_and_its_request_only(harness: TranslatorHarness) -> None:
+    first = harness.tool()
+    harness.peer.ask()
+    questions, handle = await harness.asked(first)
     answers = {key: {"action": "accept"} for key in questions}
     other = {"name": "greet", "arguments": {"a": 2}, "inputResponses": answers, "requestState": handle}
     for refused in (
-        bureau.tool(answers=answers, state=handle, principal="thief"),
-        bureau.tool(answers=answers, state=handle + "x"),
-        bureau.tool(answers=answers, state=7),
-        bureau.tool(answers=[], state=handle),
-        bureau.tool(answers={"x": 1}, state=handle),
-        bureau.call("tools/call", other),
-        bureau.call("prompts/get", {**other, "arguments": {"a": 1}}),
+        harness.tool(answers=answers, state=handle, principal="thief"),
+        harness.tool(answers=answers, state=handle + "x"),
+        harness.tool(answers=answers, state=7),
+        harness.tool(answers=[], state=handle),
+        harness.tool(answers={"x": 1}, state=handle),
+        harness.call("tools/call", other),
+        harness.call("prompts/get", {**other, "arguments": {"a": 1}}),
     ):
         assert (await reply(refused))["error"]["code"] == jsonrpc.INVALID_PARAMS
-    right = bureau.tool(answers=answers, state=handle)
+    right = harness.tool(answers=answers, state=handle)
     assert not right.is_done
-    assert (await reply(bureau.tool(answers=answers, state=handle)))["error"]["code"] == jsonrpc.INVALID_PARAMS
+    assert (await reply(harness.tool(answers=answers, state=handle)))["error"]["code"] == jsonrpc.INVALID_PARAMS
 
 
 async def test_answers_without_a_handle_are_for_a_new_call_and_its_first_questions_that_they_fit(
-    bureau: Bureau,
+    harness: TranslatorHarness,
 ) -> None:
     """Their names are not ours; what fits no question is passed over, and what is missing is asked for."""
     right = {"action": "accept", "content": {"name": "Ada"}}
-    pending = bureau.tool(answers={"stray": {"action": "accept", "content": {"size": 1}}, "user_name": right})
+    pending = harness.tool(answers={"stray": {"action": "accept", "content": {"size": 1}}, "user_name": right})
     form = {"message": "Name?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
-    bureau.peer.ask("q1", params=form)
-    bureau.peer.ask("q2", params=form)
-    questions, _ = await bureau.asked(pending)
-    assert bureau.peer.said == [jsonrpc.result_message("q1", right)]
+    harness.peer.ask("q1", params=form)
+    harness.peer.ask("q2", params=form)
+    questions, _ = await harness.asked(pending)
+    assert harness.peer.sent == [jsonrpc.result_message("q1", right)]
     assert len(questions) == 1
 
 
-async def test_a_client_that_introduces_itself_anew_finds_its_call_where_it_was(bureau: Bureau) -> None:
+async def test_a_client_that_introduces_itself_anew_finds_its_call_where_it_was(harness: TranslatorHarness) -> None:
     """The same server may be spoken to in several sessions, each with a translator of its own."""
-    first = bureau.tool()
-    bureau.peer.ask("q1")
-    questions, handle = await bureau.asked(first)
-    other = Bureau()
-    other.translator._parking = bureau.parking
+    first = harness.tool()
+    harness.peer.ask("q1")
+    questions, handle = await harness.asked(first)
+    other = TranslatorHarness()
+    other.translator._parked = harness.parking
     second = other.tool(answers={key: {"action": "accept"} for key in questions}, state=handle)
-    assert [message["id"] for message in bureau.peer.said] == ["q1"]
-    bureau.peer.result({"content": []})
+    assert [message["id"] for message in harness.peer.sent] == ["q1"]
+    harness.peer.result({"content": []})
     assert (await reply(second))["result"]["resultType"] == "complete"
 
 
 async def test_nobody_who_answers_in_time_means_a_cancelled_call() -> None:
-    bureau = Bureau(ttl_s=0.01)
-    first = bureau.tool()
-    bureau.peer.ask()
-    questions, handle = await bureau.asked(first)
-    await bureau.peer.until(lambda: bool(bureau.peer.cancelled))
-    assert len(bureau.parking) == 0
-    late = bureau.tool(answers={key: {"action": "accept"} for key in questions}, state=handle)
+    harness = TranslatorHarness(ttl_s=0.01)
+    first = harness.tool()
+    harness.peer.ask()
+    questions, handle = await harness.asked(first)
+    await harness.peer.until(lambda: bool(harness.peer.cancelled))
+    assert len(harness.parking) == 0
+    late = harness.tool(answers={key: {"action": "accept"} for key in questions}, state=handle)
     assert (await reply(late))["error"]["code"] == jsonrpc.INVALID_PARAMS
 
 
-async def test_an_answer_that_comes_while_nobody_waits_is_kept_for_the_retry(bureau: Bureau) -> None:
-    first = bureau.tool()
-    bureau.peer.ask()
-    _, handle = await bureau.asked(first)
-    bureau.peer.tell("notifications/progress", {"progressToken": 1, "progress": 1})
-    bureau.peer.result({"content": [], "isError": True})
-    assert (await reply(bureau.tool(answers={}, state=handle)))["result"]["isError"] is True
+async def test_an_answer_that_comes_while_nobody_waits_is_kept_for_the_retry(harness: TranslatorHarness) -> None:
+    first = harness.tool()
+    harness.peer.ask()
+    _, handle = await harness.asked(first)
+    harness.peer.send_notification("notifications/progress", {"progressToken": 1, "progress": 1})
+    harness.peer.result({"content": [], "isError": True})
+    assert (await reply(harness.tool(answers={}, state=handle)))["result"]["isError"] is True
 
 
-async def test_a_browser_that_goes_while_nobody_waits_is_told_at_the_retry(bureau: Bureau) -> None:
-    first = bureau.tool()
-    bureau.peer.ask()
-    _, handle = await bureau.asked(first)
-    bureau.peer.last.fail(BrowserGone("gone"))
+async def test_a_browser_that_goes_while_nobody_waits_is_told_at_the_retry(harness: TranslatorHarness) -> None:
+    first = harness.tool()
+    harness.peer.ask()
+    _, handle = await harness.asked(first)
+    harness.peer.last.fail(BrowserGone("gone"))
     with pytest.raises(BrowserGone):
-        await bureau.tool(answers={}, state=handle).next()
+        await harness.tool(answers={}, state=handle).next()
 
 
-async def test_progress_after_a_retry_has_the_retrys_token(bureau: Bureau) -> None:
-    first = bureau.tool(meta={"progressToken": "one"})
-    bureau.peer.ask()
-    questions, handle = await bureau.asked(first)
+async def test_progress_after_a_retry_has_the_retrys_token(harness: TranslatorHarness) -> None:
+    first = harness.tool(meta={"progressToken": "one"})
+    harness.peer.ask()
+    questions, handle = await harness.asked(first)
     answers = {key: {"action": "accept"} for key in questions}
-    second = bureau.tool(answers=answers, state=handle, meta={"progressToken": "two"})
-    bureau.peer.tell("notifications/progress", {"progressToken": "one", "progress": 1})
+    second = harness.tool(answers=answers, state=handle, meta={"progressToken": "two"})
+    harness.peer.send_notification("notifications/progress", {"progressToken": "one", "progress": 1})
     [notice] = await notices(second)
     assert notice["params"]["progressToken"] == "two"
 
 
-async def test_a_retry_that_hangs_up_cancels_the_call(bureau: Bureau) -> None:
-    first = bureau.tool()
-    bureau.peer.ask()
-    questions, handle = await bureau.asked(first)
-    second = bureau.tool(answers={key: {"action": "accept"} for key in questions}, state=handle)
-    bureau.translator.cancel(second, "left")
-    assert bureau.peer.cancelled == [(bureau.peer.last, "left")]
+async def test_a_retry_that_hangs_up_cancels_the_call(harness: TranslatorHarness) -> None:
+    first = harness.tool()
+    harness.peer.ask()
+    questions, handle = await harness.asked(first)
+    second = harness.tool(answers={key: {"action": "accept"} for key in questions}, state=handle)
+    harness.translator.cancel(second, "left")
+    assert harness.peer.cancelled == [(harness.peer.last, "left")]
 
 
-async def test_a_question_that_the_server_withdraws_is_not_asked(bureau: Bureau) -> None:
-    pending = bureau.tool()
-    bureau.peer.ask("q1")
-    bureau.peer.tell("notifications/cancelled", {"requestId": "q1"})
-    bureau.peer.ask("q2", "roots/list", {})
-    questions, _ = await bureau.asked(pending)
+async def test_a_question_that_the_server_withdraws_is_not_asked(harness: TranslatorHarness) -> None:
+    pending = harness.tool()
+    harness.peer.ask("q1")
+    harness.peer.send_notification("notifications/cancelled", {"requestId": "q1"})
+    harness.peer.ask("q2", "roots/list", {})
+    questions, _ = await harness.asked(pending)
     assert [question["method"] for question in questions.values()] == ["roots/list"]
 
 
-async def test_one_client_can_keep_only_so_many_calls_waiting(bureau: Bureau) -> None:
+async def test_one_client_can_keep_only_so_many_calls_waiting(harness: TranslatorHarness) -> None:
     for _ in range(2):
-        pending = bureau.tool()
-        bureau.peer.ask()
-        await bureau.asked(pending)
-    third = bureau.tool()
-    bureau.peer.ask("q9")
-    await bureau.peer.until(lambda: bool(bureau.peer.said))
-    assert (bureau.peer.said[0]["id"], "error" in bureau.peer.said[0]) == ("q9", True)
-    bureau.peer.result({"isError": True})
+        pending = harness.tool()
+        harness.peer.ask()
+        await harness.asked(pending)
+    third = harness.tool()
+    harness.peer.ask("q9")
+    await harness.peer.until(lambda: bool(harness.peer.sent))
+    assert (harness.peer.sent[0]["id"], "error" in harness.peer.sent[0]) == ("q9", True)
+    harness.peer.result({"isError": True})
     assert (await reply(third))["result"]["isError"] is True
-    someone_else = bureau.tool(principal="you")
-    bureau.peer.ask()
-    await bureau.asked(someone_else)
+    someone_else = harness.tool(principal="you")
+    harness.peer.ask()
+    await harness.asked(someone_else)
 
 
 @pytest.mark.parametrize(
@@ -232,24 +234,24 @@ async def test_one_client_can_keep_only_so_many_calls_waiting(bureau: Bureau) ->
     ],
 )
 async def test_what_a_client_cannot_do_it_is_not_asked(
-    bureau: Bureau, capabilities: dict[str, Any], method: str, params: dict[str, Any]
+    harness: TranslatorHarness, capabilities: dict[str, Any], method: str, params: dict[str, Any]
 ) -> None:
-    bureau.tool(capabilities=capabilities)
-    bureau.peer.ask("q1", method, params)
-    assert bureau.peer.said[0]["error"]["code"] == jsonrpc.METHOD_NOT_FOUND
+    harness.tool(capabilities=capabilities)
+    harness.peer.ask("q1", method, params)
+    assert harness.peer.sent[0]["error"]["code"] == jsonrpc.METHOD_NOT_FOUND
 
 
-async def test_a_request_that_may_not_ask_is_answered_for(bureau: Bureau) -> None:
-    bureau.call("completion/complete", {})
-    bureau.peer.ask("q1")
-    assert "error" in bureau.peer.said[0]
+async def test_a_request_that_may_not_ask_is_answered_for(harness: TranslatorHarness) -> None:
+    harness.call("completion/complete", {})
+    harness.peer.ask("q1")
+    assert "error" in harness.peer.sent[0]
 
 
-async def test_url_questions_lose_their_id_and_their_completion(bureau: Bureau) -> None:
-    pending = bureau.tool()
-    bureau.peer.ask("q1", params={"mode": "url", "url": "https://a.example", "message": "m", "elicitationId": "e"})
-    bureau.peer.tell("notifications/elicitation/complete", {"elicitationId": "e"})
-    questions, _ = await bureau.asked(pending)
+async def test_url_questions_lose_their_id_and_their_completion(harness: TranslatorHarness) -> None:
+    pending = harness.tool()
+    harness.peer.ask("q1", params={"mode": "url", "url": "https://a.example", "message": "m", "elicitationId": "e"})
+    harness.peer.send_notification("notifications/elicitation/complete", {"elicitationId": "e"})
+    questions, _ = await harness.asked(pending)
     [question] = questions.values()
     assert question["params"] == {"mode": "url", "url": "https://a.example", "message": "m"}
     assert await notices(pending) == []
@@ -260,33 +262,35 @@ async def test_url_questions_lose_their_id_and_their_completion(bureau: Bureau) 
 ADDRESS = {"mode": "url", "elicitationId": "e", "url": "https://a.example", "message": "Log in"}
 
 
-async def test_an_error_that_needs_an_address_becomes_a_question_and_the_call_is_made_again(bureau: Bureau) -> None:
-    first = bureau.tool()
-    bureau.peer.error(messages.URL_ELICITATION_REQUIRED, {"elicitations": [ADDRESS]})
-    questions, handle = await bureau.asked(first)
+async def test_an_error_that_needs_an_address_becomes_a_question_and_the_call_is_made_again(
+    harness: TranslatorHarness,
+) -> None:
+    first = harness.tool()
+    harness.peer.error(messages.URL_ELICITATION_REQUIRED, {"elicitations": [ADDRESS]})
+    questions, handle = await harness.asked(first)
     [(key, question)] = questions.items()
     assert question["params"] == {"mode": "url", "url": "https://a.example", "message": "Log in"}
-    second = bureau.tool(answers={key: {"action": "accept"}}, state=handle)
-    assert len(bureau.peer.started) == 2
-    assert bureau.peer.request()["params"] == {"name": "greet", "arguments": {"a": 1}}
-    bureau.peer.result({"content": []})
+    second = harness.tool(answers={key: {"action": "accept"}}, state=handle)
+    assert len(harness.peer.started) == 2
+    assert harness.peer.request()["params"] == {"name": "greet", "arguments": {"a": 1}}
+    harness.peer.result({"content": []})
     assert (await reply(second))["result"]["resultType"] == "complete"
 
 
-async def test_an_address_that_was_not_opened_ends_the_call(bureau: Bureau) -> None:
-    first = bureau.tool()
-    bureau.peer.error(messages.URL_ELICITATION_REQUIRED, {"elicitations": [ADDRESS]})
-    questions, handle = await bureau.asked(first)
-    again, handle = await bureau.asked(bureau.tool(answers={}, state=handle))
+async def test_an_address_that_was_not_opened_ends_the_call(harness: TranslatorHarness) -> None:
+    first = harness.tool()
+    harness.peer.error(messages.URL_ELICITATION_REQUIRED, {"elicitations": [ADDRESS]})
+    questions, handle = await harness.asked(first)
+    again, handle = await harness.asked(harness.tool(answers={}, state=handle))
     assert list(again) == list(questions)
-    refused = bureau.tool(answers={key: {"action": "decline"} for key in questions}, state=handle)
+    refused = harness.tool(answers={key: {"action": "decline"} for key in questions}, state=handle)
     assert (await reply(refused))["error"]["code"] == jsonrpc.INVALID_PARAMS
-    assert len(bureau.peer.started) == 1
+    assert len(harness.peer.started) == 1
 
 
-async def test_a_client_that_opens_no_addresses_is_told_what_it_lacks(bureau: Bureau) -> None:
-    pending = bureau.tool(capabilities={"elicitation": {}})
-    bureau.peer.error(messages.URL_ELICITATION_REQUIRED, {"elicitations": [ADDRESS]})
+async def test_a_client_that_opens_no_addresses_is_told_what_it_lacks(harness: TranslatorHarness) -> None:
+    pending = harness.tool(capabilities={"elicitation": {}})
+    harness.peer.error(messages.URL_ELICITATION_REQUIRED, {"elicitations": [ADDRESS]})
     error = (await reply(pending))["error"]
     assert (error["code"], error["data"]) == (
         jsonrpc.MISSING_CAPABILITY,
@@ -294,7 +298,7 @@ async def test_a_client_that_opens_no_addresses_is_told_what_it_lacks(bureau: Bu
     )
 
 
-async def test_an_error_that_needs_an_address_and_names_none_is_an_internal_one(bureau: Bureau) -> None:
-    pending = bureau.tool()
-    bureau.peer.error(messages.URL_ELICITATION_REQUIRED, {"elicitations": [{"message": "?"}]})
+async def test_an_error_that_needs_an_address_and_names_none_is_an_internal_one(harness: TranslatorHarness) -> None:
+    pending = harness.tool()
+    harness.peer.error(messages.URL_ELICITATION_REQUIRED, {"elicitations": [{"message": "?"}]})
     assert (await reply(pending))["error"]["code"] == jsonrpc.INTERNAL_ERROR

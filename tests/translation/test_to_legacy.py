@@ -8,21 +8,21 @@ import pytest
 from tabrelay.calls.calls import Notice
 from tabrelay.errors import BrowserGone, Busy
 from tabserver.wire import eras, jsonrpc
-from tests.support.bureau import ABOUT, INFO, Bureau, notices, reply
+from tests.support.translator_harness import ABOUT, INFO, TranslatorHarness, notices, reply
 
 CHANGED = "notifications/tools/list_changed"
 
 
 @pytest.fixture
-async def bureau() -> Bureau:
-    return Bureau()
+async def harness() -> TranslatorHarness:
+    return TranslatorHarness()
 
 
 # -- the table --------------------------------------------------------------------------------------------------------
 
 
-async def test_discover_is_told_from_the_handshake_without_tasks(bureau: Bureau) -> None:
-    result = (await reply(bureau.call("server/discover")))["result"]
+async def test_discover_is_told_from_the_handshake_without_tasks(harness: TranslatorHarness) -> None:
+    result = (await reply(harness.call("server/discover")))["result"]
     assert result == {
         "supportedVersions": ["2026-07-28"],
         "capabilities": {name: value for name, value in ABOUT["capabilities"].items() if name != "tasks"},
@@ -32,16 +32,16 @@ async def test_discover_is_told_from_the_handshake_without_tasks(bureau: Bureau)
         "cacheScope": "private",
         "_meta": {eras.META_SERVER_INFO: INFO},
     }
-    assert bureau.peer.started == []
+    assert harness.peer.started == []
 
 
 @pytest.mark.parametrize(
     "method", ["tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"]
 )
-async def test_lists_and_reads_lose_the_envelope_and_get_the_stamp(bureau: Bureau, method: str) -> None:
-    pending = bureau.call(method, {"cursor": "x"}, meta={"traceparent": "00-1"})
-    assert bureau.peer.request()["params"] == {"cursor": "x", "_meta": {"traceparent": "00-1"}}
-    bureau.peer.result({"items": [], "_meta": {"a": 1}})
+async def test_lists_and_reads_lose_the_envelope_and_get_the_stamp(harness: TranslatorHarness, method: str) -> None:
+    pending = harness.call(method, {"cursor": "x"}, meta={"traceparent": "00-1"})
+    assert harness.peer.request()["params"] == {"cursor": "x", "_meta": {"traceparent": "00-1"}}
+    harness.peer.result({"items": [], "_meta": {"a": 1}})
     result = (await reply(pending))["result"]
     assert result == {
         "items": [],
@@ -53,15 +53,17 @@ async def test_lists_and_reads_lose_the_envelope_and_get_the_stamp(bureau: Burea
 
 
 @pytest.mark.parametrize("method", ["tools/call", "prompts/get", "completion/complete", "acme/extension"])
-async def test_calls_and_unknown_methods_pass_and_are_stamped_but_not_for_caching(bureau: Bureau, method: str) -> None:
-    pending = bureau.call(method, {"name": "x"})
-    assert bureau.peer.request() == {
+async def test_calls_and_unknown_methods_pass_and_are_stamped_but_not_for_caching(
+    harness: TranslatorHarness, method: str
+) -> None:
+    pending = harness.call(method, {"name": "x"})
+    assert harness.peer.request() == {
         "jsonrpc": "2.0",
         "id": pending.call.id,
         "method": method,
         "params": {"name": "x"},
     }
-    bureau.peer.result({"structuredContent": [1, 2]})
+    harness.peer.result({"structuredContent": [1, 2]})
     result = (await reply(pending))["result"]
     assert result == {
         "structuredContent": [1, 2],
@@ -70,14 +72,14 @@ async def test_calls_and_unknown_methods_pass_and_are_stamped_but_not_for_cachin
     }
 
 
-async def test_a_request_without_params_has_none_at_the_server(bureau: Bureau) -> None:
-    bureau.call("tools/list")
-    assert "params" not in bureau.peer.request()
+async def test_a_request_without_params_has_none_at_the_server(harness: TranslatorHarness) -> None:
+    harness.call("tools/list")
+    assert "params" not in harness.peer.request()
 
 
-async def test_tools_do_not_say_that_they_could_be_tasks(bureau: Bureau) -> None:
-    pending = bureau.call("tools/list")
-    bureau.peer.result({"tools": [{"name": "a", "execution": {"taskSupport": "optional"}}]})
+async def test_tools_do_not_say_that_they_could_be_tasks(harness: TranslatorHarness) -> None:
+    pending = harness.call("tools/list")
+    harness.peer.result({"tools": [{"name": "a", "execution": {"taskSupport": "optional"}}]})
     assert (await reply(pending))["result"]["tools"] == [{"name": "a"}]
 
 
@@ -94,82 +96,82 @@ async def test_tools_do_not_say_that_they_could_be_tasks(bureau: Bureau) -> None
         "tasks/cancel",
     ],
 )
-async def test_methods_that_the_modern_era_does_not_have_are_not_found(bureau: Bureau, method: str) -> None:
-    assert (await reply(bureau.call(method)))["error"]["code"] == jsonrpc.METHOD_NOT_FOUND
-    assert bureau.peer.started == []
+async def test_methods_that_the_modern_era_does_not_have_are_not_found(harness: TranslatorHarness, method: str) -> None:
+    assert (await reply(harness.call(method)))["error"]["code"] == jsonrpc.METHOD_NOT_FOUND
+    assert harness.peer.started == []
 
 
 @pytest.mark.parametrize(("code", "expected"), [(-32002, -32602), (-32601, -32601), (-32603, -32603), (-1, -1)])
 async def test_errors_pass_but_for_codes_that_the_modern_era_must_not_see(
-    bureau: Bureau, code: int, expected: int
+    harness: TranslatorHarness, code: int, expected: int
 ) -> None:
-    pending = bureau.call("resources/read", {"uri": "x:y"})
-    bureau.peer.error(code, {"uri": "x:y"})
+    pending = harness.call("resources/read", {"uri": "x:y"})
+    harness.peer.error(code, {"uri": "x:y"})
     error = (await reply(pending))["error"]
     assert (error["code"], error["data"]) == (expected, {"uri": "x:y"})
 
 
-async def test_progress_passes_with_the_callers_token(bureau: Bureau) -> None:
-    pending = bureau.tool(meta={"progressToken": "t"})
-    assert bureau.peer.request()["params"]["_meta"] == {"progressToken": "t"}
-    bureau.peer.tell("notifications/progress", {"progressToken": "t", "progress": 1})
+async def test_progress_passes_with_the_callers_token(harness: TranslatorHarness) -> None:
+    pending = harness.tool(meta={"progressToken": "t"})
+    assert harness.peer.request()["params"]["_meta"] == {"progressToken": "t"}
+    harness.peer.send_notification("notifications/progress", {"progressToken": "t", "progress": 1})
     [notice] = await notices(pending)
     assert notice["params"] == {"progressToken": "t", "progress": 1}
 
 
-async def test_without_a_log_level_no_log_message_passes(bureau: Bureau) -> None:
-    pending = bureau.tool()
-    bureau.peer.tell("notifications/message", {"level": "emergency", "data": "!"})
+async def test_without_a_log_level_no_log_message_passes(harness: TranslatorHarness) -> None:
+    pending = harness.tool()
+    harness.peer.send_notification("notifications/message", {"level": "emergency", "data": "!"})
     assert await notices(pending) == []
-    assert len(bureau.peer.started) == 1
+    assert len(harness.peer.started) == 1
 
 
-async def test_a_log_level_is_set_at_the_server_and_filters_what_comes(bureau: Bureau) -> None:
-    pending = bureau.tool(meta={eras.META_LOG_LEVEL: "warning"})
-    level, call = (orjson.loads(started.call.payload) for started in bureau.peer.started)
+async def test_a_log_level_is_set_at_the_server_and_filters_what_comes(harness: TranslatorHarness) -> None:
+    pending = harness.tool(meta={eras.META_LOG_LEVEL: "warning"})
+    level, call = (orjson.loads(started.call.payload) for started in harness.peer.started)
     assert (level["method"], level["params"]) == ("logging/setLevel", {"level": "warning"})
     assert "_meta" not in call["params"]
-    for said in ("info", "warning", "error", "nonsense"):
-        bureau.peer.tell("notifications/message", {"level": said, "data": said})
+    for sent in ("info", "warning", "error", "nonsense"):
+        harness.peer.send_notification("notifications/message", {"level": sent, "data": sent})
     assert [notice["params"]["data"] for notice in await notices(pending)] == ["warning", "error"]
-    bureau.peer.result({})
-    assert bureau.peer.ended == [pending.call.channel]
+    harness.peer.result({})
+    assert harness.peer.ended == [pending.call.channel]
 
 
-async def test_a_log_level_that_does_not_exist_is_refused(bureau: Bureau) -> None:
-    pending = bureau.tool(meta={eras.META_LOG_LEVEL: "loud"})
+async def test_a_log_level_that_does_not_exist_is_refused(harness: TranslatorHarness) -> None:
+    pending = harness.tool(meta={eras.META_LOG_LEVEL: "loud"})
     assert (await reply(pending))["error"]["code"] == jsonrpc.INVALID_PARAMS
-    assert bureau.peer.started == []
+    assert harness.peer.started == []
 
 
-async def test_a_server_without_logging_is_not_told_a_level(bureau: Bureau) -> None:
-    bureau.peer.about = {"capabilities": {"tools": {}}}
-    bureau.tool(meta={eras.META_LOG_LEVEL: "debug"})
-    assert [pending.call.method for pending in bureau.peer.started] == ["tools/call"]
+async def test_a_server_without_logging_is_not_told_a_level(harness: TranslatorHarness) -> None:
+    harness.peer.about = {"capabilities": {"tools": {}}}
+    harness.tool(meta={eras.META_LOG_LEVEL: "debug"})
+    assert [pending.call.method for pending in harness.peer.started] == ["tools/call"]
 
 
-async def test_a_cancelled_call_is_cancelled_at_the_server(bureau: Bureau) -> None:
-    pending = bureau.tool()
-    bureau.translator.cancel(pending, "the client closed the stream")
-    assert bureau.peer.cancelled == [(bureau.peer.last, "the client closed the stream")]
+async def test_a_cancelled_call_is_cancelled_at_the_server(harness: TranslatorHarness) -> None:
+    pending = harness.tool()
+    harness.translator.cancel(pending, "the client closed the stream")
+    assert harness.peer.cancelled == [(harness.peer.last, "the client closed the stream")]
 
 
-async def test_a_peer_that_fails_or_refuses_says_so_to_the_caller(bureau: Bureau) -> None:
-    pending = bureau.tool()
-    bureau.peer.last.fail(BrowserGone("gone"))
+async def test_a_peer_that_fails_or_refuses_says_so_to_the_caller(harness: TranslatorHarness) -> None:
+    pending = harness.tool()
+    harness.peer.last.fail(BrowserGone("gone"))
     with pytest.raises(BrowserGone):
         await pending.next()
-    bureau.peer.refuses = Busy("busy")
+    harness.peer.refuses = Busy("busy")
     with pytest.raises(Busy):
-        bureau.tool()
+        harness.tool()
 
 
 # -- subscriptions ----------------------------------------------------------------------------------------------------
 
 
-async def test_listen_is_acknowledged_with_what_the_server_can_do(bureau: Bureau) -> None:
+async def test_listen_is_acknowledged_with_what_the_server_can_do(harness: TranslatorHarness) -> None:
     wanted = {"toolsListChanged": True, "promptsListChanged": True, "resourceSubscriptions": ["a:b"]}
-    pending = bureau.call("subscriptions/listen", {"notifications": wanted})
+    pending = harness.call("subscriptions/listen", {"notifications": wanted})
     [ack] = await notices(pending)
     assert ack == {
         "jsonrpc": "2.0",
@@ -179,14 +181,17 @@ async def test_listen_is_acknowledged_with_what_the_server_can_do(bureau: Bureau
             "_meta": {eras.META_SUBSCRIPTION: pending.call.id},
         },
     }
-    assert (bureau.peer.request()["method"], bureau.peer.request()["params"]) == ("resources/subscribe", {"uri": "a:b"})
+    assert (harness.peer.request()["method"], harness.peer.request()["params"]) == (
+        "resources/subscribe",
+        {"uri": "a:b"},
+    )
 
 
-async def test_a_listen_stream_carries_what_was_asked_for_and_names_itself(bureau: Bureau) -> None:
+async def test_a_listen_stream_carries_what_was_asked_for_and_names_itself(harness: TranslatorHarness) -> None:
     wanted = {"toolsListChanged": True, "resourceSubscriptions": ["a:b"]}
-    pending = bureau.call("subscriptions/listen", {"notifications": wanted})
+    pending = harness.call("subscriptions/listen", {"notifications": wanted})
     await notices(pending)
-    sink = bureau.peer.sinks[pending.call.channel]
+    sink = harness.peer.sinks[pending.call.channel]
     for message in (
         jsonrpc.notification(CHANGED),
         jsonrpc.notification("notifications/prompts/list_changed"),
@@ -195,21 +200,23 @@ async def test_a_listen_stream_carries_what_was_asked_for_and_names_itself(burea
         jsonrpc.notification("notifications/message", {"level": "error"}),
     ):
         sink(Notice(orjson.dumps(message).decode()))
-    heard = await notices(pending)
-    assert [notice["method"] for notice in heard] == [CHANGED, "notifications/resources/updated"]
-    assert all(notice["params"]["_meta"] == {eras.META_SUBSCRIPTION: pending.call.id} for notice in heard)
+    received = await notices(pending)
+    assert [notice["method"] for notice in received] == [CHANGED, "notifications/resources/updated"]
+    assert all(notice["params"]["_meta"] == {eras.META_SUBSCRIPTION: pending.call.id} for notice in received)
 
 
-async def test_a_listener_that_leaves_is_forgotten_and_one_whose_server_ends_is_told(bureau: Bureau) -> None:
-    first, second = (bureau.call("subscriptions/listen", {"notifications": {}}) for _ in range(2))
-    bureau.translator.cancel(first, "left")
-    assert bureau.peer.ended == [first.call.channel]
-    bureau.translator.retire()
+async def test_a_listener_that_leaves_is_forgotten_and_one_whose_server_ends_is_told(
+    harness: TranslatorHarness,
+) -> None:
+    first, second = (harness.call("subscriptions/listen", {"notifications": {}}) for _ in range(2))
+    harness.translator.cancel(first, "left")
+    assert harness.peer.ended == [first.call.channel]
+    harness.translator.retire()
     assert (await reply(second))["result"] == {
         "resultType": "complete",
         "_meta": {eras.META_SUBSCRIPTION: second.call.id},
     }
 
 
-async def test_listen_without_a_filter_is_refused(bureau: Bureau) -> None:
-    assert (await reply(bureau.call("subscriptions/listen")))["error"]["code"] == jsonrpc.INVALID_PARAMS
+async def test_listen_without_a_filter_is_refused(harness: TranslatorHarness) -> None:
+    assert (await reply(harness.call("subscriptions/listen")))["error"]["code"] == jsonrpc.INVALID_PARAMS

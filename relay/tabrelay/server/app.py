@@ -41,10 +41,10 @@ from tabrelay.faces.web.drifts import DriftRoutes
 from tabrelay.faces.web.figures import MetricsRoutes
 from tabrelay.faces.web.log import LogRoutes
 from tabrelay.faces.web.oauth_metadata import OAuthMetadata
-from tabrelay.faces.web.pairing import PairingRoutes, Told, log_asking
+from tabrelay.faces.web.pairing import OnAsk, PairingRoutes, log_asking
 from tabrelay.faces.web.proving import Proving
 from tabrelay.faces.web.reconnects import ReconnectRoutes
-from tabrelay.faces.web.routes import pages
+from tabrelay.faces.web.routes import web_app
 from tabrelay.http.addresses import bracketed, is_loopback, parse_public_url
 from tabrelay.observe.call_log import CallLog
 from tabrelay.observe.call_metrics import CallMetrics
@@ -89,7 +89,7 @@ class Relay:
         url: str,
         token_command: str,
         drain: Drain,
-        on_ask: Told,
+        on_ask: OnAsk,
         resource: TokenVerifier | None,
         traces: Traces,
         on_stop: Callable[[], None],
@@ -143,10 +143,10 @@ class Relay:
         self._specs = [spec for spec in specs if not isinstance(spec, BrowserSpec)]
         self._fleet: UpstreamPool | None = None
         recent = self._journal.recent if self._journal is not None else None
-        self._pages: ASGIApp = pages(
+        self._pages: ASGIApp = web_app(
             assets,
             self._status,
-            rooms=(
+            groups=(
                 self._pairs,
                 Proving(tokens.prove, policy.authorities),
                 CspReports(policy),
@@ -211,10 +211,10 @@ class Relay:
         self._librarian.came_up(server)
 
     def _went(self, server: str) -> None:
-        self._librarian.went(server)
+        self._librarian.peer_left(server)
         whole = server_of(server)
         if whole != server:
-            self.entry.went(whole, self._registry.differences(server))
+            self.entry.peer_left(whole, self._registry.differences(server))
 
     def _gauges(self, drain: Drain) -> Callable[[], str] | None:
         if self._meter is None:
@@ -244,7 +244,7 @@ class Relay:
 
     def dismiss(self, principals: set[str]) -> None:
         """These have no valid token any more."""
-        self.entry.dismiss(principals)
+        self.entry.end_sessions(principals)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -351,7 +351,7 @@ def create_app(
     url: str | None = None,
     token_command: str = "tabrelay token",
     drain: Drain | None = None,
-    on_ask: Told = log_asking,
+    on_ask: OnAsk = log_asking,
     sign_in: Callable[[HttpSpec], SignIn | None] | None = None,
     backplane: Bus | None = None,
 ) -> PathAliases:

@@ -119,7 +119,7 @@ def log_level(params: Params) -> object:
     return meta.get(eras.META_LOG_LEVEL) if isinstance(meta, dict) else None
 
 
-def is_loud_enough(message_params: object, wanted: str | None) -> bool:
+def is_level_enabled(message_params: object, wanted: str | None) -> bool:
     """May this log message go to a request that asked for `wanted`?"""
     level = message_params.get("level") if isinstance(message_params, dict) else None
     if wanted is None or level not in methods.LOG_LEVELS:
@@ -283,7 +283,7 @@ def legacy_ask(method: str, params: object) -> Params | None:
     return asked
 
 
-def lacking(capabilities: Mapping[str, Any], method: str, params: object) -> dict[str, Any] | None:
+def missing_capability(capabilities: Mapping[str, Any], method: str, params: object) -> dict[str, Any] | None:
     """What a client would have to be capable of to be asked this, if it is not; None if it may be asked."""
     asked = params if isinstance(params, dict) else {}
     if method == methods.ROOTS_LIST:

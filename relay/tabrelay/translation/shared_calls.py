@@ -32,11 +32,11 @@ class TrackedCall:
         return self.pending.call.channel
 
     @property
-    def may_speak(self) -> bool:
+    def may_send(self) -> bool:
         """Could the server ask or log something in the middle of it?"""
         return self.pending.call.method in messages.MAY_ASK
 
-    def tell(self, method: str, params: dict[str, object]) -> None:
+    def notify(self, method: str, params: dict[str, object]) -> None:
         text = messages.text(jsonrpc.notification(method, params))
         if text is not None:
             self.pending.notify(Notice(text))
@@ -68,7 +68,7 @@ class SharedCalls:
     def drop(self, id: jsonrpc.RequestId, now: float) -> TrackedCall | None:
         """The call was cancelled: the server may still speak of it for a while."""
         running = self._running.pop(id, None)
-        if running is not None and running.may_speak:
+        if running is not None and running.may_send:
             self._lingering[id] = now + LINGER_S
             if len(self._lingering) > MAX_LINGERING:
                 self._others_linger_until = self._lingering.pop(next(iter(self._lingering)))
@@ -87,13 +87,13 @@ class SharedCalls:
     def of(self, channel: str) -> list[Pending]:
         return [running.pending for running in self._running.values() if running.channel == channel]
 
-    def speakers(self) -> list[TrackedCall]:
-        return [running for running in self._running.values() if running.may_speak]
+    def senders(self) -> list[TrackedCall]:
+        return [running for running in self._running.values() if running.may_send]
 
-    def speaker(self, now: float, among: list[TrackedCall] | None = None) -> TrackedCall | None:
+    def only_sender(self, now: float, among: list[TrackedCall] | None = None) -> TrackedCall | None:
         """Whose call a message that names none belongs to, if it can be only one caller's."""
         self._lingering = {id: until for id, until in self._lingering.items() if until > now}
-        able = [running for running in self.speakers() if among is None or running in among]
+        able = [running for running in self.senders() if among is None or running in among]
         if self._lingering or self._others_linger_until > now or len({running.channel for running in able}) != 1:
             return None
         return able[-1]

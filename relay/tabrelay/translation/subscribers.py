@@ -45,7 +45,7 @@ class Subscribers:
     def listen(self, channel: str, sink: Callable[[Notice], None]) -> None:
         self._sinks[channel] = sink
 
-    def hush(self) -> None:
+    def clear_listeners(self) -> None:
         """Nobody listens any more."""
         self._sinks.clear()
 
@@ -61,10 +61,10 @@ class Subscribers:
     def set_level(self, channel: str, level: str) -> None:
         self._levels[channel] = level
 
-    def may_hear(self, channel: str, params: object) -> bool:
+    def wants_level(self, channel: str, params: object) -> bool:
         """Did this caller ask for log messages of that level?"""
         level = self._levels.get(channel)
-        return level is None or messages.is_loud_enough(params, level)
+        return level is None or messages.is_level_enabled(params, level)
 
     def refusal(self, channel: str, uri: str) -> str | None:
         """Why this caller can't subscribe to that; None if it can."""

@@ -68,13 +68,13 @@ class LegacyCall(Pending):
 
     __slots__ = (
         *("asks", "expiry", "handle", "keys", "level", "offered", "outcome", "outer", "timer", "token"),
-        *("asking_since", "whose"),
+        *("asking_since", "translator"),
     )
 
-    def __init__(self, call: Call, outer: Pending, whose: ModernToLegacy) -> None:
+    def __init__(self, call: Call, outer: Pending, translator: ModernToLegacy) -> None:
         super().__init__(call)
         self.outer: Pending | None = outer
-        self.whose = whose
+        self.translator = translator
         self.level: str | None = None
         self.token: object = None  # the progress token of the request that waits now
         self.asks: dict[str, Ask] = {}
@@ -88,28 +88,28 @@ class LegacyCall(Pending):
 
     def notify(self, notice: Notice) -> None:
         if not self.is_done:
-            self.whose.heard(self, orjson.loads(notice.payload))
+            self.translator.receive(self, orjson.loads(notice.payload))
 
     def finish(self, reply: Reply) -> None:
         reply.release()
         if not self.is_done:
             self.is_done = True
-            self.whose.ended(self, reply.message())
+            self.translator.ended(self, reply.message())
 
     def fail(self, error: RelayError) -> None:
         if not self.is_done:
             self.is_done = True
-            self.whose.ended(self, error)
+            self.translator.ended(self, error)
 
 
 class ModernToLegacy:
     """One per server that speaks only the handshake era. The parking is shared by all of a relay."""
 
-    def __init__(self, peer: LegacyServer, parking: ParkedCalls[LegacyCall]) -> None:
+    def __init__(self, peer: LegacyServer, parked: ParkedCalls[LegacyCall]) -> None:
         self._peer = peer
-        self._parking = parking
+        self._parked = parked
         self._loop = asyncio.get_running_loop()
-        self._lives: dict[Pending, LegacyCall] = {}
+        self._calls: dict[Pending, LegacyCall] = {}
         self._listening: set[Pending] = set()
         self._ids = itertools.count(1)
 
@@ -135,10 +135,10 @@ class ModernToLegacy:
             self._begin(outer, params, params.get("inputResponses", {}) if method in messages.MAY_ASK else {})
 
     def cancel(self, outer: Pending, why: str) -> None:
-        live = self._lives.pop(outer, None)
-        if live is not None:
-            live.outer = None
-            self._give_up(live, why)
+        inner = self._calls.pop(outer, None)
+        if inner is not None:
+            inner.outer = None
+            self._give_up(inner, why)
         elif outer in self._listening:
             self._listening.discard(outer)
             self._peer.end(outer.call.channel, why)
@@ -160,73 +160,75 @@ class ModernToLegacy:
                 jsonrpc.INVALID_PARAMS, f"{eras.META_LOG_LEVEL} must be one of {', '.join(methods.LOG_LEVELS)}."
             )
             return
-        told = messages.legacy_params(params)
-        request = jsonrpc.request(call.id, call.method, told or None)
+        forwarded = messages.legacy_params(params)
+        request = jsonrpc.request(call.id, call.method, forwarded or None)
         payload = orjson.dumps(request).decode()
-        inner = Call(call.channel, call.id, call.method, payload, _as_legacy(call.caller), values=request)
-        live = LegacyCall(inner, outer, self)
-        live.token = messages.progress_token(params)
-        live.offered = list((offered or {}).values())
+        inner_call = Call(call.channel, call.id, call.method, payload, _as_legacy(call.caller), values=request)
+        inner = LegacyCall(inner_call, outer, self)
+        inner.token = messages.progress_token(params)
+        inner.offered = list((offered or {}).values())
         if isinstance(level, str) and "logging" in messages.visible_capabilities(self._peer.about):
-            live.level = level
-            self._say(inner, methods.LOGGING_SET_LEVEL, {"level": level})
-        self._lives[outer] = live
+            inner.level = level
+            self._send_request(inner_call, methods.LOGGING_SET_LEVEL, {"level": level})
+        self._calls[outer] = inner
         try:
-            self._peer.start(live)
+            self._peer.start(inner)
         except RelayError:
-            self._lives.pop(outer, None)
-            self._close(live)
+            self._calls.pop(outer, None)
+            self._close(inner)
             raise
         finally:
-            inner.values = None
+            inner_call.values = None
 
-    def heard(self, live: LegacyCall, message: dict[str, Any]) -> None:
+    def receive(self, inner: LegacyCall, message: dict[str, Any]) -> None:
         """The server said something before its answer."""
         method, params = message.get("method"), message.get("params")
         if "id" in message:
-            self._asked(live, Ask(message["id"], str(method), params))
+            self._asked(inner, Ask(message["id"], str(method), params))
         elif method == methods.CANCELLED:
             withdrawn = params.get("requestId") if isinstance(params, dict) else None
-            live.asks = {key: ask for key, ask in live.asks.items() if ask.id is None or ask.id != withdrawn}
-        elif live.outer is None or method == methods.ELICITATION_COMPLETE:
+            inner.asks = {key: ask for key, ask in inner.asks.items() if ask.id is None or ask.id != withdrawn}
+        elif inner.outer is None or method == methods.ELICITATION_COMPLETE:
             return
         elif method == methods.LOG_MESSAGE:
-            if messages.is_loud_enough(params, live.level):
-                live.outer.notify(_notice(message))
+            if messages.is_level_enabled(params, inner.level):
+                inner.outer.notify(_notice(message))
         elif method == methods.PROGRESS and isinstance(params, dict):
-            if live.token is not None:  # a retry may have brought another token than the request it continues
-                live.outer.notify(_notice({**message, "params": {**params, "progressToken": live.token}}))
+            if inner.token is not None:  # a retry may have brought another token than the request it continues
+                inner.outer.notify(_notice({**message, "params": {**params, "progressToken": inner.token}}))
         else:
-            live.outer.notify(_notice(message))
+            inner.outer.notify(_notice(message))
 
-    def ended(self, live: LegacyCall, outcome: dict[str, Any] | RelayError) -> None:
+    def ended(self, inner: LegacyCall, outcome: dict[str, Any] | RelayError) -> None:
         """The server's answer, or the end of its peer. While the call is parked, it waits for the retry."""
-        self._close(live)
-        live.asks.clear()
-        if live.outer is None:
-            live.outcome = outcome
+        self._close(inner)
+        inner.asks.clear()
+        if inner.outer is None:
+            inner.outcome = outcome
         else:
-            self._lives.pop(live.outer, None)
-            self._deliver(live, live.outer, outcome)
+            self._calls.pop(inner.outer, None)
+            self._deliver(inner, inner.outer, outcome)
 
-    def _deliver(self, live: LegacyCall, outer: Pending, outcome: dict[str, Any] | RelayError) -> None:
+    def _deliver(self, inner: LegacyCall, outer: Pending, outcome: dict[str, Any] | RelayError) -> None:
         if isinstance(outcome, RelayError):
             outer.fail(outcome)
             return
         error = outcome.get("error")
         if not isinstance(error, dict):
-            outer.answer(messages.modern_result(live.call.method, outcome.get("result"), self._peer.about))
+            outer.answer(messages.modern_result(inner.call.method, outcome.get("result"), self._peer.about))
             return
-        urls = messages.url_elicitations(error) if live.call.method in messages.MAY_ASK else None
+        urls = messages.url_elicitations(error) if inner.call.method in messages.MAY_ASK else None
         if urls is None:
             error = messages.modern_error(error)
             outer.refuse(error["code"], str(error.get("message", "")), error.get("data"))
         else:
-            self._send_to_urls(live, outer, urls)
+            self._send_to_urls(inner, outer, urls)
 
-    def _send_to_urls(self, live: LegacyCall, outer: Pending, urls: list[messages.Params]) -> None:
+    def _send_to_urls(self, inner: LegacyCall, outer: Pending, urls: list[messages.Params]) -> None:
         """The server wants the user elsewhere first. Its call is over; the retry will make it anew."""
-        needed = messages.lacking(outer.call.caller.capabilities, methods.ELICITATION_CREATE, {"mode": "url"})
+        needed = messages.missing_capability(
+            outer.call.caller.capabilities, methods.ELICITATION_CREATE, {"mode": "url"}
+        )
         if not urls:
             outer.refuse(
                 jsonrpc.INTERNAL_ERROR, "The server needs the user to open an address, and does not say which."
@@ -234,129 +236,132 @@ class ModernToLegacy:
         elif needed is not None:
             text = "The server needs the user to open an address, and this client can't."
             outer.refuse(jsonrpc.MISSING_CAPABILITY, text, {"requiredCapabilities": needed})
-        elif not self._parking.has_room(outer.call.caller.principal):
+        elif not self._parked.has_room(outer.call.caller.principal):
             outer.fail(Busy("Too many questions to this client are open already.", retry_after_ms=1000))
         else:
-            live.asks = {
-                _key(live, methods.ELICITATION_CREATE): Ask(None, methods.ELICITATION_CREATE, params) for params in urls
+            inner.asks = {
+                _key(inner, methods.ELICITATION_CREATE): Ask(None, methods.ELICITATION_CREATE, params)
+                for params in urls
             }
-            live.outer = outer
-            self._park(live)
+            inner.outer = outer
+            self._park(inner)
 
     # -- asking the client --------------------------------------------------------------------------------------------
 
-    def _asked(self, live: LegacyCall, ask: Ask) -> None:
-        caller = live.outer.call.caller if live.outer is not None else live.call.caller
-        if live.call.method not in messages.MAY_ASK or ask.method not in messages.MAY_BE_ASKED:
-            self._refuse(live, ask, f"{ask.method} can't be asked during {live.call.method}.")
-        elif messages.lacking(caller.capabilities, ask.method, ask.params) is not None:
-            self._refuse(live, ask, f"The client of this call can't do {ask.method}.")
-        elif (given := next((a for a in live.offered if messages.fits(ask.method, ask.params, a)), None)) is not None:
-            live.offered.remove(given)
+    def _asked(self, inner: LegacyCall, ask: Ask) -> None:
+        caller = inner.outer.call.caller if inner.outer is not None else inner.call.caller
+        if inner.call.method not in messages.MAY_ASK or ask.method not in messages.MAY_BE_ASKED:
+            self._refuse(inner, ask, f"{ask.method} can't be asked during {inner.call.method}.")
+        elif messages.missing_capability(caller.capabilities, ask.method, ask.params) is not None:
+            self._refuse(inner, ask, f"The client of this call can't do {ask.method}.")
+        elif (given := next((a for a in inner.offered if messages.fits(ask.method, ask.params, a)), None)) is not None:
+            inner.offered.remove(given)
             assert ask.id is not None
-            self._answer(live, jsonrpc.result_message(ask.id, given))
+            self._answer(inner, jsonrpc.result_message(ask.id, given))
         else:
-            live.asks[_key(live, ask.method)] = ask
-            if live.outer is not None:
-                self._park_soon(live)
+            inner.asks[_key(inner, ask.method)] = ask
+            if inner.outer is not None:
+                self._park_soon(inner)
 
-    def _park_soon(self, live: LegacyCall) -> None:
+    def _park_soon(self, inner: LegacyCall) -> None:
         now = self._loop.time()
-        if live.timer is None:
-            live.asking_since = now
+        if inner.timer is None:
+            inner.asking_since = now
         else:
             # defence: questions that a server asks one after another
-            live.timer.cancel()
-        left_s = live.asking_since + MOST_COALESCE_S - now
-        live.timer = self._loop.call_later(max(0.0, min(COALESCE_S, left_s)), self._park, live)
+            inner.timer.cancel()
+        left_s = inner.asking_since + MOST_COALESCE_S - now
+        inner.timer = self._loop.call_later(max(0.0, min(COALESCE_S, left_s)), self._park, inner)
 
-    def _park(self, live: LegacyCall) -> None:
+    def _park(self, inner: LegacyCall) -> None:
         """Answer the request that waits with the questions that are open, and keep the call for its retry."""
-        live.timer = None
-        outer = live.outer
-        if outer is None or not live.asks:
+        inner.timer = None
+        outer = inner.outer
+        if outer is None or not inner.asks:
             return
         principal = outer.call.caller.principal
-        if not self._parking.has_room(principal):
-            for ask in live.asks.values():
-                self._refuse(live, ask, "Too many questions to this client are open already.")
-            live.asks.clear()
+        if not self._parked.has_room(principal):
+            for ask in inner.asks.values():
+                self._refuse(inner, ask, "Too many questions to this client are open already.")
+            inner.asks.clear()
             return
-        self._lives.pop(outer, None)
-        live.outer = None
+        self._calls.pop(outer, None)
+        inner.outer = None
         # Computed only here: few calls ask, and it takes 30 ms for the largest.
-        digest = messages.digest(self._peer.server, live.call.method, live.call.message().get("params") or {})
-        live.handle = self._parking.park(live, principal, digest, self._loop.time())
-        live.expiry = self._loop.call_later(self._parking.ttl_s, self._expired, live)
-        requests = {key: messages.modern_ask(ask.method, ask.params) for key, ask in live.asks.items()}
-        outer.answer({"resultType": "input_required", "inputRequests": requests, "requestState": live.handle})
+        digest = messages.digest(self._peer.server, inner.call.method, inner.call.message().get("params") or {})
+        inner.handle = self._parked.park(inner, principal, digest, self._loop.time())
+        inner.expiry = self._loop.call_later(self._parked.ttl_s, self._expired, inner)
+        requests = {key: messages.modern_ask(ask.method, ask.params) for key, ask in inner.asks.items()}
+        outer.answer({"resultType": "input_required", "inputRequests": requests, "requestState": inner.handle})
 
     def _resume(self, outer: Pending, params: messages.Params) -> None:
         """A retry: the answers go to the server, whose call this request waits for from now on."""
         call, answers = outer.call, params.get("inputResponses", {})
         digest = messages.digest(self._peer.server, call.method, params)
-        live = self._parking.take(params.get("requestState"), call.caller.principal, digest, self._loop.time())
-        if live is None:
+        inner = self._parked.take(params.get("requestState"), call.caller.principal, digest, self._loop.time())
+        if inner is None:
             # Foreign, used, expired, for another request: whoever guesses learns nothing from the answer.
             outer.refuse(jsonrpc.INVALID_PARAMS, "requestState is not valid (any more). Make the call again.")
             return
         # A client that says something else of itself now has come by another session; its call is where it was.
-        live.whose._take_up(live, outer, params, answers)
+        inner.translator._continue_call(inner, outer, params, answers)
 
-    def _take_up(self, live: LegacyCall, outer: Pending, params: messages.Params, answers: dict[str, Any]) -> None:
-        live.handle = None
-        if live.expiry is not None:
-            live.expiry.cancel()
-        live.outer = outer
-        live.token = messages.progress_token(params)
-        given = {key: live.asks.pop(key) for key in answers if key in live.asks}
-        if live.outcome is not None:
-            self._deliver(live, outer, live.outcome)
-        elif live.is_done:
-            self._continue(live, outer, params, [answers[key] for key in given])
+    def _continue_call(
+        self, inner: LegacyCall, outer: Pending, params: messages.Params, answers: dict[str, Any]
+    ) -> None:
+        inner.handle = None
+        if inner.expiry is not None:
+            inner.expiry.cancel()
+        inner.outer = outer
+        inner.token = messages.progress_token(params)
+        given = {key: inner.asks.pop(key) for key in answers if key in inner.asks}
+        if inner.outcome is not None:
+            self._deliver(inner, outer, inner.outcome)
+        elif inner.is_done:
+            self._retry_after_urls(inner, outer, params, [answers[key] for key in given])
         else:
-            self._lives[outer] = live
+            self._calls[outer] = inner
             for key, ask in given.items():
                 assert ask.id is not None
-                self._answer(live, jsonrpc.result_message(ask.id, answers[key]))
-            self._park(live)  # asks again for what is missing
+                self._answer(inner, jsonrpc.result_message(ask.id, answers[key]))
+            self._park(inner)  # asks again for what is missing
 
-    def _continue(
-        self, live: LegacyCall, outer: Pending, params: messages.Params, answers: list[dict[str, Any]]
+    def _retry_after_urls(
+        self, inner: LegacyCall, outer: Pending, params: messages.Params, answers: list[dict[str, Any]]
     ) -> None:
         """The user was sent to addresses: make the call again, if that is where they went."""
         if any(answer.get("action") != "accept" for answer in answers):
             outer.refuse(jsonrpc.INVALID_PARAMS, "The user did not open the address that the server needs.")
-        elif live.asks:
-            self._park(live)
+        elif inner.asks:
+            self._park(inner)
         else:
             self._begin(outer, params)
 
-    def _refuse(self, live: LegacyCall, ask: Ask, text: str) -> None:
+    def _refuse(self, inner: LegacyCall, ask: Ask, text: str) -> None:
         if ask.id is not None:
-            self._answer(live, jsonrpc.error_message(ask.id, jsonrpc.METHOD_NOT_FOUND, text))
+            self._answer(inner, jsonrpc.error_message(ask.id, jsonrpc.METHOD_NOT_FOUND, text))
 
-    def _answer(self, live: LegacyCall, message: dict[str, Any]) -> None:
-        self._peer.notify(live.call.channel, live.call.caller, orjson.dumps(message).decode())
+    def _answer(self, inner: LegacyCall, message: dict[str, Any]) -> None:
+        self._peer.notify(inner.call.channel, inner.call.caller, orjson.dumps(message).decode())
 
-    def _expired(self, live: LegacyCall) -> None:
-        if live.handle is not None:
-            self._parking.drop(live.handle)
-            live.handle = None
-            self._give_up(live, "the client did not answer in time")
+    def _expired(self, inner: LegacyCall) -> None:
+        if inner.handle is not None:
+            self._parked.drop(inner.handle)
+            inner.handle = None
+            self._give_up(inner, "the client did not answer in time")
 
-    def _give_up(self, live: LegacyCall, why: str) -> None:
-        if not live.is_done:
-            live.is_done = True
-            self._peer.cancel(live, why)
-        self._close(live)
+    def _give_up(self, inner: LegacyCall, why: str) -> None:
+        if not inner.is_done:
+            inner.is_done = True
+            self._peer.cancel(inner, why)
+        self._close(inner)
 
-    def _close(self, live: LegacyCall) -> None:
-        if live.timer is not None:
-            live.timer.cancel()
-            live.timer = None
-        if live.level is not None:
-            self._peer.end(live.call.channel, "the call is over")
+    def _close(self, inner: LegacyCall) -> None:
+        if inner.timer is not None:
+            inner.timer.cancel()
+            inner.timer = None
+        if inner.level is not None:
+            self._peer.end(inner.call.channel, "the call is over")
 
     # -- listening ----------------------------------------------------------------------------------------------------
 
@@ -366,22 +371,24 @@ class ModernToLegacy:
             outer.refuse(jsonrpc.INVALID_PARAMS, "params.notifications is missing.")
             return
         kept = messages.honoured(wanted, self._peer.about)
-        told = {"notifications": kept}
-        ack = jsonrpc.notification(methods.SUBSCRIPTIONS_ACKNOWLEDGED, told)
+        forwarded = {"notifications": kept}
+        ack = jsonrpc.notification(methods.SUBSCRIPTIONS_ACKNOWLEDGED, forwarded)
         outer.notify(_notice(messages.tagged(ack, call.id)))
 
-        def heard(notice: Notice) -> None:
+        def receive(notice: Notice) -> None:
             message = orjson.loads(notice.payload)
             if messages.is_wanted(message, kept):
                 outer.notify(_notice(messages.tagged(message, call.id)))
 
         caller = _as_legacy(call.caller)
         self._listening.add(outer)
-        self._peer.listen(call.channel, caller, heard)
+        self._peer.listen(call.channel, caller, receive)
         for uri in kept.get("resourceSubscriptions", ()):
-            self._say(Call(call.channel, call.id, call.method, "", caller), methods.RESOURCES_SUBSCRIBE, {"uri": uri})
+            self._send_request(
+                Call(call.channel, call.id, call.method, "", caller), methods.RESOURCES_SUBSCRIBE, {"uri": uri}
+            )
 
-    def _say(self, beside: Call, method: str, params: dict[str, Any]) -> None:
+    def _send_request(self, beside: Call, method: str, params: dict[str, Any]) -> None:
         """A request of our own on a call's channel. What it answers changes nothing."""
         id = f"relay-{next(self._ids)}"
         payload = orjson.dumps(jsonrpc.request(id, method, params)).decode()
@@ -397,8 +404,8 @@ def _are_answers(value: object) -> bool:
     return isinstance(value, dict) and all(isinstance(answer, dict) for answer in value.values())
 
 
-def _key(live: LegacyCall, method: str) -> str:
-    return f"{method.partition('/')[0]}-{next(live.keys)}"
+def _key(inner: LegacyCall, method: str) -> str:
+    return f"{method.partition('/')[0]}-{next(inner.keys)}"
 
 
 def _notice(message: dict[str, Any]) -> Notice:

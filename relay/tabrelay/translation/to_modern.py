@@ -29,7 +29,7 @@ MAX_ROUNDS: Final = 10
 MAX_QUESTIONS: Final = 64  # in one round
 RELISTEN_S: Final = 1.0
 DEFAULT_LEVEL: Final = "info"  # of a session that set none: the server decides then, and this is what most would say
-UNKNOWN: Final = frozenset({methods.SERVER_DISCOVER, methods.SUBSCRIPTIONS_LISTEN})
+NOT_OFFERED: Final = frozenset({methods.SERVER_DISCOVER, methods.SUBSCRIPTIONS_LISTEN})
 
 
 class ModernPeer(Protocol):
@@ -48,7 +48,7 @@ class ModernPeer(Protocol):
     def cancel(self, pending: Pending, why: str) -> None: ...
 
 
-class Talk:
+class MultiRoundCall:
     """A legacy call, over all the rounds that it takes."""
 
     def __init__(self, outer: Pending, params: messages.Params) -> None:
@@ -64,16 +64,16 @@ class Talk:
 class Round(Pending):
     """One modern request of a talk."""
 
-    __slots__ = ("talk", "whose")
+    __slots__ = ("translator", "whole_call")
 
-    def __init__(self, call: Call, talk: Talk, whose: LegacyToModern) -> None:
+    def __init__(self, call: Call, whole_call: MultiRoundCall, translator: LegacyToModern) -> None:
         super().__init__(call)
-        self.talk = talk
-        self.whose = whose
+        self.whole_call = whole_call
+        self.translator = translator
 
     def notify(self, notice: Notice) -> None:
         if not self.is_done:
-            self.talk.outer.notify(notice)
+            self.whole_call.outer.notify(notice)
 
     def finish(self, reply: Reply) -> None:
         """Raises ValueError when it can't be read, and is not finished then."""
@@ -81,26 +81,26 @@ class Round(Pending):
         if not self.is_done:
             message = reply.message()
             self.is_done = True
-            self.whose.answered(self.talk, message)
+            self.translator.answered(self.whole_call, message)
 
     def fail(self, error: RelayError) -> None:
         if not self.is_done:
             self.is_done = True
-            self.whose.ended(self.talk)
-            self.talk.outer.fail(error)
+            self.translator.ended(self.whole_call)
+            self.whole_call.outer.fail(error)
 
 
 class NotificationSink(Pending):
     """The listen stream that serves all sessions."""
 
-    __slots__ = ("whose",)
+    __slots__ = ("translator",)
 
-    def __init__(self, call: Call, whose: LegacyToModern) -> None:
+    def __init__(self, call: Call, translator: LegacyToModern) -> None:
         super().__init__(call)
-        self.whose = whose
+        self.translator = translator
 
     def notify(self, notice: Notice) -> None:
-        self.whose.heard(self, orjson.loads(notice.payload))
+        self.translator.receive(self, orjson.loads(notice.payload))
 
     def finish(self, reply: Reply) -> None:
         reply.release()
@@ -112,7 +112,7 @@ class NotificationSink(Pending):
     def _over(self) -> None:
         if not self.is_done:
             self.is_done = True
-            self.whose.deaf(self)
+            self.translator.sink_closed(self)
 
 
 class LegacyToModern:
@@ -122,15 +122,15 @@ class LegacyToModern:
         """`client`: who the relay is, when it listens for others."""
         self._peer = peer
         self._loop = asyncio.get_running_loop()
-        self._audience = Subscribers()
-        self._talks: dict[Pending, Talk] = {}
-        self._asked: dict[str, Talk] = {}
+        self._subscribers = Subscribers()
+        self._calls: dict[Pending, MultiRoundCall] = {}
+        self._asked: dict[str, MultiRoundCall] = {}
         self._ids = itertools.count(1)
         # Channels of our own: no caller's, and no other upstream's.
         self._prefix = f"own-{secrets.token_hex(3)}"
         self._relay = Caller(Era.MODERN, eras.MODERN_VERSIONS[0], "relay", client, {})
-        self._ear: NotificationSink | None = None
-        self._heard: set[str] = set()
+        self._sink: NotificationSink | None = None
+        self._filter_key: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     # -- what the peer hands over -------------------------------------------------------------------------------------
@@ -147,32 +147,32 @@ class LegacyToModern:
             self._set_level(outer, params.get("level"))
         elif method in (methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE):
             self._subscribe(outer, params.get("uri"))
-        elif method in UNKNOWN or method.startswith("tasks/"):
+        elif method in NOT_OFFERED or method.startswith("tasks/"):
             outer.refuse(jsonrpc.METHOD_NOT_FOUND, f'"{method}" is not available here.')
         else:
-            talk = self._talks[outer] = Talk(outer, params)
+            whole_call = self._calls[outer] = MultiRoundCall(outer, params)
             try:
-                self._ask_server(talk)
+                self._ask_server(whole_call)
             except RelayError:
-                self.ended(talk)
+                self.ended(whole_call)
                 raise
 
     def cancel(self, outer: Pending, why: str) -> bool:
         """The caller has gone or waited too long; False if the call is not here."""
-        talk = self._talks.get(outer)
-        if talk is None:
+        whole_call = self._calls.get(outer)
+        if whole_call is None:
             return False
-        self.ended(talk)
-        if talk.round is not None and not talk.round.is_done:
-            talk.round.is_done = True
-            self._peer.cancel(talk.round, why)
+        self.ended(whole_call)
+        if whole_call.round is not None and not whole_call.round.is_done:
+            whole_call.round.is_done = True
+            self._peer.cancel(whole_call.round, why)
         return True
 
     def notify(self, channel: str, message: dict[str, Any]) -> None:
         """A caller's notification, or its response to a question."""
         method, params = message.get("method"), message.get("params")
         if method is None and jsonrpc.is_request_id(message.get("id")):
-            self._told(channel, message)
+            self._receive_answer(channel, message)
         elif method == methods.CANCELLED and isinstance(params, dict):
             for outer in self.of(channel):
                 if outer.call.id == params.get("requestId"):
@@ -183,116 +183,119 @@ class LegacyToModern:
         return next((outer for outer in self.of(channel) if outer.call.id == id), None)
 
     def of(self, channel: str) -> list[Pending]:
-        return [outer for outer in self._talks if outer.call.channel == channel]
+        return [outer for outer in self._calls if outer.call.channel == channel]
 
     def end(self, channel: str) -> None:
         """A session ends; its calls were cancelled."""
-        self._audience.leave(channel)
+        self._subscribers.leave(channel)
         self._relisten()
 
     def listen(self, channel: str, sink: Callable[[Notice], None]) -> None:
-        self._audience.listen(channel, sink)
+        self._subscribers.listen(channel, sink)
         self._relisten()
 
     # -- a call -------------------------------------------------------------------------------------------------------
 
-    def _ask_server(self, talk: Talk) -> None:
-        call, talk.rounds = talk.outer.call, talk.rounds + 1
+    def _ask_server(self, whole_call: MultiRoundCall) -> None:
+        call, whole_call.rounds = whole_call.outer.call, whole_call.rounds + 1
         caller = Caller(
             Era.MODERN, eras.MODERN_VERSIONS[0], call.caller.principal, call.caller.client, call.caller.capabilities
         )
-        level = self._audience.level_of(call.channel) or DEFAULT_LEVEL
-        params = messages.modern_params(talk.params, caller, level if self._can("logging") else None)
-        if talk.rounds > 1:
-            params["inputResponses"] = talk.answers
-            if talk.state is not None:
-                params["requestState"] = talk.state
-        talk.answers = {}
+        level = self._subscribers.level_of(call.channel) or DEFAULT_LEVEL
+        params = messages.modern_params(whole_call.params, caller, level if self._can("logging") else None)
+        if whole_call.rounds > 1:
+            params["inputResponses"] = whole_call.answers
+            if whole_call.state is not None:
+                params["requestState"] = whole_call.state
+        whole_call.answers = {}
         request = jsonrpc.request(call.id, call.method, params)
         inner = Call(self._channel(), call.id, call.method, orjson.dumps(request).decode(), caller)
         inner.values = request
-        talk.round = Round(inner, talk, self)
+        whole_call.round = Round(inner, whole_call, self)
         try:
-            self._peer.start(talk.round)
+            self._peer.start(whole_call.round)
         finally:
             inner.values = None
 
-    def answered(self, talk: Talk, message: dict[str, Any]) -> None:
+    def answered(self, whole_call: MultiRoundCall, message: dict[str, Any]) -> None:
         """The server's answer: it may be questions."""
         result = message.get("result")
         if isinstance(result, dict) and result.get("resultType") == "input_required":
-            self._question(talk, result)
+            self._send_questions(whole_call, result)
             return
-        self.ended(talk)
+        self.ended(whole_call)
         error = message.get("error")
         if isinstance(error, dict):
-            error = messages.legacy_error(talk.outer.call.method, error)
-            talk.outer.refuse(error["code"], str(error.get("message", "")), error.get("data"))
+            error = messages.legacy_error(whole_call.outer.call.method, error)
+            whole_call.outer.refuse(error["code"], str(error.get("message", "")), error.get("data"))
         else:
-            talk.outer.answer(messages.legacy_result(talk.outer.call.method, result))
+            whole_call.outer.answer(messages.legacy_result(whole_call.outer.call.method, result))
 
-    def ended(self, talk: Talk) -> None:
-        self._talks.pop(talk.outer, None)
-        for id in talk.asks:
+    def ended(self, whole_call: MultiRoundCall) -> None:
+        self._calls.pop(whole_call.outer, None)
+        for id in whole_call.asks:
             self._asked.pop(id, None)
 
     # -- asking the client --------------------------------------------------------------------------------------------
 
-    def _question(self, talk: Talk, result: dict[str, Any]) -> None:
+    def _send_questions(self, whole_call: MultiRoundCall, result: dict[str, Any]) -> None:
         asked = result.get("inputRequests")
         asked = asked if isinstance(asked, dict) else {}
-        talk.state = result.get("requestState")
-        problem = self._problem(talk, asked)
+        whole_call.state = result.get("requestState")
+        problem = self._problem(whole_call, asked)
         if problem is not None:
-            self.ended(talk)
-            talk.outer.refuse(jsonrpc.INVALID_REQUEST, problem)
+            self.ended(whole_call)
+            whole_call.outer.refuse(jsonrpc.INVALID_REQUEST, problem)
             return
         for key, request in asked.items():
             id = f"ask-{next(self._ids)}"
-            talk.asks[id] = key
-            self._asked[id] = talk
+            whole_call.asks[id] = key
+            self._asked[id] = whole_call
             ask = messages.legacy_ask(request["method"], request.get("params"))
-            talk.outer.notify(Notice(orjson.dumps(jsonrpc.request(id, request["method"], ask)).decode()))
+            whole_call.outer.notify(Notice(orjson.dumps(jsonrpc.request(id, request["method"], ask)).decode()))
         if not asked:
-            self._again(talk)
+            self._next_round(whole_call)
 
-    def _problem(self, talk: Talk, asked: dict[str, Any]) -> str | None:
+    def _problem(self, whole_call: MultiRoundCall, asked: dict[str, Any]) -> str | None:
         """Why these questions can't be asked."""
-        if talk.rounds >= MAX_ROUNDS:
+        if whole_call.rounds >= MAX_ROUNDS:
             return f"The server asked more than {MAX_ROUNDS - 1} times without an end."
         if len(asked) > MAX_QUESTIONS:
             return f"The server asks {len(asked):,} questions at once, and at most {MAX_QUESTIONS} are passed on."
-        if not asked and talk.state is None:
+        if not asked and whole_call.state is None:
             return "The server wants an answer, and asks nothing."
         for request in asked.values():
             method = request.get("method") if isinstance(request, dict) else None
             if method not in messages.MAY_BE_ASKED:
                 return "The server asks something that a client can't be asked."
-            if messages.lacking(talk.outer.call.caller.capabilities, method, request.get("params")) is not None:
+            if (
+                messages.missing_capability(whole_call.outer.call.caller.capabilities, method, request.get("params"))
+                is not None
+            ):
                 return f"The server asks for {method}, and this client can't do that."
         return None
 
-    def _told(self, channel: str, message: dict[str, Any]) -> None:
-        talk = self._asked.get(message["id"])
-        if talk is None or talk.outer.call.channel != channel:
+    def _receive_answer(self, channel: str, message: dict[str, Any]) -> None:
+        whole_call = self._asked.get(message["id"])
+        if whole_call is None or whole_call.outer.call.channel != channel:
             return
         del self._asked[message["id"]]
-        key, error = talk.asks.pop(message["id"]), message.get("error")
+        key, error = whole_call.asks.pop(message["id"]), message.get("error")
         if isinstance(error, dict):
-            self.ended(talk)
+            self.ended(whole_call)
             text = str(error.get("message", "the client could not answer"))
-            talk.outer.refuse(jsonrpc.INVALID_REQUEST, f"The server's question was not answered: {text}")
+            whole_call.outer.refuse(jsonrpc.INVALID_REQUEST, f"The server's question was not answered: {text}")
             return
-        talk.answers[key] = message.get("result", {})
-        if not talk.asks:
-            self._again(talk)
+        whole_call.answers[key] = message.get("result", {})
+        if not whole_call.asks:
+            self._next_round(whole_call)
 
-    def _again(self, talk: Talk) -> None:
+    def _next_round(self, whole_call: MultiRoundCall) -> None:
         try:
-            self._ask_server(talk)
+            self._ask_server(whole_call)
         except RelayError as error:
-            self.ended(talk)
-            talk.outer.fail(error)
+            self.ended(whole_call)
+            whole_call.outer.fail(error)
 
     # -- what a session sets, and listening ---------------------------------------------------------------------------
 
@@ -302,7 +305,7 @@ class LegacyToModern:
         elif not self._can("logging"):
             outer.refuse(jsonrpc.METHOD_NOT_FOUND, "The server has no logging.")
         else:
-            self._audience.set_level(outer.call.channel, str(level))
+            self._subscribers.set_level(outer.call.channel, str(level))
             outer.answer({})
 
     def _subscribe(self, outer: Pending, uri: object) -> None:
@@ -310,12 +313,12 @@ class LegacyToModern:
             outer.refuse(jsonrpc.INVALID_PARAMS, "params.uri is missing.")
             return
         if outer.call.method == methods.RESOURCES_SUBSCRIBE:
-            if (refusal := self._audience.refusal(outer.call.channel, uri)) is not None:
+            if (refusal := self._subscribers.refusal(outer.call.channel, uri)) is not None:
                 outer.refuse(jsonrpc.INVALID_PARAMS, refusal)
                 return
-            self._audience.subscribe(outer.call.channel, uri)
+            self._subscribers.subscribe(outer.call.channel, uri)
         else:
-            self._audience.unsubscribe(outer.call.channel, uri)
+            self._subscribers.unsubscribe(outer.call.channel, uri)
         outer.answer({})
         self._relisten()
 
@@ -324,8 +327,8 @@ class LegacyToModern:
 
     def came_up(self) -> None:
         """The server is there (again): it knows nothing of what was listened to before."""
-        self._ear = None
-        self._heard = set()
+        self._sink = None
+        self._filter_key = set()
         self._relisten()
 
     def _relisten(self, delay_s: float = 0.0) -> None:
@@ -336,36 +339,36 @@ class LegacyToModern:
     def _listen(self) -> None:
         self._timer = None
         wanted = {key: True for key, _capability, _method in messages.LIST_CHANGES}
-        filter = messages.honoured({**wanted, "resourceSubscriptions": self._audience.uris}, self._peer.discovered)
-        is_needed = bool(filter) and (not self._audience.is_empty or bool(self._audience.uris))
+        filter = messages.honoured({**wanted, "resourceSubscriptions": self._subscribers.uris}, self._peer.discovered)
+        is_needed = bool(filter) and (not self._subscribers.is_empty or bool(self._subscribers.uris))
         # A server may be asked for more than was honoured: then asking again changes nothing.
         key = {orjson.dumps(filter, option=orjson.OPT_SORT_KEYS).decode()} if is_needed else set()
-        if not self._peer.is_modern or key == self._heard:
+        if not self._peer.is_modern or key == self._filter_key:
             return
-        before, self._ear, self._heard = self._ear, None, key
+        before, self._sink, self._filter_key = self._sink, None, key
         if is_needed:
             params = messages.modern_params({"notifications": filter}, self._relay, None)
             id = next(self._ids)
             request = jsonrpc.request(id, methods.SUBSCRIPTIONS_LISTEN, params)
             call = Call(self._channel(), id, methods.SUBSCRIPTIONS_LISTEN, orjson.dumps(request).decode(), self._relay)
-            self._ear = NotificationSink(call, self)
+            self._sink = NotificationSink(call, self)
             try:
-                self._peer.start(self._ear)
+                self._peer.start(self._sink)
             except RelayError:
-                self.deaf(self._ear)
+                self.sink_closed(self._sink)
         if before is not None and not before.is_done:
             before.is_done = True
             self._peer.cancel(before, "another stream took its place")
 
-    def heard(self, ear: NotificationSink, message: dict[str, Any]) -> None:
-        if ear is self._ear and message.get("method") != methods.SUBSCRIPTIONS_ACKNOWLEDGED:
-            self._audience.announce(messages.untagged(message))
+    def receive(self, sink: NotificationSink, message: dict[str, Any]) -> None:
+        if sink is self._sink and message.get("method") != methods.SUBSCRIPTIONS_ACKNOWLEDGED:
+            self._subscribers.announce(messages.untagged(message))
 
-    def deaf(self, ear: NotificationSink) -> None:
+    def sink_closed(self, sink: NotificationSink) -> None:
         """The stream ended. If the server is still there, it is listened to again."""
-        if ear is self._ear:
-            self._ear = None
-            self._heard = set()
+        if sink is self._sink:
+            self._sink = None
+            self._filter_key = set()
             self._relisten(RELISTEN_S)
 
     def _channel(self) -> str:

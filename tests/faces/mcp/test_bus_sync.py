@@ -41,7 +41,7 @@ async def test_a_session_that_was_ended_at_one_relay_is_dead_at_the_others(pair:
 def test_what_is_told_late_does_not_undo_the_end_of_a_session() -> None:
     diary = SessionStore(None)
     diary.end("id", 20.0)
-    assert diary.learn(digest("id"), {"last_used": 30, "level": "debug"}) is None
+    assert diary.receive(digest("id"), {"last_used": 30, "level": "debug"}) is None
     page = diary.find("id")
     assert page is not None and page.is_ended
 

@@ -28,7 +28,7 @@ LISTEN: dict[str, Any] = {"notifications": {"toolsListChanged": True, "promptsLi
 TEMPLATE = {"uriTemplate": "note:///{id}", "name": "note"}
 
 
-class Librarian(SyntheticWorker):
+class ListingWorker(SyntheticWorker):
     """Offers everything that can be listed, in pages of two."""
 
     def __init__(self, relay: RunningRelay, inst: str = "w1", prompts: int = 1) -> None:
@@ -108,7 +108,7 @@ async def test_discovery_does_not_fail_with_a_browser_that_has_the_question(
     # The browser that leaves is known to be gone long before the other wait is over.
     monkeypatch.setattr("tabrelay.routing.switch.DISCOVERY_S", 60.0 if is_cut else 0.1)
     asked: list[Received[str]] = []
-    async with RunningRelay(tmp_path, grace_s=0.1 if is_cut else 60.0) as relay, Librarian(relay) as worker:
+    async with RunningRelay(tmp_path, grace_s=0.1 if is_cut else 60.0) as relay, ListingWorker(relay) as worker:
         await relay.has_read("notes")
         _, headers = await relay.initialize("notes")
         worker._received = asked.append  # type: ignore[assignment]  # and it says nothing more
@@ -140,7 +140,7 @@ async def test_discovery_does_not_fail_with_a_browser_that_has_the_question(
         if not is_cut:
             return
         # Both sessions go on with the next browser, which is told of the level.
-        async with Librarian(relay, inst="w2") as second:
+        async with ListingWorker(relay, inst="w2") as second:
             for session in (headers, begun):
                 call = jsonrpc.request(9, "tools/call", {"name": "echo", "arguments": {}})
                 assert result_of(await relay.http.post("/notes", json=call, headers=session))["content"]
@@ -151,7 +151,7 @@ async def test_discovery_does_not_fail_with_a_browser_that_has_the_question(
 @pytest.mark.requirement("discovery-while-away")
 async def test_every_list_is_remembered_whole_and_over_a_restart(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path) as relay:
-        async with Librarian(relay):
+        async with ListingWorker(relay):
             assert (await relay.has_read("notes"))["stale"] is False
             _, headers = await relay.initialize("notes")
         await check_lists(relay, headers)
@@ -170,12 +170,12 @@ async def test_every_list_is_remembered_whole_and_over_a_restart(tmp_path: Path)
 async def test_a_client_that_sets_its_log_level_first_can_connect_while_the_browser_is_away(
     relay: RunningRelay,
 ) -> None:
-    async with Librarian(relay):
+    async with ListingWorker(relay):
         await relay.has_read("notes")
     _, headers = await relay.initialize("notes")
     level = jsonrpc.request(1, "logging/setLevel", {"level": "debug"})
     assert (await relay.http.post("/notes", json=level, headers=headers)).json()["result"] == {}
-    async with Librarian(relay, "w2") as worker:
+    async with ListingWorker(relay, "w2") as worker:
         call = jsonrpc.request(2, "tools/call", {"name": "echo"})
         await relay.http.post("/notes", json=call, headers=headers)
         assert any('"logging/setLevel"' in getattr(event, "payload", "") for event in worker.seen)
@@ -192,23 +192,23 @@ async def message(lines: AsyncIterator[str]) -> dict[str, Any]:
 
 @pytest.mark.requirement("list-changed")
 async def test_a_get_stream_hears_of_lists_that_differ_and_of_no_others(relay: RunningRelay) -> None:
-    async with Librarian(relay):
+    async with ListingWorker(relay):
         await relay.has_read("notes")
         _, headers = await relay.initialize("notes")
     async with relay.http.stream("GET", "/notes", headers=headers) as stream:
         lines = stream.aiter_lines()
-        async with Librarian(relay, "w2", prompts=2):
+        async with ListingWorker(relay, "w2", prompts=2):
             await relay.has_read("notes")
             assert await message(lines) == {"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"}
-        async with Librarian(relay, "w3", prompts=2):
+        async with ListingWorker(relay, "w3", prompts=2):
             await relay.has_read("notes")
-        async with Librarian(relay, "w4", prompts=1):
+        async with ListingWorker(relay, "w4", prompts=1):
             # Had the third browser been news, its notice would come here first.
             await relay.has_read("notes")
             assert (await message(lines))["method"] == "notifications/prompts/list_changed"
 
 
-async def heard(lines: AsyncIterator[str], worker: Librarian) -> list[str]:
+async def heard(lines: AsyncIterator[str], worker: ListingWorker) -> list[str]:
     """What came on a stream before the marker that the worker sends now, on every channel that it can."""
     updated = jsonrpc.notification("notifications/resources/updated", {"uri": "note:///end"})
     for event in list(worker.seen):
@@ -238,7 +238,7 @@ async def listening(relay: RunningRelay, era: str) -> AsyncIterator[AsyncIterato
             yield stream.aiter_lines()
 
 
-async def told(relay: RunningRelay, worker: Librarian) -> None:
+async def told(relay: RunningRelay, worker: ListingWorker) -> None:
     """Wait until the relay has read the lists once more, and has had a turn to tell of them."""
     before = len(worker.readings)
     await worker.until(lambda: len(worker.readings) > before)
@@ -251,7 +251,7 @@ TOOLS_CHANGED = "notifications/tools/list_changed"
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.requirement("list-changed")
 async def test_a_change_is_told_once_however_often_the_browser_says_so(relay: RunningRelay, era: str) -> None:
-    async with Librarian(relay) as worker:
+    async with ListingWorker(relay) as worker:
         await relay.has_read("notes")
         async with listening(relay, era) as lines:
             worker.lists["tools/list"] = ("tools", [OTHER_TOOL])
@@ -268,7 +268,7 @@ async def test_a_change_is_told_once_however_often_the_browser_says_so(relay: Ru
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.requirement("list-changed")
 async def test_a_reload_is_no_news_although_the_new_worker_begins_with_nothing(relay: RunningRelay, era: str) -> None:
-    async with Librarian(relay):
+    async with ListingWorker(relay):
         await relay.has_read("notes")
     _, headers = await relay.initialize("notes")
     get = relay.http.stream("GET", "/notes", headers=headers)
@@ -277,7 +277,7 @@ async def test_a_reload_is_no_news_although_the_new_worker_begins_with_nothing(r
         lines = stream.aiter_lines()
         if era == "modern":
             await message(lines)
-        reloaded = Librarian(relay, "w2")
+        reloaded = ListingWorker(relay, "w2")
         reloaded.lists["tools/list"] = ("tools", [])
         async with reloaded:
             await reloaded.until(lambda: bool(reloaded.readings))
@@ -294,7 +294,7 @@ async def test_a_reload_is_no_news_although_the_new_worker_begins_with_nothing(r
 
 @pytest.mark.requirement("list-changed")
 async def test_a_client_that_read_a_list_in_the_middle_of_a_change_is_told(relay: RunningRelay) -> None:
-    async with Librarian(relay) as worker:
+    async with ListingWorker(relay) as worker:
         await relay.has_read("notes")
         async with listening(relay, "legacy") as lines:
             worker.lists["tools/list"] = ("tools", [OTHER_TOOL])
@@ -307,7 +307,7 @@ async def test_a_client_that_read_a_list_in_the_middle_of_a_change_is_told(relay
 
 @pytest.mark.requirement("list-changed")
 async def test_when_the_relay_cannot_look_clients_are_told_what_the_browser_says(relay: RunningRelay) -> None:
-    async with Librarian(relay) as worker:
+    async with ListingWorker(relay) as worker:
         await relay.has_read("notes")
         async with listening(relay, "legacy") as lines:
             worker.is_confused = True
@@ -323,7 +323,7 @@ async def test_when_the_relay_cannot_look_clients_are_told_what_the_browser_says
 
 @pytest.mark.requirement("modern-listen")
 async def test_a_modern_client_can_listen_while_the_browser_is_away(relay: RunningRelay) -> None:
-    async with Librarian(relay):
+    async with ListingWorker(relay):
         await relay.has_read("notes")
     request = relay.modern("subscriptions/listen", LISTEN, id="l1")
     async with relay.http.stream("POST", "/notes", **request) as stream:
@@ -332,7 +332,7 @@ async def test_a_modern_client_can_listen_while_the_browser_is_away(relay: Runni
         assert first["method"] == "notifications/subscriptions/acknowledged"
         assert first["params"]["notifications"] == LISTEN["notifications"]
         assert first["params"]["_meta"] == {"io.modelcontextprotocol/subscriptionId": "l1"}
-        async with Librarian(relay, "w2", prompts=3) as worker:
+        async with ListingWorker(relay, "w2", prompts=3) as worker:
             news = await message(lines)
             assert news["method"] == "notifications/prompts/list_changed"
             assert news["params"]["_meta"] == {"io.modelcontextprotocol/subscriptionId": "l1"}

@@ -10,7 +10,7 @@ import pytest
 
 from tabrelay.bus.members import Membership
 from tabrelay.bus.memory import MemoryBus
-from tabrelay.faces.mcp.event_store import holder
+from tabrelay.faces.mcp.event_store import node_of
 from tabrelay.faces.mcp.session_store import digest
 from tabserver import Context, tool
 from tabserver.handlers.toolbox import Toolbox
@@ -198,7 +198,7 @@ async def test_a_relay_lends_a_stream_only_to_whom_it_belongs(pair: Pair) -> Non
         session = await open_session(pair.b, "notes")
         stream = Stream(pair.b, "POST", "notes", json=call(), headers=session)
         await until(lambda: bool(stream.ids))
-        node = holder(stream.ids[0])
+        node = node_of(stream.ids[0])
         assert node is not None
         owner = pair.b.tokens.identify(pair.b.token, None)
         assert owner is not None

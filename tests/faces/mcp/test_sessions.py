@@ -50,7 +50,7 @@ def sessions(home: Path, wall: Wall, ended: list[str] | None = None, **settings:
     return Sessions(
         given,
         SessionIdCodec(b"k"),
-        SessionStore(home / "sessions.json", most=given.kept_sessions, most_text=given.max_subscribed),
+        SessionStore(home / "sessions.json", max_records=given.kept_sessions, max_characters=given.max_subscribed),
         new_channel=lambda: f"c{next(numbers)}",
         on_end=on_end,
         wall=wall,
@@ -235,12 +235,12 @@ def test_idle_memory_is_put_away_and_the_id_stays_good(tmp_path: Path) -> None:
     session = room.open("notes", "c", CALLER)
     session.level = "debug"
     wall.now += 101
-    room.put_away()
+    room.unload_idle()
     assert (ended, room.all()) == (["idle"], [])
     again = room.find(session.id, "notes", "token:me")
     assert (again.id, again.level, again.channel != session.channel) == (session.id, "debug", True)
     wall.now += 1001
-    room.put_away()
+    room.unload_idle()
     with pytest.raises(BadRequest) as gone:
         room.find(session.id, "notes", "token:me")
     assert gone.value.status == 404
@@ -251,9 +251,9 @@ def test_a_session_that_is_listening_is_never_idle(tmp_path: Path) -> None:
     wall = Wall()
     room = sessions(tmp_path, wall, session_idle_s=100)
     session = room.open("notes", "c", CALLER)
-    session.streams.standing.reader = object()
+    session.streams.get_stream.reader = object()
     wall.now += 1000
-    room.put_away()
+    room.unload_idle()
     assert room.all() == [session]
 
 
@@ -261,11 +261,11 @@ def test_a_session_that_is_listening_is_never_idle(tmp_path: Path) -> None:
 def test_at_the_cap_a_new_session_is_refused_while_all_are_in_use(tmp_path: Path) -> None:
     room = sessions(tmp_path, Wall(), max_sessions=1)
     busy = room.open("notes", "c", CALLER)
-    busy.streams.standing.reader = object()
+    busy.streams.get_stream.reader = object()
     with pytest.raises(BadRequest, match="1 open sessions") as full:
         room.open("notes", "d", replace(CALLER, principal="token:other"))
     assert (full.value.status, full.value.reason) == (503, "too_many_sessions")
-    busy.streams.standing.reader = None
+    busy.streams.get_stream.reader = None
     room.open("notes", "d", CALLER)
 
 
@@ -289,7 +289,7 @@ def test_past_its_share_a_token_gives_up_its_own_longest_idle_session_and_no_one
 def test_a_token_whose_sessions_are_all_in_use_is_told_that_its_share_is_used_up(tmp_path: Path) -> None:
     room = sessions(tmp_path, Wall(), max_sessions=10, max_sessions_token=2)
     for number in range(2):
-        room.open("notes", f"c{number}", CALLER).streams.standing.reader = object()
+        room.open("notes", f"c{number}", CALLER).streams.get_stream.reader = object()
     with pytest.raises(BadRequest, match="2 sessions in use") as full:
         room.open("notes", "d", CALLER)
     assert (full.value.status, full.value.reason) == (429, "too_many_sessions")
@@ -334,13 +334,13 @@ def test_what_another_relay_or_a_file_says_of_a_session_is_bounded(tmp_path: Pat
     row = {"last_used": 1, "tab": "x" * 1_000_000, "level": "y" * 1_000_000}
     row["subscriptions"] = ["z" * 1_000_000, *(f"a:{number}" for number in range(1_000))]
     (tmp_path / "sessions.json").write_text(json.dumps({digest("a"): row, "b" * 1_000_000: row}))
-    diary = SessionStore(tmp_path / "sessions.json", most=2)
+    diary = SessionStore(tmp_path / "sessions.json", max_records=2)
     expected = SessionRecord(1.0, None, tuple(f"a:{number}" for number in range(1_000 - MAX_SUBSCRIPTIONS, 1_000)))
-    assert diary.pages == {digest("a"): expected}
-    assert diary.learn(digest("b"), row) == expected
-    assert diary.learn("c" * 1_000_000, row) is None
+    assert diary.records == {digest("a"): expected}
+    assert diary.receive(digest("b"), row) == expected
+    assert diary.receive("c" * 1_000_000, row) is None
     diary.write("d", SessionRecord(2.0))
-    assert list(diary.pages) == [digest("b"), digest("d")]
+    assert list(diary.records) == [digest("b"), digest("d")]
 
 
 @pytest.mark.requirement("session-limits")
@@ -399,8 +399,8 @@ def test_sessions_are_put_away_when_idle_also_after_the_time_of_day_was_set_back
     table = sessions(tmp_path, wall, ended, session_idle_s=1800.0)
     table.open("notes", "c", CALLER)
     wall.now -= 86_400
-    table.put_away()
+    table.unload_idle()
     assert ended == []
     wall.now += 1801
-    table.put_away()
+    table.unload_idle()
     assert ended == ["idle"]

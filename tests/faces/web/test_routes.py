@@ -23,7 +23,7 @@ from tabrelay.assets.files import Assets
 from tabrelay.calls.principal import Principal
 from tabrelay.faces.web.csp_reports import PER_MINUTE, CspReports
 from tabrelay.faces.web.pairing import PairingRoutes
-from tabrelay.faces.web.routes import PAGE_CSP, WORKER_CSP, pages
+from tabrelay.faces.web.routes import PAGE_CSP, WORKER_CSP, web_app
 from tabrelay.system import private_files
 from tests.support.asgi import Answer, request
 
@@ -79,7 +79,7 @@ class House:
             clock=self.clock,
             collect_s=0.5,
         )
-        inner = pages(self.assets, self.status, rooms=(self.pairs, CspReports(policy, self.clock)), probe=probe)
+        inner = web_app(self.assets, self.status, groups=(self.pairs, CspReports(policy, self.clock)), probe=probe)
         self.gate = Gate(inner, policy, self.tokens)
 
     def _on_ask(self, asking: PairingRequest, others: list[str]) -> None:
@@ -174,7 +174,7 @@ async def test_the_loader_that_an_app_hosts_names_the_address_under_which_it_was
 
 
 async def test_a_loader_that_is_fetched_under_the_public_address_names_that(house: House) -> None:
-    app = pages(house.assets, house.status, public_url=f"https://{FAR}")
+    app = web_app(house.assets, house.status, public_url=f"https://{FAR}")
     answer = await request(app, "GET", "/-/tabrelay.js", [("Host", FAR)])
     assert answer.body == f'export const RELAY = "https://{FAR}";\n'.encode()
     answer = await request(app, "GET", "/-/tabrelay.js", [HOST])

@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse
 
 from tabserver.wire.frames import META_ACP, Acp
 
-FORGET_S: Final = 90.0
+SILENT_S: Final = 90.0
 MAX_CONDUCTORS: Final = 256
 MAX_ROWS: Final = 1024  # servers of all sessions of one conductor
 MAX_CONNECTIONS: Final = 64  # of one server in one session
@@ -60,7 +60,7 @@ class AcpSessions:
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
-    def stamp(self, header: str | None, message: Any) -> None:
+    def add_acp_meta(self, header: str | None, message: Any) -> None:
         """Say in a request's `_meta` for which session it comes. Only we may say that, so others' word is taken out."""
         params = message.get("params") if isinstance(message, dict) else None
         if not isinstance(params, dict):
@@ -71,14 +71,14 @@ class AcpSessions:
         if header is None or len(header) > 2 * MAX_TEXT or "id" not in message or "method" not in message:
             return
         id, _, connection = header.partition(" ")
-        self._note(id)
+        self._record_server_id(id)
         row = self._rows.get(id)
         session, agent = (None, None) if row is None else (row.session, row.agent)
         acp = Acp(session, id, connection or None, agent)
         if isinstance(meta, dict | None):
             params["_meta"] = {**(meta or {}), META_ACP: acp.to_dict()}
 
-    def _note(self, id: str) -> None:
+    def _record_server_id(self, id: str) -> None:
         """It may be known here only later: agents may call before they have said which session they are."""
         if id not in self._called and len(id) <= MAX_TEXT:
             if len(self._called) >= MAX_CALLED:
@@ -87,10 +87,10 @@ class AcpSessions:
 
     # -- what conductors report ----------------------------------------------------------------------------------------
 
-    def report(self, conductor: str, told: Any) -> None:
+    def report(self, conductor: str, body: Any) -> None:
         """Everything that it has now. Raises ValueError for what is no report."""
-        rows = _read(told)
-        self._forget()
+        rows = _read_report(body)
+        self._drop_silent_conductors()
         if conductor not in self._conductors and len(self._conductors) >= MAX_CONDUCTORS:
             raise ValueError(f"{MAX_CONDUCTORS} conductors are here already")
         self._conductors[conductor] = (self._clock(), rows)
@@ -102,14 +102,14 @@ class AcpSessions:
 
     def describe(self, may_see: Callable[[str], bool]) -> list[dict[str, Any]]:
         """For the status."""
-        self._forget()
+        self._drop_silent_conductors()
         shown = [row for _, rows in self._conductors.values() for row in rows if may_see(row.server)]
         return [{**row.describe(), "is_used": row.is_used or row.server_id in self._called} for row in shown]
 
-    def _forget(self) -> None:
+    def _drop_silent_conductors(self) -> None:
         now = self._clock()
         for conductor, (said, _) in list(self._conductors.items()):
-            if now - said > FORGET_S:
+            if now - said > SILENT_S:
                 self.leave(conductor)
 
     def _index(self) -> None:
@@ -130,11 +130,11 @@ class AcpSessions:
             return JSONResponse({})
 
 
-def _read(told: Any) -> list[AcpServerRow]:
-    sessions = told.get("sessions") if isinstance(told, dict) else None
+def _read_report(body: Any) -> list[AcpServerRow]:
+    sessions = body.get("sessions") if isinstance(body, dict) else None
     if not isinstance(sessions, list):
         raise ValueError("a report has sessions")
-    agent = _text(told.get("agent")) or "?"
+    agent = _text(body.get("agent")) or "?"
     rows = []
     for session in sessions:
         servers = session.get("servers") if isinstance(session, dict) else None

@@ -20,7 +20,7 @@ from tabrelay.payloads.json_limits import Weight, is_deeper_than, is_heavy
 from tabserver.wire.jsonrpc import PARSE_ERROR
 from tabserver.wire.memory_budget import MemoryBudget
 
-NOTHING: Final = object()
+CLIENT_GONE: Final = object()
 BRACKET: Final = ord("[")
 LARGE: Final = 64 * 1024
 """Bytes of a body whose steps (parse, check, write anew) each get a callback of the event loop."""
@@ -29,8 +29,8 @@ LARGE: Final = 64 * 1024
 class BodyReader:
     """One per relay."""
 
-    def __init__(self, settings: Settings, editors: AcpSessions) -> None:
-        self._editors = editors
+    def __init__(self, settings: Settings, acp_sessions: AcpSessions) -> None:
+        self._acp_sessions = acp_sessions
         self._max_body = settings.max_body
         self._max_depth = settings.max_json_depth
         self._max_values = settings.max_values
@@ -48,9 +48,9 @@ class BodyReader:
 
         body = await exchange.body(self._max_body, self.budget, weigh)
         if exchange.is_gone:
-            return NOTHING
+            return CLIENT_GONE
         if len(body) <= LARGE:
-            return self.open(body, exchange)
+            return self.read_small(body, exchange)
         if not weight.total:  # it came in one piece
             weigh(body)
         await asyncio.sleep(0)
@@ -58,14 +58,14 @@ class BodyReader:
         del body
         await asyncio.sleep(0)
         self._check_depth(message)
-        self._editors.stamp(exchange.header(mcp_headers.RAW_TABRELAY_ACP), message)
+        self._acp_sessions.add_acp_meta(exchange.header(mcp_headers.RAW_TABRELAY_ACP), message)
         await asyncio.sleep(0)
         return message
 
-    def open(self, body: bytes, heading: RequestHeaders) -> Any:
+    def read_small(self, body: bytes, request: RequestHeaders) -> Any:
         """The JSON of a small body that is there already. Raises BadRequest."""
         message = self.parse(body)
-        self._editors.stamp(heading.header(mcp_headers.RAW_TABRELAY_ACP), message)
+        self._acp_sessions.add_acp_meta(request.header(mcp_headers.RAW_TABRELAY_ACP), message)
         return message
 
     def parse(self, body: bytes) -> Any:

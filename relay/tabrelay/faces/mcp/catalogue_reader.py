@@ -13,7 +13,7 @@ import orjson
 
 from tabrelay.calls.calls import Call, Notice, Peer
 from tabrelay.errors import BadAnswer, RelayError
-from tabrelay.faces.mcp.subscriptions import news_of
+from tabrelay.faces.mcp.subscriptions import changed_list
 from tabrelay.payloads.list_checks import DESCRIPTION_MEMBERS, read_server_description
 from tabrelay.routing.catalogue_store import Catalogue
 from tabrelay.routing.switch import Switch
@@ -52,18 +52,18 @@ class ReadState:
 
 
 Digests = dict[str, bytes]  # of each list: a catalogue itself is kept by the registry alone, within its budget
-_NOTHING: Final = Catalogue().digests()
+_EMPTY: Final = Catalogue().digests()
 
 
 def _changes(now: Digests, before: Digests | None) -> frozenset[str]:
-    return frozenset(name for name, digest in now.items() if digest != (before or _NOTHING)[name])
+    return frozenset(name for name, digest in now.items() if digest != (before or _EMPTY)[name])
 
 
 @dataclass(slots=True)
 class ListDigests:
     """What clients know of one server's lists, and what happened since."""
 
-    told: Digests | None  # None: nothing, as of a server without any list
+    known: Digests | None  # None: nothing, as of a server without any list
     # A browser came, and nobody has looked yet.
     is_new: bool = False
     # What the server says has changed, and how many lists clients had read before it first said so.
@@ -88,7 +88,7 @@ class CatalogueReader:
         self._switch = switch
         self._max_list = max_list
         self._on_change = on_change
-        self._news: dict[str, ListDigests] = {}
+        self._digests: dict[str, ListDigests] = {}
         self._caller = Caller(
             era=Era.LEGACY,
             version=eras.NEWEST_LEGACY,
@@ -98,17 +98,17 @@ class CatalogueReader:
         self._is_closed = False
         self._ids = itertools.count(1)
         self._readings: dict[str, asyncio.Task[None]] = {}
-        self._again: set[str] = set()
-        self._desks: dict[str, ReadState] = {}
+        self._reread: set[str] = set()
+        self._read_states: dict[str, ReadState] = {}
 
     def came_up(self, server: str) -> None:
         # It may be another page at the same peer: what the last one said of itself no longer holds.
-        desk = self._desks.pop(server, None)
-        if desk is not None:
-            desk.peer.end(desk.channel, "the catalogue is read anew")
+        state = self._read_states.pop(server, None)
+        if state is not None:
+            state.peer.end(state.channel, "the catalogue is read anew")
         entry = self._switch.registry.find(server)
-        news = self._news_of(server)
-        news.is_new, news.failures = True, 0
+        digests = self._digests_of(server)
+        digests.is_new, digests.failures = True, 0
         entry.settled.clear()
         self._read(server)
 
@@ -119,34 +119,34 @@ class CatalogueReader:
         catalogue = registry.find(registry.place(server)).catalogue
         if catalogue is None:
             return  # it is new, and being read
-        news, now = self._news_of(server), catalogue.digests()
-        changes, news.told = _changes(now, news.told), now
+        digests, now = self._digests_of(server), catalogue.digests()
+        changes, digests.known = _changes(now, digests.known), now
         registry.keep_catalogue(server, catalogue)
-        self._tell(server, changes)
+        self._report_changes(server, changes)
 
-    def _news_of(self, server: str) -> ListDigests:
-        news = self._news.get(server)
-        if news is None:
-            if len(self._news) >= len(self._switch.registry):
+    def _digests_of(self, server: str) -> ListDigests:
+        digests = self._digests.get(server)
+        if digests is None:
+            if len(self._digests) >= len(self._switch.registry):
                 # defence: catalogues: what is known of names that are forgotten
-                self._forget_others()
+                self._drop_unknown_names()
             recalled = self._switch.registry.recall(server)
-            news = self._news[server] = ListDigests(None if recalled is None else recalled.digests())
-        return news
+            digests = self._digests[server] = ListDigests(None if recalled is None else recalled.digests())
+        return digests
 
-    def _forget_others(self) -> None:
+    def _drop_unknown_names(self) -> None:
         """The registry has forgotten names since: so does this."""
         knows = self._switch.registry.knows
-        for name in [name for name in self._news if not knows(name) and name not in self._readings]:
-            del self._news[name]
-            self._again.discard(name)
-            self.went(name)
+        for name in [name for name in self._digests if not knows(name) and name not in self._readings]:
+            del self._digests[name]
+            self._reread.discard(name)
+            self.peer_left(name)
 
-    def went(self, server: str) -> None:
+    def peer_left(self, server: str) -> None:
         """Its browser is gone for good: with the channel, the peer would be kept."""
-        desk = self._desks.get(server)
-        if desk is not None and not desk.peer.is_up:
-            del self._desks[server]
+        state = self._read_states.get(server)
+        if state is not None and not state.peer.is_up:
+            del self._read_states[server]
 
     def close(self) -> None:
         """The relay stops: a catalogue that is half read is not worth a browser's time."""
@@ -154,23 +154,23 @@ class CatalogueReader:
         for task in self._readings.values():
             task.cancel()
 
-    def _heard(self, server: str, notice: Notice) -> None:
-        changed = news_of(notice)
+    def _receive_notice(self, server: str, notice: Notice) -> None:
+        changed = changed_list(notice)
         if changed is None:
             return
-        news = self._news.get(server)
-        if news is None or not self._switch.registry.knows(server):
+        digests = self._digests.get(server)
+        if digests is None or not self._switch.registry.knows(server):
             return
-        if not news.announced:
-            news.listings = self._switch.registry.find(server).listings
-        news.announced.add(changed)
+        if not digests.announced:
+            digests.listings = self._switch.registry.find(server).listings
+        digests.announced.add(changed)
         self._read(server)
 
     def _read(self, server: str) -> None:
         if self._is_closed:
             return
         if server in self._readings:
-            self._again.add(server)
+            self._reread.add(server)
             return
         task = asyncio.create_task(self._reading(server))
         self._readings[server] = task
@@ -178,61 +178,63 @@ class CatalogueReader:
 
     def _finished(self, server: str) -> None:
         del self._readings[server]
-        if not self._news[server].is_new and self._switch.registry.knows(server):
+        if not self._digests[server].is_new and self._switch.registry.knows(server):
             self._switch.registry.find(server).settled.set()
-        if server in self._again:
-            self._again.discard(server)
+        if server in self._reread:
+            self._reread.discard(server)
             self._read(server)
 
     async def _reading(self, server: str) -> None:
-        news = self._news[server]
-        was_new, news.is_new = news.is_new, False
+        digests = self._digests[server]
+        was_new, digests.is_new = digests.is_new, False
         try:
             if not was_new:
                 await asyncio.sleep(COALESCE_S)
-            self._again.discard(server)
-            now = await self._catalogue(server)
-            if was_new and now is not None and news.told is not None and _changes(now, news.told):
+            self._reread.discard(server)
+            now = await self._read_catalogue(server)
+            if was_new and now is not None and digests.known is not None and _changes(now, digests.known):
                 await asyncio.sleep(SETTLE_S)
-                now = await self._catalogue(server) or now
+                now = await self._read_catalogue(server) or now
         except RelayError as error:
             log.info("%s: could not read its catalogue: %s", server, error.message)
-            self._tell(server, frozenset(news.announced))
-            news.failures += 1
+            self._report_changes(server, frozenset(digests.announced))
+            digests.failures += 1
             # It is busy, or not ready yet; one that went is read when it is back.
-            if self._switch.is_up(server) and news.failures < MAX_FAILURES:
-                asyncio.get_running_loop().call_later(RETRY_S * news.failures, self._read, server)
+            if self._switch.is_up(server) and digests.failures < MAX_FAILURES:
+                asyncio.get_running_loop().call_later(RETRY_S * digests.failures, self._read, server)
             return
-        news.failures = 0
+        digests.failures = 0
         # Had another browser come meanwhile, this would be half of the one and half of the other.
-        if now is not None and not news.is_new:
-            changes = _changes(now, news.told) | self._unsure(server)
-            news.told = now
-            self._tell(server, changes)
+        if now is not None and not digests.is_new:
+            changes = _changes(now, digests.known) | self._uncertain(server)
+            digests.known = now
+            self._report_changes(server, changes)
 
-    def _unsure(self, server: str) -> frozenset[str]:
+    def _uncertain(self, server: str) -> frozenset[str]:
         """Lists that may have been others for a moment, while a client read them; or longer than what is kept here."""
-        news = self._news[server]
-        if self._switch.registry.find(server).listings > news.listings:
-            return frozenset(news.announced)
-        return frozenset(news.announced & news.cut)
+        digests = self._digests[server]
+        if self._switch.registry.find(server).listings > digests.listings:
+            return frozenset(digests.announced)
+        return frozenset(digests.announced & digests.cut)
 
-    def _tell(self, server: str, changes: frozenset[str]) -> None:
-        self._news[server].announced.clear()
+    def _report_changes(self, server: str, changes: frozenset[str]) -> None:
+        self._digests[server].announced.clear()
         if changes:
             self._on_change(server, changes)
 
-    async def _catalogue(self, server: str) -> Digests | None:
+    async def _read_catalogue(self, server: str) -> Digests | None:
         """Read everything, and have the registry keep it; None when no browser is there."""
-        desk = await self._desk(server)
-        if desk is None:
+        state = await self._open_state(server)
+        if state is None:
             return None
-        can = desk.about.get("capabilities", {})
+        can = state.about.get("capabilities", {})
         lists: dict[str, list[Any]] = {}
         for name, (needs, method, key) in LISTS.items():
-            lists[name], is_cut = await self._list(server, desk.channel, method, key) if needs in can else ([], False)
-            (self._news[server].cut.add if is_cut else self._news[server].cut.discard)(name)
-        catalogue = Catalogue.from_dict({"initialize": desk.about, **lists}) or Catalogue()
+            lists[name], is_cut = (
+                await self._read_list(server, state.channel, method, key) if needs in can else ([], False)
+            )
+            (self._digests[server].cut.add if is_cut else self._digests[server].cut.discard)(name)
+        catalogue = Catalogue.from_dict({"initialize": state.about, **lists}) or Catalogue()
         registry = self._switch.registry
         registry.keep_catalogue(server, catalogue)
         whole = server_of(server)
@@ -240,31 +242,31 @@ class CatalogueReader:
             self.follow(whole)
         return catalogue.digests()
 
-    async def _desk(self, server: str) -> ReadState | None:
+    async def _open_state(self, server: str) -> ReadState | None:
         """Our channel to the browser that holds the name now; opened once, then reused for every reading."""
         peer = self._switch.registry.holder(server)
         if peer is None:
             return None
-        desk = self._desks.get(server)
-        if desk is None or desk.peer is not peer:
+        state = self._read_states.get(server)
+        if state is None or state.peer is not peer:
             channel = self._switch.new_channel()
-            said = await self._ask(
+            result = await self._request(
                 server, channel, methods.INITIALIZE, _INITIALIZE | {"clientInfo": self._caller.client}
             )
-            read = read_server_description(said)
+            read = read_server_description(result)
             about: dict[str, Any] = {key: read[key] for key in DESCRIPTION_MEMBERS if key in read}
             self._switch.notify(server, channel, self._caller, _INITIALIZED)
-            peer.listen(channel, self._caller, lambda notice: self._heard(server, notice))
-            desk = self._desks[server] = ReadState(peer, channel, about)
-        return desk
+            peer.listen(channel, self._caller, lambda notice: self._receive_notice(server, notice))
+            state = self._read_states[server] = ReadState(peer, channel, about)
+        return state
 
-    async def _list(self, server: str, channel: str, method: str, key: str) -> tuple[list[Any], bool]:
+    async def _read_list(self, server: str, channel: str, method: str, key: str) -> tuple[list[Any], bool]:
         """All pages of a list, and whether that is less than the server has."""
         items: list[Any] = []
         size = 0
         cursor: str | None = None
         for _page in range(MAX_PAGES):
-            result = await self._ask(server, channel, method, {"cursor": cursor} if cursor else {})
+            result = await self._request(server, channel, method, {"cursor": cursor} if cursor else {})
             page = result.get(key)
             for item in page if isinstance(page, list) else ():
                 size += len(orjson.dumps(item))
@@ -277,7 +279,7 @@ class CatalogueReader:
                 return items, False
         return items, True
 
-    async def _ask(self, server: str, channel: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    async def _request(self, server: str, channel: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
         id = next(self._ids)
         payload = orjson.dumps(jsonrpc.request(id, method, params)).decode()
         reply = await self._switch.ask(server, Call(channel, id, method, payload, self._caller))

@@ -16,7 +16,7 @@ from tabrelay.calls.trace_context import PARENT_HEADER, Traces
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest, RelayError
 from tabrelay.faces.mcp.acp_sessions import AcpSessions
-from tabrelay.faces.mcp.body import NOTHING, BodyReader
+from tabrelay.faces.mcp.body import CLIENT_GONE, BodyReader
 from tabrelay.faces.mcp.bus_sync import BusSync
 from tabrelay.faces.mcp.http_sse import SseFace
 from tabrelay.faces.mcp.legacy import LegacyFace
@@ -39,8 +39,8 @@ class McpEndpoint:
         switch: Switch,
         settings: Settings,
         drain: Drain,
-        seal: SessionIdCodec,
-        editors: AcpSessions,
+        session_ids: SessionIdCodec,
+        acp_sessions: AcpSessions,
         traces: Traces,
         on_error: Callable[[RelayError], None] | None = None,
     ) -> None:
@@ -50,52 +50,52 @@ class McpEndpoint:
         self._switch = switch
         self._drain = drain
         self._exchanges = drain.exchanges
-        self._mailbox = BodyReader(settings, editors)
+        self._body_reader = BodyReader(settings, acp_sessions)
         self._modern = ModernFace(switch, settings, drain, traces)
-        self._handshake = LegacyFace(switch, settings, drain, seal, traces)
-        self._sse = SseFace(self._handshake, self._mailbox, settings, drain)
+        self._legacy = LegacyFace(switch, settings, drain, session_ids, traces)
+        self._sse = SseFace(self._legacy, self._body_reader, settings, drain)
 
     @property
     def sessions(self) -> int:
         """How many handshake sessions are in memory."""
-        return self._handshake.sessions
+        return self._legacy.sessions
 
     @property
     def bodies(self) -> MemoryBudget:
         """What requests that are being read take."""
-        return self._mailbox.budget
+        return self._body_reader.budget
 
     def came_up(self, server: str) -> None:
-        self._handshake.briefing.came_up(server)
+        self._legacy.session_replay.came_up(server)
         self._modern.came_up(server)
 
-    def went(self, server: str, changes: frozenset[str]) -> None:
+    def peer_left(self, server: str, changes: frozenset[str]) -> None:
         """Of several browsers under this name one is gone; in the one that is in front now these lists are others."""
-        self._handshake.briefing.went(server, changes)
+        self._legacy.session_replay.peer_left(server, changes)
 
     def lists_changed(self, server: str, lists: frozenset[str]) -> None:
         """The lists are not those that clients know."""
-        self._handshake.briefing.lists_changed(server, lists)
+        self._legacy.session_replay.lists_changed(server, lists)
         self._modern.lists_changed(server, lists)
 
-    def dismiss(self, principals: set[str]) -> None:
+    def end_sessions(self, principals: set[str]) -> None:
         """Their tokens were revoked: what they began ends."""
-        self._handshake.dismiss(principals)
+        self._legacy.end_sessions(principals)
 
     def close(self) -> None:
         """The relay stops: what would not end by itself ends now."""
-        self._handshake.close()
+        self._legacy.close()
         self._modern.close()
         self._sse.close()
 
-    def share(self, sharing: BusSync) -> None:
+    def share(self, bus_sync: BusSync) -> None:
         """This relay is one of several: clients may reach any of them."""
-        self._handshake.share(sharing)
-        self._modern.share(sharing)
-        self._sse.share(sharing)
+        self._legacy.share(bus_sync)
+        self._modern.share(bus_sync)
+        self._sse.share(bus_sync)
 
     def flush(self) -> None:
-        self._handshake.flush()
+        self._legacy.flush()
         self._modern.flush()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -104,20 +104,20 @@ class McpEndpoint:
             await (self._answer(exchange, scope) if begun is None else begun.carry_on(exchange))
 
     def begin_again(
-        self, server: str, heading: RequestHeaders, principal: Principal, body: bytes, again: Again | None
+        self, server: str, request: RequestHeaders, principal: Principal, body: bytes, again: Again | None
     ) -> StartedCall | None:
         """The same for a request with the header of one that was begun. `again`: a shorter way, if there is one."""
         if again is not None and not self._drain.is_on:
             try:
-                begun = again(server, principal, self._mailbox.parse(body))
+                begun = again(server, principal, self._body_reader.parse(body))
             except RelayError:
                 return None
             if begun is not None:
                 return begun
-        return self.begin(server, heading, principal, body, is_known=True)
+        return self.begin(server, request, principal, body, is_known=True)
 
     def begin(
-        self, server: str, heading: RequestHeaders, principal: Principal, body: bytes, *, is_known: bool = False
+        self, server: str, request: RequestHeaders, principal: Principal, body: bytes, *, is_known: bool = False
     ) -> StartedCall | None:
         """What `_post` does, for a request that is complete and whose call can start without any wait.
 
@@ -129,15 +129,15 @@ class McpEndpoint:
         try:
             self._switch.registry.find(server)
             if not is_known:
-                _check_content_type(heading)
-                _check_accept(heading, JSON, SSE)
-            message = self._mailbox.open(body, heading)
-            if not _is_noted(message):
+                _check_content_type(request)
+                _check_accept(request, JSON, SSE)
+            message = self._body_reader.read_small(body, request)
+            if not _is_logged_request(message):
                 return None
-            face = self._modern if _is_modern(heading, message) else self._handshake
+            face = self._modern if _is_modern(request, message) else self._legacy
             # Its header says nothing that its message has to be told.
-            is_plain = mcp_headers.RAW_TABRELAY_ACP not in heading and PARENT_HEADER not in heading
-            return face.begin(heading, server, principal, message, is_plain=is_plain)
+            is_plain = mcp_headers.RAW_TABRELAY_ACP not in request and PARENT_HEADER not in request
+            return face.begin(request, server, principal, message, is_plain=is_plain)
         except RelayError:
             return None
 
@@ -148,7 +148,7 @@ class McpEndpoint:
             await self._switch.seek(server)
             self._switch.registry.find(server)
             if place and place != MCP:
-                await self._beside(exchange, server, principal, place)
+                await self._answer_http_sse(exchange, server, principal, place)
             elif exchange.method == "POST":
                 await self._post(exchange, server, principal)
             elif exchange.method not in ("GET", "DELETE"):
@@ -157,13 +157,13 @@ class McpEndpoint:
                 raise _not_allowed("POST")
             elif exchange.method == "GET":
                 _check_accept(exchange, SSE)
-                await self._handshake.get(exchange, server, principal)
+                await self._legacy.get(exchange, server, principal)
             else:
-                await self._handshake.delete(exchange, server, principal)
+                await self._legacy.delete(exchange, server, principal)
         except RelayError as error:
             await exchange.error(error, None, server)
 
-    async def _beside(self, exchange: Exchange, server: str, principal: Principal, place: str) -> None:
+    async def _answer_http_sse(self, exchange: Exchange, server: str, principal: Principal, place: str) -> None:
         """The two addresses of 2024-11-05."""
         if place not in ("sse", "messages"):
             text = f"There is nothing at this address. The server's own is /{server}, and /{server}/sse for 2024-11-05."
@@ -183,27 +183,27 @@ class McpEndpoint:
         _check_content_type(exchange)
         _check_accept(exchange, JSON, SSE)
         await self._switch.meet(server)  # before the body is values, which take much more room
-        message = await self._mailbox.read(exchange)
-        if message is NOTHING:
+        message = await self._body_reader.read(exchange)
+        if message is CLIENT_GONE:
             return
         if _is_modern(exchange, message):
             await self._modern(exchange, server, principal, message)
         else:
-            await self._handshake.post(exchange, server, principal, message)
+            await self._legacy.post(exchange, server, principal, message)
 
 
-def _is_noted(message: Any) -> bool:
+def _is_logged_request(message: Any) -> bool:
     """A request that does something for somebody, and is nothing else besides."""
     method = message.get("method") if isinstance(message, dict) else None
     return isinstance(method, str) and method in NOTED and "id" in message
 
 
-def _is_modern(heading: RequestHeaders, message: Any) -> bool:
-    return _is_modern_version(heading) or _has_envelope(message)
+def _is_modern(request: RequestHeaders, message: Any) -> bool:
+    return _is_modern_version(request) or _has_envelope(message)
 
 
-def _is_modern_version(heading: RequestHeaders) -> bool:
-    version = heading.header(mcp_headers.RAW_PROTOCOL_VERSION)
+def _is_modern_version(request: RequestHeaders) -> bool:
+    version = request.header(mcp_headers.RAW_PROTOCOL_VERSION)
     return version is not None and version not in eras.LEGACY_VERSIONS
 
 
@@ -214,19 +214,19 @@ def _has_envelope(message: Any) -> bool:
     return isinstance(meta, dict) and eras.META_VERSION in meta
 
 
-def _check_content_type(heading: RequestHeaders) -> None:
-    types = {value.partition(";")[0].strip().lower() for value in heading.headers(b"content-type")}
+def _check_content_type(request: RequestHeaders) -> None:
+    types = {value.partition(";")[0].strip().lower() for value in request.headers(b"content-type")}
     if types != {JSON}:  # of two that differ, nobody knows which one the client means
         raise BadRequest("Send the message as Content-Type: application/json.", status=415, reason="content_type")
-    if heading.header(b"content-encoding") not in (None, "", "identity"):
+    if request.header(b"content-encoding") not in (None, "", "identity"):
         # RFC 9110, 15.5.16: which ones would do is said in Accept-Encoding.
         plain = ((b"accept-encoding", b"identity"),)
         text = "Send the message as it is, without Content-Encoding."
         raise BadRequest(text, status=415, reason="content_encoding", headers=plain)
 
 
-def _check_accept(heading: RequestHeaders, *wanted: str) -> None:
-    if not accepts(heading.accept, wanted):
+def _check_accept(request: RequestHeaders, *wanted: str) -> None:
+    if not accepts(request.accept, wanted):
         raise BadRequest(f"Send Accept: {', '.join(wanted)}.", status=406, reason="not_acceptable")
 
 

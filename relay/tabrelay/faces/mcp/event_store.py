@@ -19,7 +19,7 @@ from tabrelay.payloads.sliced import Body
 from tabserver.wire.jsonrpc import RequestId
 
 MIB: Final = 1024 * 1024
-STANDING: Final = "get-"
+GET_PREFIX: Final = "get-"
 # Streams of answered requests that a session still knows; clients resume at once or never.
 MAX_FINISHED: Final = 16
 # Of one stream, read or not: a client that reads slowly must not make the relay remember for ever.
@@ -43,8 +43,8 @@ class EventStream:
         "_dropped",
         "_events",
         "_last",
-        "_memory",
         "_size",
+        "_store",
         "id",
         "is_over",
         "is_paused",
@@ -54,7 +54,7 @@ class EventStream:
         "sent",
     )
 
-    def __init__(self, id: str, memory: EventStore) -> None:
+    def __init__(self, id: str, store: EventStore) -> None:
         self.id = id
         self.is_over = False
         self.is_paused = False
@@ -66,7 +66,7 @@ class EventStream:
         self._dropped = 0
         self._size = 0
         self._events: deque[StreamEvent] = deque()
-        self._memory = memory
+        self._store = store
         self._arrived = asyncio.Event()
 
     @property
@@ -86,8 +86,8 @@ class EventStream:
             gone = self._events.popleft()
             self._dropped = gone.seq
             self._size -= len(gone.payload)
-            self._memory.freed(len(gone.payload))
-        self._memory.used(self, len(payload))
+            self._store.freed(len(gone.payload))
+        self._store.used(self, len(payload))
         self.wake()
 
     def finish(self) -> None:
@@ -102,7 +102,7 @@ class EventStream:
             self.retry_ms = retry_ms
             self.wake()
 
-    def can_go_on(self, seq: int) -> bool:
+    def can_resume(self, seq: int) -> bool:
         """Was this event said, and is everything after it still known? A client that got less would wait for ever."""
         return self._dropped <= seq <= self._last
 
@@ -123,7 +123,7 @@ class EventStream:
         return True
 
     def forget(self) -> None:
-        self._memory.forget(self, self._size)
+        self._store.forget(self, self._size)
         self._dropped = self._last
         self._events.clear()
         self._size = 0
@@ -161,21 +161,21 @@ class EventStore:
 class SessionStreams:
     """The streams of one session. `standing` is the one that belongs to no request: the client's GET."""
 
-    def __init__(self, memory: EventStore, node: str = "") -> None:
+    def __init__(self, store: EventStore, node: str = "") -> None:
         """`node`: this relay's id, if it is one of several."""
         # Ids must be good for one incarnation of a session only: after a restart the numbers begin anew.
         self._tag = f"{node}.{secrets.token_hex(3)}" if node else secrets.token_hex(3)
-        self._memory = memory
+        self._store = store
         self._numbers = itertools.count(1)
         self._by_id: dict[str, EventStream] = {}
-        self.standing = EventStream(f"{STANDING}{self._tag}", memory)
+        self.get_stream = EventStream(f"{GET_PREFIX}{self._tag}", store)
 
     def open(self, request: RequestId) -> EventStream:
         """A stream for one request. The oldest that are over and not being read are forgotten."""
         finished = [old for old in self._by_id.values() if old.is_over and old.reader is None]
         for old in finished[: max(0, len(finished) - MAX_FINISHED + 1)]:
             self.drop(old)
-        stream = EventStream(f"{self._tag}-{next(self._numbers)}", self._memory)
+        stream = EventStream(f"{self._tag}-{next(self._numbers)}", self._store)
         stream.request = request
         self._by_id[stream.id] = stream
         return stream
@@ -190,24 +190,24 @@ class SessionStreams:
         seq = int(number) if number.isascii() and number.isdigit() and len(number) < 12 else None
         if seq is None:
             return None
-        if name == self.standing.id:
-            return self.standing, seq
+        if name == self.get_stream.id:
+            return self.get_stream, seq
         stream = self._by_id.get(name)
-        return None if stream is None or not stream.can_go_on(seq) else (stream, seq)
+        return None if stream is None or not stream.can_resume(seq) else (stream, seq)
 
     def end(self) -> None:
-        for stream in (self.standing, *self._by_id.values()):
+        for stream in (self.get_stream, *self._by_id.values()):
             stream.finish()
             stream.forget()
         self._by_id.clear()
 
 
-def holder(event_id: str) -> str | None:
+def node_of(event_id: str) -> str | None:
     """Of several relays, the one that said this; None if the id names none."""
-    node, found, _ = event_id.removeprefix(STANDING).partition(".")
+    node, found, _ = event_id.removeprefix(GET_PREFIX).partition(".")
     return node if found else None
 
 
-def is_standing(event_id: str) -> bool:
+def is_get_event(event_id: str) -> bool:
     """Was this said on a GET stream, maybe of an earlier relay?"""
-    return event_id.startswith(STANDING)
+    return event_id.startswith(GET_PREFIX)

@@ -16,7 +16,7 @@ from tabrelay.calls.calls import Reply
 from tabrelay.calls.principal import Principal
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest, RelayError, RelayUnavailable
-from tabrelay.faces.mcp.body import NOTHING, BodyReader
+from tabrelay.faces.mcp.body import CLIENT_GONE, BodyReader
 from tabrelay.faces.mcp.bus_sync import BusSync
 from tabrelay.faces.mcp.event_store import EventStore, EventStream
 from tabrelay.faces.mcp.jsonrpc import check_message, is_request
@@ -27,7 +27,7 @@ from tabrelay.routing.drain import Drain, unavailable
 from tabserver.wire import eras, jsonrpc, methods
 
 
-class SseSession:
+class SseConnection:
     """One open stream, and the session that its client began on it."""
 
     __slots__ = ("exchange", "is_closing", "principal", "server", "session", "stream", "tasks")
@@ -61,29 +61,31 @@ class SseSession:
 class SseFace:
     """Answers GET at `/{server}/sse` and POST at `/{server}/messages`."""
 
-    def __init__(self, handshake: LegacyFace, mailbox: BodyReader, settings: Settings, drain: Drain) -> None:
-        self._handshake = handshake
+    def __init__(self, legacy: LegacyFace, body_reader: BodyReader, settings: Settings, drain: Drain) -> None:
+        self._legacy = legacy
         self._drain = drain
         self._keepalive_s = settings.keepalive_s
-        self._mailbox = mailbox
-        self._most = settings.max_sessions
-        self._memory = EventStore()
-        self._pipes: dict[str, SseSession] = {}
-        self._sharing: BusSync | None = None
+        self._body_reader = body_reader
+        self._max_streams = settings.max_sessions
+        self._event_store = EventStore()
+        self._connections: dict[str, SseConnection] = {}
+        self._bus_sync: BusSync | None = None
 
     def close(self) -> None:
-        for pipe in self._pipes.values():
-            pipe.close()
+        for connection in self._connections.values():
+            connection.close()
 
     # -- the stream ---------------------------------------------------------------------------------------------------
 
     async def get(self, exchange: Exchange, server: str, principal: Principal) -> None:
         self._drain.admit()
-        if len(self._pipes) >= self._most:
-            raise BadRequest(f"The relay has {self._most:,} open streams.", status=503, reason="too_many_sessions")
+        if len(self._connections) >= self._max_streams:
+            raise BadRequest(
+                f"The relay has {self._max_streams:,} open streams.", status=503, reason="too_many_sessions"
+            )
         id = secrets.token_hex(16)
-        stream = EventStream(id, self._memory)
-        pipe = self._pipes[id] = SseSession(server, principal, stream, exchange)
+        stream = EventStream(id, self._event_store)
+        connection = self._connections[id] = SseConnection(server, principal, stream, exchange)
         stream.reader = exchange
         exchange.watch(stream.wake)
         try:
@@ -93,11 +95,11 @@ class SseFace:
             await self._pump(exchange, stream)
         finally:
             exchange.unwatch()
-            del self._pipes[id]
-            for task in pipe.tasks:
+            del self._connections[id]
+            for task in connection.tasks:
                 task.cancel()
-            if pipe.session is not None:
-                self._handshake.leave(pipe.session)
+            if connection.session is not None:
+                self._legacy.leave(connection.session)
             stream.forget()
         await exchange.end_stream()
 
@@ -118,91 +120,96 @@ class SseFace:
         ids = query.get("session_id", [])
         if len(ids) != 1 or len(ids[0]) != 32:
             raise BadRequest("Send messages to the address that the stream's endpoint event gave.", reason="no_session")
-        pipe = self._pipes.get(ids[0])
-        if pipe is None and self._drain.is_on:
+        connection = self._connections.get(ids[0])
+        if connection is None and self._drain.is_on:
             raise _unavailable(unavailable())
-        if pipe is None and self._sharing is not None:
-            await self._pass(exchange, {"session_id": ids[0], "server": server, "principal": principal.id})
+        if connection is None and self._bus_sync is not None:
+            await self._forward_post(exchange, {"session_id": ids[0], "server": server, "principal": principal.id})
             return
-        if pipe is None or pipe.server != server or pipe.principal.id != principal.id:
+        if connection is None or connection.server != server or connection.principal.id != principal.id:
             raise _not_found()
-        message = await self._mailbox.read(exchange)
-        if message is NOTHING:
+        message = await self._body_reader.read(exchange)
+        if message is CLIENT_GONE:
             return
         check_message(message)
-        self._take(exchange, pipe, message)
+        self._handle(exchange, connection, message)
         await _accepted(exchange)
 
-    def share(self, sharing: BusSync) -> None:
+    def share(self, bus_sync: BusSync) -> None:
         """A client's messages may come in at another relay than the one that has its stream."""
-        self._sharing = sharing
-        sharing.streams(lambda asked: {} if self._asked_for(asked) is not None else None, self._posted)
+        self._bus_sync = bus_sync
+        bus_sync.serve_streams(lambda asked: {} if self._find(asked) is not None else None, self._receive_post)
 
-    def _asked_for(self, asked: dict[str, Any]) -> SseSession | None:
-        pipe = self._pipes.get(str(asked.get("session_id")))
-        if pipe is None or (pipe.server, pipe.principal.id) != (asked.get("server"), asked.get("principal")):
+    def _find(self, asked: dict[str, Any]) -> SseConnection | None:
+        connection = self._connections.get(str(asked.get("session_id")))
+        if connection is None or (connection.server, connection.principal.id) != (
+            asked.get("server"),
+            asked.get("principal"),
+        ):
             return None
-        return pipe
+        return connection
 
-    def _posted(self, asked: dict[str, Any], message: dict[str, Any]) -> None:
-        pipe = self._asked_for(asked)
-        if pipe is not None:
-            self._take(pipe.exchange, pipe, message)
+    def _receive_post(self, asked: dict[str, Any], message: dict[str, Any]) -> None:
+        connection = self._find(asked)
+        if connection is not None:
+            self._handle(connection.exchange, connection, message)
 
-    async def _pass(self, exchange: Exchange, where: dict[str, Any]) -> None:
-        assert self._sharing is not None
-        message = await self._mailbox.read(exchange)
-        if message is NOTHING:
+    async def _forward_post(self, exchange: Exchange, where: dict[str, Any]) -> None:
+        assert self._bus_sync is not None
+        message = await self._body_reader.read(exchange)
+        if message is CLIENT_GONE:
             return
         check_message(message)
         try:
-            is_taken = await self._sharing.post(where, message)
+            is_taken = await self._bus_sync.forward_post(where, message)
         except RelayUnavailable as error:
             raise _unavailable(error) from None
         if not is_taken:
             raise _not_found()
         await _accepted(exchange)
 
-    def _take(self, exchange: Exchange, pipe: SseSession, message: dict[str, Any]) -> None:
+    def _handle(self, exchange: Exchange, connection: SseConnection, message: dict[str, Any]) -> None:
         if not is_request(message):
-            if pipe.session is not None:
-                self._handshake.pass_on(pipe.session, message)
+            if connection.session is not None:
+                self._legacy.pass_on(connection.session, message)
             return
-        pipe.spawn(self._request(exchange, pipe, message))
+        connection.spawn(self._request(exchange, connection, message))
 
-    async def _request(self, exchange: Exchange, pipe: SseSession, message: dict[str, Any]) -> None:
+    async def _request(self, exchange: Exchange, connection: SseConnection, message: dict[str, Any]) -> None:
         try:
             if message["method"] == methods.INITIALIZE:
-                pipe.stream.add(await self._initialize(exchange, pipe, message))
-            elif pipe.session is None:
+                connection.stream.add(await self._initialize(exchange, connection, message))
+            elif connection.session is None:
                 raise _too_early(message)
             else:
-                await self._forward(exchange, pipe, pipe.session, message)
+                await self._forward(exchange, connection, connection.session, message)
         except RelayError as error:
-            pipe.stream.add(error_body(error, message["id"], pipe.server))
+            connection.stream.add(error_body(error, message["id"], connection.server))
 
-    async def _initialize(self, exchange: Exchange, pipe: SseSession, message: dict[str, Any]) -> bytes:
-        if pipe.session is not None:
+    async def _initialize(self, exchange: Exchange, connection: SseConnection, message: dict[str, Any]) -> bytes:
+        if connection.session is not None:
             raise BadRequest("This session is initialized already.", reason="already_initialized")
-        body, session = await self._handshake.initialize(exchange, pipe.server, pipe.principal, message)
+        body, session = await self._legacy.initialize(exchange, connection.server, connection.principal, message)
         # Whatever the session says goes to its only stream.
-        session.streams.standing = pipe.stream
-        session.is_pipe = True
-        pipe.session = session
-        self._handshake.briefing.listen(session)
+        session.streams.get_stream = connection.stream
+        session.is_http_sse = True
+        connection.session = session
+        self._legacy.session_replay.listen(session)
         return body
 
-    async def _forward(self, exchange: Exchange, pipe: SseSession, session: Session, message: dict[str, Any]) -> None:
-        known = self._handshake.recall(session, message)
+    async def _forward(
+        self, exchange: Exchange, connection: SseConnection, session: Session, message: dict[str, Any]
+    ) -> None:
+        known = self._legacy.offline_answer(session, message)
         if known is not None:
-            pipe.stream.add(known)
+            connection.stream.add(known)
             return
-        pending = await self._handshake.start(exchange, session, message)
+        pending = await self._legacy.start(exchange, session, message)
         try:
             while True:
                 event = await pending.next()
                 if isinstance(event, Reply) or (event is not None and not event.ends_stream):
-                    pipe.stream.add(event.payload.encode())
+                    connection.stream.add(event.payload.encode())
                 if isinstance(event, Reply):
                     return
         finally:

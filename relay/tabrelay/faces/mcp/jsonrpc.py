@@ -11,7 +11,7 @@ from tabrelay.errors import BadRequest
 from tabserver.wire import jsonrpc, methods
 
 # What a client says of itself is kept for as long as its session or its call, as values: bytes of its text.
-MAX_ABOUT: Final = 16 * 1024
+MAX_CLIENT_INFO: Final = 16 * 1024
 # Where in the params the name of what a request is for stands.
 NAMED_BY: Final = {methods.TOOLS_CALL: "name", methods.PROMPTS_GET: "name", methods.RESOURCES_READ: "uri"}
 
@@ -64,12 +64,12 @@ def _params_flaw(params: Any) -> str | None:
     return None if is_token else jsonrpc.id_flaw(token, "A progress token")
 
 
-def check_about(text: bytes) -> None:
+def check_client_info(text: bytes) -> None:
     """`text`: who the client is and what it can do. Raises BadRequest if it goes on about it for too long."""
     # defence: what a client says of itself
-    if len(text) > MAX_ABOUT:
+    if len(text) > MAX_CLIENT_INFO:
         raise BadRequest(
-            f"The client says more than {MAX_ABOUT:,} bytes about itself and its capabilities.",
+            f"The client says more than {MAX_CLIENT_INFO:,} bytes about itself and its capabilities.",
             status=413,
             code=jsonrpc.INVALID_PARAMS,
             reason="too_large",

@@ -22,15 +22,15 @@ from tabrelay.calls.trace_context import Traces
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest, Busy, RelayError, ServerOffline
 from tabrelay.faces.mcp.bus_sync import BusSync
-from tabrelay.faces.mcp.event_store import EventStream, is_standing
+from tabrelay.faces.mcp.event_store import EventStream, is_get_event
 from tabrelay.faces.mcp.jsonrpc import NAMED_BY, check_message, is_request, name_of, request_id
 from tabrelay.faces.mcp.legacy_batch import answer_batch
-from tabrelay.faces.mcp.legacy_initialize import LegacyInitialize, introduced
-from tabrelay.faces.mcp.offline_answers import recall_legacy
-from tabrelay.faces.mcp.remote_streams import OLD, StreamReader, StreamServer
-from tabrelay.faces.mcp.resumable_response import PATIENCE_S, ResumableResponses
+from tabrelay.faces.mcp.legacy_initialize import LegacyInitialize, read_caller
+from tabrelay.faces.mcp.offline_answers import cached_legacy_result
+from tabrelay.faces.mcp.remote_streams import TOO_OLD, StreamReader, StreamServer
+from tabrelay.faces.mcp.resumable_response import STREAM_AFTER_S, ResumableResponses
 from tabrelay.faces.mcp.session_ids import SessionIdCodec
-from tabrelay.faces.mcp.session_replay import REMEMBERED, SessionReplay
+from tabrelay.faces.mcp.session_replay import REPLAYED_METHODS, SessionReplay
 from tabrelay.faces.mcp.session_store import SessionStore, digest
 from tabrelay.faces.mcp.sessions import Session, Sessions
 from tabrelay.http.accept import prefers_stream
@@ -42,30 +42,34 @@ from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.frames import META_ACP
 
 # What a session is answered from memory when its browser leaves in the middle.
-RECALLED: Final = frozenset(LISTS) | {methods.PING, methods.LOGGING_SET_LEVEL}
+ANSWERED_OFFLINE: Final = frozenset(LISTS) | {methods.PING, methods.LOGGING_SET_LEVEL}
 
 
 class LegacyFace:
     """Answers legacy POST, GET and DELETE."""
 
-    def __init__(self, switch: Switch, settings: Settings, drain: Drain, seal: SessionIdCodec, traces: Traces) -> None:
+    def __init__(
+        self, switch: Switch, settings: Settings, drain: Drain, session_ids: SessionIdCodec, traces: Traces
+    ) -> None:
         self._switch = switch
         self._traces = traces
         self._drain = drain
-        self._introduction = LegacyInitialize(switch, traces)
-        self._answers = ResumableResponses(settings.keepalive_s)
-        self._sharing: BusSync | None = None
+        self._initializer = LegacyInitialize(switch, traces)
+        self._responses = ResumableResponses(settings.keepalive_s)
+        self._bus_sync: BusSync | None = None
         self._sessions = Sessions(
             settings,
-            seal,
+            session_ids,
             SessionStore(
-                settings.home / "sessions.json", most=settings.kept_sessions, most_text=settings.max_subscribed
+                settings.home / "sessions.json",
+                max_records=settings.kept_sessions,
+                max_characters=settings.max_subscribed,
             ),
             new_channel=switch.new_channel,
             on_end=self._ended,
         )
-        self.briefing = SessionReplay(switch, self._sessions)
-        self._borrower: StreamReader | None = None
+        self.session_replay = SessionReplay(switch, self._sessions)
+        self._stream_reader: StreamReader | None = None
 
     def _ended(self, session: Session, why: str) -> None:
         for pending in list(session.running):
@@ -77,40 +81,40 @@ class LegacyFace:
     def sessions(self) -> int:
         return len(self._sessions)
 
-    def dismiss(self, principals: set[str]) -> None:
+    def end_sessions(self, principals: set[str]) -> None:
         for session in self._sessions.all():
             if session.caller.principal in principals:
                 self._sessions.end(session, "its token was revoked")
 
-    def share(self, sharing: BusSync) -> None:
+    def share(self, bus_sync: BusSync) -> None:
         """A session's client may reach any of several relays, with any of its messages."""
-        self._sharing = sharing
-        self._sessions.node = sharing.cluster.id
-        self._borrower = StreamReader(sharing.cluster)
-        StreamServer(sharing.cluster, self._known, self._drain.exchanges)
-        self._sessions.share(sharing, self.briefing.changed_elsewhere)
-        sharing.on_said(self._said_elsewhere)
+        self._bus_sync = bus_sync
+        self._sessions.node = bus_sync.cluster.id
+        self._stream_reader = StreamReader(bus_sync.cluster)
+        StreamServer(bus_sync.cluster, self._find_for_node, self._drain.exchanges)
+        self._sessions.share(bus_sync, self.session_replay.changed_at_node)
+        bus_sync.on_message(self._receive_from_node)
 
-    def _known(self, key: str, server: str, principal: str) -> Session | None:
+    def _find_for_node(self, key: str, server: str, principal: str) -> Session | None:
         """A session that a client reached another relay with. That one has checked whose it is; and so do we."""
-        session = self._sessions.known(key)
+        session = self._sessions.find_by_key(key)
         is_theirs = session is not None and (session.server, session.caller.principal) == (server, principal)
         # defence: somebody else's stream at another relay
         return session if is_theirs else None
 
-    def _said_elsewhere(self, key: str, message: dict[str, Any]) -> None:
-        session = self._sessions.known(key)
+    def _receive_from_node(self, key: str, message: dict[str, Any]) -> None:
+        session = self._sessions.find_by_key(key)
         if session is not None:
             payload = orjson.dumps(message).decode()
             self._switch.notify(session.server, session.channel, session.caller, payload)
 
     def close(self) -> None:
         """The relay stops: GET streams end as if nothing more could ever come."""
-        if self._borrower is not None:
-            self._borrower.close()
+        if self._stream_reader is not None:
+            self._stream_reader.close()
         for session in self._sessions.all():
-            if not session.is_pipe:
-                session.streams.standing.finish()
+            if not session.is_http_sse:
+                session.streams.get_stream.finish()
 
     def flush(self) -> None:
         """Write down what a relay that comes after this one must know."""
@@ -147,32 +151,34 @@ class LegacyFace:
         self, exchange: Exchange, server: str, principal: Principal, message: dict[str, Any]
     ) -> tuple[bytes, Session]:
         """Open a session; gives the body of the answer too."""
-        caller = introduced(principal, message)
+        caller = read_caller(principal, message)
         self._sessions.make_room(principal.id)
         channel = self._switch.new_channel()
         is_there = self._is_there(server, channel)
-        body, told = await self._introduction.greet(exchange, server, channel, caller, message, is_there=is_there)
+        body, is_sent = await self._initializer.initialize(
+            exchange, server, channel, caller, message, is_there=is_there
+        )
         session = self._sessions.open(server, channel, caller)
-        session.told = self.briefing.peer(session) if told else None
+        session.replayed_to = self.session_replay.peer(session) if is_sent else None
         return body, session
 
     def pass_on(self, session: Session, message: dict[str, Any]) -> None:
-        self.briefing.tell(session)
+        self.session_replay.send(session)
         self._switch.notify(session.server, session.channel, session.caller, orjson.dumps(message).decode())
-        if self._sharing is not None and message.get("method") != methods.INITIALIZED:
-            self._sharing.say(digest(session.id), message)
+        if self._bus_sync is not None and message.get("method") != methods.INITIALIZED:
+            self._bus_sync.broadcast(digest(session.id), message)
 
     async def _request(self, exchange: Exchange, session: Session, message: dict[str, Any]) -> None:
-        remembered = self.recall(session, message)
-        if remembered is not None:
-            await exchange.json(200, remembered, _session_header(session))
+        cached = self.offline_answer(session, message)
+        if cached is not None:
+            await exchange.json(200, cached, _session_header(session))
             return
         await self._answer(exchange, session, await self.start(exchange, session, message))
 
     async def _answer(
-        self, exchange: Exchange, session: Session, pending: Pending, patience_s: float = PATIENCE_S
+        self, exchange: Exchange, session: Session, pending: Pending, stream_after_s: float = STREAM_AFTER_S
     ) -> None:
-        await self._answers.send(
+        await self._responses.send(
             exchange,
             pending,
             session.streams,
@@ -180,21 +186,21 @@ class LegacyFace:
             version=session.caller.version,
             headers=_session_header(session),
             prefers_stream=prefers_stream(exchange.accept),
-            patience_s=patience_s,
+            stream_after_s=stream_after_s,
         )
 
     def begin(
-        self, heading: RequestHeaders, server: str, principal: Principal, message: dict[str, Any], *, is_plain: bool
+        self, request: RequestHeaders, server: str, principal: Principal, message: dict[str, Any], *, is_plain: bool
     ) -> StartedCall | None:
         """Start a request that needs no wait; None, and nothing was done, if it needs one. Raises what is wrong.
 
         `is_plain`: its header says nothing that its message has to be told.
         """
         check_message(message)
-        session = self._find(heading, server, principal)
-        if prefers_stream(heading.accept) or not self._is_there(server, session.channel):
+        session = self._find(request, server, principal)
+        if prefers_stream(request.accept) or not self._is_there(server, session.channel):
             return None
-        call = self._call(heading, session, message, {})
+        call = self._call(request, session, message, {})
         headers = (JSON_TYPE, *_session_header(session))
         again = partial(self._begin_again, session.id, headers) if is_plain else None
         return self._begin(session, principal, call, headers, again)
@@ -237,74 +243,74 @@ class LegacyFace:
         again: Again | None = None,
     ) -> StartedCall | None:
         began = time.monotonic()
-        pending = self._switch.start_now(session.server, call, lambda peer: self._meet(session, peer))
+        pending = self._switch.start_now(session.server, call, lambda peer: self._replay_to(session, peer))
         if pending is None:
             return None
-        self._follow(session, None, pending)
+        self._track(session, None, pending)
 
         async def carry_on(exchange: Exchange) -> None:
             try:
-                await self._answer(exchange, session, pending, PATIENCE_S - (time.monotonic() - began))
+                await self._answer(exchange, session, pending, STREAM_AFTER_S - (time.monotonic() - began))
             except RelayError as error:
                 await exchange.error(error, pending.call.id, session.server)
 
         return StartedCall(pending, principal, headers=headers, status_of=_ok, carry_on=carry_on, again=again)
 
-    def _meet(self, session: Session, peer: Peer) -> None:
+    def _replay_to(self, session: Session, peer: Peer) -> None:
         """A call of the session is about to go there."""
-        if session.told is not peer:
-            self.briefing.tell(session)
+        if session.replayed_to is not peer:
+            self.session_replay.send(session)
 
-    def recall(self, session: Session, message: dict[str, Any]) -> bytes | None:
+    def offline_answer(self, session: Session, message: dict[str, Any]) -> bytes | None:
         """What can be answered without a browser, while there is none."""
-        return None if self._is_there(session.server, session.channel) else self._recall(session, message)
+        return None if self._is_there(session.server, session.channel) else self._cached_answer(session, message)
 
     def _is_there(self, server: str, channel: str) -> bool:
         return self._switch.is_up(server, channel) and not self._drain.is_on
 
-    def _recall(self, session: Session, message: dict[str, Any]) -> bytes | None:
+    def _cached_answer(self, session: Session, message: dict[str, Any]) -> bytes | None:
         params = message.get("params")
         params = params if isinstance(params, dict) else {}
-        catalogue = self._switch.registry.recall(self.briefing.home(session))
-        result = recall_legacy(message["method"], params, session.server, catalogue)
+        catalogue = self._switch.registry.recall(self.session_replay.address(session))
+        result = cached_legacy_result(message["method"], params, session.server, catalogue)
         if result is None:
             return None
-        self.briefing.remember(session, message["method"], params)
+        self.session_replay.record(session, message["method"], params)
         return orjson.dumps(jsonrpc.result_message(message["id"], result))
 
     async def start(self, exchange: Exchange, session: Session, message: dict[str, Any]) -> Pending:
         """Put a session's request on its way; what it sets is remembered when the server agrees."""
         self._drain.admit()
-        self.briefing.tell(session)
+        self.session_replay.send(session)
         call = self._call(exchange, session, message, exchange.scope)
-        gist = _gist(message)
+        summary = _summary(message)
         # defence: values of a call that waits
         message["params"] = None  # it goes on as text: a great many values must not wait for the answer too
 
-        def remembered() -> str | None:
-            known = self._recall(session, gist)
+        def cached() -> str | None:
+            known = self._cached_answer(session, summary)
             return None if known is None else known.decode()
 
-        rescue = remembered if call.method in RECALLED else None
+        fallback = cached if call.method in ANSWERED_OFFLINE else None
         try:
-            pending = await self._switch.start(session.server, call, rescue)
+            pending = await self._switch.start(session.server, call, fallback)
         except (Busy, ServerOffline):
-            known = rescue() if rescue is not None else None
+            known = fallback() if fallback is not None else None
             if known is None:
                 raise
             pending = Pending(call)
             pending.finish(Reply(known))
             return pending
-        self._follow(session, gist, pending)
+        self._track(session, summary, pending)
         return pending
 
-    def _call(self, heading: RequestHeaders, session: Session, message: dict[str, Any], scope: Any) -> Call:
-        trace = self._traces.begin(scope, heading.header, session.server, message)
+    def _call(self, request: RequestHeaders, session: Session, message: dict[str, Any], scope: Any) -> Call:
+        trace = self._traces.begin(scope, request.header, session.server, message)
         payload = orjson.dumps(message).decode()
         about = trace, name_of(message)
         return Call(session.channel, message["id"], message["method"], payload, session.caller, *about)
 
-    def _follow(self, session: Session, gist: dict[str, Any] | None, pending: Pending) -> None:
+    def _track(self, session: Session, summary: dict[str, Any] | None, pending: Pending) -> None:
         """`gist`: of a request that sets something."""
         if pending.is_done:
             return
@@ -313,8 +319,8 @@ class LegacyFace:
 
         def done(pending: Pending) -> None:
             session.running.discard(pending)
-            if gist is not None and gist["method"] in REMEMBERED and pending.is_success:
-                self.briefing.remember(session, gist["method"], gist["params"])
+            if summary is not None and summary["method"] in REPLAYED_METHODS and pending.is_success:
+                self.session_replay.record(session, summary["method"], summary["params"])
             if ended is not None:
                 ended(pending)
 
@@ -331,7 +337,7 @@ class LegacyFace:
         await answer_batch(
             exchange,
             messages,
-            recall=lambda message: self.recall(session, message),
+            offline_answer=lambda message: self.offline_answer(session, message),
             start=lambda message: self.start(exchange, session, message),
             pass_on=lambda message: self.pass_on(session, message),
             deliver=session.deliver,
@@ -339,13 +345,13 @@ class LegacyFace:
             headers=_session_header(session),
         )
 
-    def _find(self, heading: RequestHeaders, server: str, principal: Principal) -> Session:
-        versions = heading.headers(mcp_headers.RAW_PROTOCOL_VERSION)
+    def _find(self, request: RequestHeaders, server: str, principal: Principal) -> Session:
+        versions = request.headers(mcp_headers.RAW_PROTOCOL_VERSION)
         if len(set(versions)) > 1:
             raise BadRequest("The header MCP-Protocol-Version is there more than once.")
         if versions and versions[0] not in eras.LEGACY_VERSIONS:
             raise BadRequest(f"Protocol version {versions[0]!r} is not supported here.", reason="unsupported_version")
-        ids = heading.headers(mcp_headers.RAW_SESSION_ID)
+        ids = request.headers(mcp_headers.RAW_SESSION_ID)
         if len(ids) > 1:
             raise BadRequest("The header Mcp-Session-Id is there more than once.")
         return self._sessions.find(ids[0] if ids else None, server, principal.id)
@@ -358,22 +364,22 @@ class LegacyFace:
             self._drain.admit()
             session = self._find(exchange, server, principal)
             last_event = exchange.header(mcp_headers.RAW_LAST_EVENT_ID)
-            if await self._borrow(exchange, session, last_event):
+            if await self._resume_remote(exchange, session, last_event):
                 return
             stream, after = _wanted(session, last_event)
         except RelayError as error:
             await exchange.error(error, None, server)
             return
-        if stream is session.streams.standing:
-            self.briefing.listen(session)
-        await self._answers.resume(exchange, stream, after, _session_header(session))
+        if stream is session.streams.get_stream:
+            self.session_replay.listen(session)
+        await self._responses.resume(exchange, stream, after, _session_header(session))
 
-    async def _borrow(self, exchange: Exchange, session: Session, last_event: str | None) -> bool:
+    async def _resume_remote(self, exchange: Exchange, session: Session, last_event: str | None) -> bool:
         """Go on with a stream that another relay has; False if none has it."""
-        if self._borrower is None or last_event is None or self._borrower.node(last_event) is None:
+        if self._stream_reader is None or last_event is None or self._stream_reader.remote_node(last_event) is None:
             return False
         headers = _session_header(session)
-        return await self._borrower.resume(exchange, session, digest(session.id), last_event, headers)
+        return await self._stream_reader.resume(exchange, session, digest(session.id), last_event, headers)
 
     def leave(self, session: Session) -> None:
         """The stream that was the session has closed."""
@@ -390,18 +396,18 @@ class LegacyFace:
 
 
 def _wanted(session: Session, last_event: str | None) -> tuple[EventStream, int]:
-    standing = session.streams.standing
+    standing = session.streams.get_stream
     known = session.streams.find(last_event) if last_event is not None else None
     if known is not None:
         return known
-    if last_event is not None and not is_standing(last_event):
-        raise BadRequest(OLD, reason="unknown_event")
+    if last_event is not None and not is_get_event(last_event):
+        raise BadRequest(TOO_OLD, reason="unknown_event")
     if standing.reader is not None:
         raise BadRequest("This session has a GET stream already.", status=409, reason="conflict")
     return standing, standing.sent
 
 
-def _gist(message: dict[str, Any]) -> dict[str, Any]:
+def _summary(message: dict[str, Any]) -> dict[str, Any]:
     """What must be known of a request when its answer comes."""
     params = message.get("params")
     given = params if isinstance(params, dict) else {}

@@ -24,7 +24,7 @@ async def answer_batch(
     exchange: Exchange,
     messages: list[Any],
     *,
-    recall: Callable[[Message], bytes | None],
+    offline_answer: Callable[[Message], bytes | None],
     start: Callable[[Message], Awaitable[Pending]],
     pass_on: Callable[[Message], None],
     deliver: Callable[[Notice], None],
@@ -36,7 +36,7 @@ async def answer_batch(
 
     async def ask(message: Message) -> bytes:
         try:
-            known = recall(message)
+            known = offline_answer(message)
             if known is not None:
                 return known
             pending = await start(message)

@@ -14,8 +14,8 @@ from tabrelay.calls.calls import Call, Reply
 from tabrelay.calls.principal import Principal
 from tabrelay.calls.trace_context import Traces
 from tabrelay.errors import BadAnswer, BadRequest, Busy, ServerOffline
-from tabrelay.faces.mcp.jsonrpc import check_about
-from tabrelay.faces.mcp.offline_answers import recall_legacy
+from tabrelay.faces.mcp.jsonrpc import check_client_info
+from tabrelay.faces.mcp.offline_answers import cached_legacy_result
 from tabrelay.faces.mcp.session_ids import new_nonce
 from tabrelay.http.exchange import Exchange
 from tabrelay.payloads.list_checks import read_server_description
@@ -34,17 +34,17 @@ class LegacyInitialize:
         self._switch = switch
         self._traces = traces
 
-    async def greet(
+    async def initialize(
         self, exchange: Exchange, server: str, channel: str, caller: Caller, message: dict[str, Any], *, is_there: bool
     ) -> tuple[bytes, bool]:
         """The server's own answer if it is there, else what we remember; and did the server hear of the client?"""
-        is_told = True
+        is_sent = True
 
-        def remembered() -> str:
-            nonlocal is_told
-            is_told = False
+        def cached() -> str:
+            nonlocal is_sent
+            is_sent = False
             catalogue = self._switch.registry.recall(server)
-            result = recall_legacy(methods.INITIALIZE, {"protocolVersion": caller.version}, server, catalogue)
+            result = cached_legacy_result(methods.INITIALIZE, {"protocolVersion": caller.version}, server, catalogue)
             return orjson.dumps(jsonrpc.result_message(message["id"], result)).decode()
 
         if is_there:
@@ -52,9 +52,9 @@ class LegacyInitialize:
             call = Call(channel, message["id"], methods.INITIALIZE, orjson.dumps(message).decode(), caller, trace)
             message["params"] = None  # it goes on as text: a great many values must not wait for the answer too
             with suppress(Busy, ServerOffline):  # that is no reason not to begin
-                reply = await self._switch.ask(server, call, remembered)
-                return _checked(reply, server, caller.version), is_told
-        return remembered().encode(), False
+                reply = await self._switch.ask(server, call, cached)
+                return _checked(reply, server, caller.version), is_sent
+        return cached().encode(), False
 
 
 def _checked(reply: Reply, server: str, version: str) -> bytes:
@@ -72,7 +72,7 @@ def _checked(reply: Reply, server: str, version: str) -> bytes:
     return orjson.dumps(jsonrpc.result_message(message["id"], result))
 
 
-def introduced(principal: Principal, message: dict[str, Any]) -> Caller:
+def read_caller(principal: Principal, message: dict[str, Any]) -> Caller:
     """Who begins a session, as `initialize` says."""
     if "id" not in message:
         raise BadRequest("initialize must be a request: it has no id.")
@@ -80,7 +80,7 @@ def introduced(principal: Principal, message: dict[str, Any]) -> Caller:
     if not isinstance(params, dict):
         raise BadRequest("initialize needs params.", code=jsonrpc.INVALID_PARAMS, reason="invalid_params")
     client, capabilities = params.get("clientInfo"), params.get("capabilities")
-    check_about(orjson.dumps((client, capabilities)))
+    check_client_info(orjson.dumps((client, capabilities)))
     return Caller(
         era=Era.LEGACY,
         version=eras.negotiate(params.get("protocolVersion")),

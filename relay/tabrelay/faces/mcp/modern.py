@@ -13,19 +13,19 @@ from typing import Any, Final
 import orjson
 
 from tabrelay import mcp_headers
-from tabrelay.calls.calls import LISTS, Call, Pending, Reply
+from tabrelay.calls.calls import LISTS, Call, Notice, Pending, Reply
 from tabrelay.calls.principal import Principal
 from tabrelay.calls.started import Again, StartedCall
 from tabrelay.calls.trace_context import Trace, Traces
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest, Busy, RelayError, ServerOffline
 from tabrelay.faces.mcp.bus_sync import BusSync
-from tabrelay.faces.mcp.jsonrpc import NAMED_BY, check_about, check_message, name_of, request_id
-from tabrelay.faces.mcp.modern_response import answer
-from tabrelay.faces.mcp.offline_answers import recall_modern
+from tabrelay.faces.mcp.jsonrpc import NAMED_BY, check_client_info, check_message, name_of, request_id
+from tabrelay.faces.mcp.modern_response import send_response
+from tabrelay.faces.mcp.offline_answers import cached_modern_result
 from tabrelay.faces.mcp.param_header_cache import ParamHeaderCache
 from tabrelay.faces.mcp.session_store import SessionStore
-from tabrelay.faces.mcp.subscriptions import SubscriptionFilter, Subscriptions, farewell
+from tabrelay.faces.mcp.subscriptions import SubscriptionFilter, Subscriptions, final_response
 from tabrelay.faces.mcp.tab_pins import TabPins
 from tabrelay.http.exchange import JSON_TYPE, Exchange
 from tabrelay.http.headers import RequestHeaders
@@ -47,7 +47,7 @@ REMOVED: Final = frozenset(
         methods.TASKS_RESULT,
     }
 )
-PATIENCE_S: Final = 15.0
+STREAM_AFTER_S: Final = 15.0
 JSON_ONLY: Final = (JSON_TYPE,)
 MAX_KNOWN: Final = 4096
 MOST_CALLERS: Final = 64  # asked for with the first call of a connection, which then keeps its own
@@ -103,21 +103,21 @@ class ModernFace:
         self._traces = traces
         self._drain = drain
         self._keepalive_s = settings.keepalive_s
-        self._listening = Subscriptions(settings.keepalive_s)
-        self._pins = TabPins(SessionStore(settings.home / "pins.json", most=settings.kept_sessions))
-        self._mirrors = ParamHeaderCache()
+        self._subscriptions = Subscriptions(settings.keepalive_s)
+        self._pins = TabPins(SessionStore(settings.home / "pins.json", max_records=settings.kept_sessions))
+        self._param_headers = ParamHeaderCache()
 
     def came_up(self, server: str) -> None:
-        self._listening.came_up(server)
+        self._subscriptions.came_up(server)
 
     def lists_changed(self, server: str, lists: frozenset[str]) -> None:
-        self._listening.lists_changed(server, lists)
+        self._subscriptions.lists_changed(server, lists)
 
     def close(self) -> None:
-        self._listening.close()
+        self._subscriptions.close()
 
-    def share(self, sharing: BusSync) -> None:
-        self._pins.share(sharing)
+    def share(self, bus_sync: BusSync) -> None:
+        self._pins.share(bus_sync)
 
     def flush(self) -> None:
         self._pins.flush()
@@ -129,86 +129,90 @@ class ModernFace:
             if "method" not in message:
                 raise BadRequest("The body must be one JSON-RPC request: an object with a method.")
             if "id" not in message:
-                _check_notification(exchange)
+                check_notification(exchange)
                 await exchange.reply(202)
                 return
-            meta = _check(exchange, message, lambda tool: self._mirrored(server, tool))
+            meta = check_request(exchange, message, lambda tool: self._param_headers_of(server, tool))
             is_there = self._switch.is_up(server) and not self._drain.is_on
-            if not is_there and await self._recall(exchange, server, message):
+            if not is_there and await self._answer_offline(exchange, server, message):
                 return
             self._drain.admit()
             try:
                 await self._forward(exchange, server, principal, message, meta)
             except (Busy, ServerOffline):
                 # A client that can't discover takes us for a server of the other era.
-                if not await self._recall(exchange, server, message):
+                if not await self._answer_offline(exchange, server, message):
                     raise
         except RelayError as error:
             await exchange.error(error, id, server)
 
-    async def _recall(self, exchange: Exchange, server: str, message: dict[str, Any]) -> bool:
+    async def _answer_offline(self, exchange: Exchange, server: str, message: dict[str, Any]) -> bool:
         """Answer from memory what can be; False if this can't."""
-        known = self._remembered(server, message["id"], message["method"])
+        known = self._cached_answer(server, message["id"], message["method"])
         if known is not None:
             await exchange.json(200, known)
         return known is not None
 
-    def _remembered(self, server: str, id: jsonrpc.RequestId, method: str) -> bytes | None:
-        result = recall_modern(method, server, self._switch.registry.recall(server))
+    def _cached_answer(self, server: str, id: jsonrpc.RequestId, method: str) -> bytes | None:
+        result = cached_modern_result(method, server, self._switch.registry.recall(server))
         return None if result is None else orjson.dumps(jsonrpc.result_message(id, result))
 
-    def _rescue(self, server: str, call: Call) -> Callable[[], str | None] | None:
+    def _fallback(self, server: str, call: Call) -> Callable[[], str | None] | None:
         """For discovery only: what a browser would have said, if it leaves before it says it."""
         if call.method != methods.SERVER_DISCOVER and call.method not in LISTS:
             return None
 
-        def rescue() -> str | None:
-            known = self._remembered(server, call.id, call.method)
+        def fallback() -> str | None:
+            known = self._cached_answer(server, call.id, call.method)
             return None if known is None else known.decode()
 
-        return rescue
+        return fallback
 
-    def _mirrored(self, server: str, tool: str) -> tuple[ParamHeader, ...]:
+    def _param_headers_of(self, server: str, tool: str) -> tuple[ParamHeader, ...]:
         """From the last known catalogue; a tool that is not in it has nothing to compare."""
         catalogue = self._switch.registry.find(server).catalogue
         if catalogue is None:
             return ()
-        return self._mirrors.find(server, catalogue, tool)
+        return self._param_headers.find(server, catalogue, tool)
 
-    def _number(self, server: str) -> int | None:
+    def _catalogue_number(self, server: str) -> int | None:
         catalogue = self._switch.registry.find(server).catalogue
         return None if catalogue is None else catalogue.number
 
     def begin(
-        self, heading: RequestHeaders, server: str, principal: Principal, message: dict[str, Any], *, is_plain: bool
+        self, request: RequestHeaders, server: str, principal: Principal, message: dict[str, Any], *, is_plain: bool
     ) -> StartedCall | None:
         """Start a request that needs no wait; None, and nothing was done, if it needs one. Raises what is wrong.
 
         `is_plain`: its header says nothing that its message has to be told.
         """
         check_message(message)
-        meta = _check(heading, message, lambda tool: self._mirrored(server, tool))
-        trace = self._traces.begin({}, heading.header, server, message)
+        meta = check_request(request, message, lambda tool: self._param_headers_of(server, tool))
+        trace = self._traces.begin({}, request.header, server, message)
         call = self._call(server, principal, message, meta, trace)
-        agreed = self._agreed(server, call, meta) if is_plain and _agreed(heading, message) is not None else None
-        again = None if agreed is None else partial(self._begin_again, agreed)
+        envelope = (
+            self._verified_envelope(server, call, meta)
+            if is_plain and matching_meta(request, message) is not None
+            else None
+        )
+        again = None if envelope is None else partial(self._begin_again, envelope)
         return self._begin(server, principal, call, again)
 
     def _begin_again(
-        self, agreed: VerifiedEnvelope, server: str, principal: Principal, message: Any
+        self, envelope: VerifiedEnvelope, server: str, principal: Principal, message: Any
     ) -> StartedCall | None:
-        if not agreed.holds_for(message) or self._number(server) != agreed.catalogue:
+        if not envelope.holds_for(message) or self._catalogue_number(server) != envelope.catalogue:
             return None
-        caller = self._pins.caller(server, agreed.caller)
+        caller = self._pins.caller(server, envelope.caller)
         payload = orjson.dumps(message).decode()
-        call = Call(self._switch.new_channel(), message["id"], methods.TOOLS_CALL, payload, caller, None, agreed.name)
+        call = Call(self._switch.new_channel(), message["id"], methods.TOOLS_CALL, payload, caller, None, envelope.name)
         return self._begin(server, principal, call)
 
-    def _agreed(self, server: str, call: Call, meta: dict[str, Any]) -> VerifiedEnvelope | None:
-        if call.name is None or self._mirrored(server, call.name):
+    def _verified_envelope(self, server: str, call: Call, meta: dict[str, Any]) -> VerifiedEnvelope | None:
+        if call.name is None or self._param_headers_of(server, call.name):
             return None
         about = meta[eras.META_VERSION], meta.get(eras.META_CLIENT), meta[eras.META_CAPABILITIES]
-        return VerifiedEnvelope(call.name, *about, self._number(server), _caller(call.caller.principal, meta))
+        return VerifiedEnvelope(call.name, *about, self._catalogue_number(server), _caller(call.caller.principal, meta))
 
     def _begin(self, server: str, principal: Principal, call: Call, again: Again | None = None) -> StartedCall | None:
         pending = self._switch.start_now(server, call)
@@ -220,7 +224,7 @@ class ModernFace:
             pending,
             principal,
             headers=JSON_ONLY,
-            status_of=_status,
+            status_of=status_of,
             carry_on=lambda exchange: self._answer(exchange, server, pending),
             again=again,
         )
@@ -244,47 +248,58 @@ class ModernFace:
     ) -> None:
         trace = self._traces.begin(exchange.scope, exchange.header, server, message)
         call = self._call(server, principal, message, meta, trace)
-        wishes = SubscriptionFilter.of(message["params"]) if call.method == methods.SUBSCRIPTIONS_LISTEN else None
+        wanted = SubscriptionFilter.of(message["params"]) if call.method == methods.SUBSCRIPTIONS_LISTEN else None
         # It goes on as text: a great many values must not wait for the answer too.
         message["params"] = None
         meta.clear()
-        if wishes is not None:
-            await self._listen(exchange, server, call, wishes)
+        if wanted is not None:
+            await self._listen(exchange, server, call, wanted)
             return
-        pending = await self._switch.start(server, call, self._rescue(server, call))
+        pending = await self._switch.start(server, call, self._fallback(server, call))
         if not pending.is_done:
             pending.on_pin = lambda tab: self._pins.pin(server, call.caller, tab)
         await self._answer(exchange, server, pending)
 
-    async def _listen(self, exchange: Exchange, server: str, call: Call, wishes: SubscriptionFilter) -> None:
+    async def _listen(self, exchange: Exchange, server: str, call: Call, wanted: SubscriptionFilter) -> None:
         is_held = not self._switch.is_up(server)
         if is_held:
             catalogue = self._switch.registry.recall(server)
             with self._switch.holding(call):
-                await self._listening.hold(exchange, server, call, wishes, catalogue)
-            if exchange.is_gone or self._listening.is_closed:
+                await self._subscriptions.hold(exchange, server, call, wanted, catalogue)
+            if exchange.is_gone or self._subscriptions.is_closed:
                 return
         pending = await self._switch.start(server, call)
-        with self._listening.listener(server, pending, wishes, is_acknowledged=is_held) as listener:
-            await self._answer(exchange, server, pending, is_known=listener.is_known, last_words=farewell(call.id))
+        with self._subscriptions.listener(server, pending, wanted, is_acknowledged=is_held) as listener:
+            await self._answer(
+                exchange, server, pending, is_redundant=listener.is_redundant, closing_event=final_response(call.id)
+            )
 
-    async def _answer(self, exchange: Exchange, server: str, pending: Pending, **more: Any) -> None:
-        await answer(
+    async def _answer(
+        self,
+        exchange: Exchange,
+        server: str,
+        pending: Pending,
+        *,
+        is_redundant: Callable[[Notice], bool] | None = None,
+        closing_event: bytes | None = None,
+    ) -> None:
+        await send_response(
             exchange,
             pending,
             server,
-            patience_s=PATIENCE_S,
+            stream_after_s=STREAM_AFTER_S,
             keepalive_s=self._keepalive_s,
-            status_of=_status,
+            status_of=status_of,
             on_gone=lambda: self._switch.abandon(server, pending, "the client closed the stream"),
-            **more,
+            is_redundant=is_redundant,
+            closing_event=closing_event,
         )
 
 
 def _caller(principal: str, meta: dict[str, Any]) -> Caller:
     """A client says the same of itself with every request: one value for all of them, whose text is made once."""
     about = orjson.dumps((meta[eras.META_VERSION], meta.get(eras.META_CLIENT), meta[eras.META_CAPABILITIES]))
-    check_about(about)
+    check_client_info(about)
     # As text: a small result of orjson.dumps keeps a buffer of 4 KiB, and this one is a key of the cache.
     # defence: memory: a known client takes no more memory than its description
     return (_known_caller if len(about) <= MAX_KNOWN else _new_caller)(principal, about.decode())
@@ -304,50 +319,50 @@ def _new_caller(principal: str, about: str) -> Caller:
 _known_caller = lru_cache(maxsize=MOST_CALLERS)(_new_caller)
 
 
-def _status(reply: Reply) -> int:
+def status_of(reply: Reply) -> int:
     return STATUS.get(reply.error_code, 200) if reply.error_code is not None else 200
 
 
-def _check_notification(exchange: Exchange) -> None:
+def check_notification(exchange: Exchange) -> None:
     version = exchange.header(mcp_headers.RAW_PROTOCOL_VERSION)
     if version is not None and version not in eras.MODERN_VERSIONS:
         raise _unsupported(version)
 
 
-def _check(
-    heading: RequestHeaders, message: dict[str, Any], mirrored: Callable[[str], tuple[ParamHeader, ...]]
+def check_request(
+    request: RequestHeaders, message: dict[str, Any], param_headers_of: Callable[[str], tuple[ParamHeader, ...]]
 ) -> dict[str, Any]:
     """The ladder: first failure wins, and the order is part of the contract. Gives back the envelope."""
-    if (meta := _agreed(heading, message)) is not None:
-        check(mirrored(message["params"]["name"]), message["params"].get("arguments"), heading.headers)
+    if (meta := matching_meta(request, message)) is not None:
+        check(param_headers_of(message["params"]["name"]), message["params"].get("arguments"), request.headers)
         return meta
     for header in (mcp_headers.RAW_PROTOCOL_VERSION, mcp_headers.RAW_METHOD, mcp_headers.RAW_NAME):
-        if heading.is_repeated(header):
+        if request.is_repeated(header):
             raise mismatch(f"The header {header.decode()} is there more than once.")
     params = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     if not isinstance(meta, dict):
-        said = heading.header(mcp_headers.RAW_PROTOCOL_VERSION)
-        strange = "" if said is None or said in eras.MODERN_VERSIONS else f", and {said!r} is no version spoken here"
+        named = request.header(mcp_headers.RAW_PROTOCOL_VERSION)
+        strange = "" if named is None or named in eras.MODERN_VERSIONS else f", and {named!r} is no version spoken here"
         raise _incomplete(f"params._meta is missing{strange}")
     version = meta.get(eras.META_VERSION)
     if not isinstance(version, str):
         raise _incomplete(f"params._meta has no {eras.META_VERSION}")
     if not isinstance(meta.get(eras.META_CAPABILITIES), dict):
         raise _incomplete(f"params._meta has no {eras.META_CAPABILITIES}")
-    _compare(heading, mcp_headers.RAW_PROTOCOL_VERSION, version)
-    _compare(heading, mcp_headers.RAW_METHOD, message["method"])
+    _compare(request, mcp_headers.RAW_PROTOCOL_VERSION, version)
+    _compare(request, mcp_headers.RAW_METHOD, message["method"])
     assert isinstance(params, dict)
     named_by = NAMED_BY.get(message["method"])
     if named_by is not None:
         name = params.get(named_by)
         if not isinstance(name, str):
             raise _incomplete(f"params.{named_by} is missing")
-        _compare(heading, mcp_headers.RAW_NAME, name, encoded=True)
+        _compare(request, mcp_headers.RAW_NAME, name, encoded=True)
     if version not in eras.MODERN_VERSIONS:
         raise _unsupported(version)
     if message["method"] == methods.TOOLS_CALL:
-        check(mirrored(params["name"]), params.get("arguments"), heading.headers)
+        check(param_headers_of(params["name"]), params.get("arguments"), request.headers)
     if message["method"] in REMOVED:
         raise BadRequest(
             f'"{message["method"]}" is not a method of {version}.',
@@ -358,21 +373,21 @@ def _check(
     return meta
 
 
-def _agreed(heading: RequestHeaders, message: dict[str, Any]) -> dict[str, Any] | None:
+def matching_meta(request: RequestHeaders, message: dict[str, Any]) -> dict[str, Any] | None:
     """The envelope of a tool call whose headers say just what its body says: no step of the ladder but the last could
     refuse it. None for all others."""
     params = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
-    if not isinstance(meta, dict) or message["method"] != methods.TOOLS_CALL or heading.has_repeated:
+    if not isinstance(meta, dict) or message["method"] != methods.TOOLS_CALL or request.has_repeated:
         return None
     assert isinstance(params, dict)
     version, name = meta.get(eras.META_VERSION), params.get("name")
     is_so = (
         version in eras.MODERN_VERSIONS
-        and heading.header(mcp_headers.RAW_PROTOCOL_VERSION) == version
-        and heading.header(mcp_headers.RAW_METHOD) == methods.TOOLS_CALL
+        and request.header(mcp_headers.RAW_PROTOCOL_VERSION) == version
+        and request.header(mcp_headers.RAW_METHOD) == methods.TOOLS_CALL
         and isinstance(name, str)
-        and heading.header(mcp_headers.RAW_NAME) == name
+        and request.header(mcp_headers.RAW_NAME) == name
         and name.isascii()
         and name.isprintable()
         and not name.startswith("=?")  # which may stand for another name
@@ -381,8 +396,8 @@ def _agreed(heading: RequestHeaders, message: dict[str, Any]) -> dict[str, Any] 
     return meta if is_so else None
 
 
-def _compare(heading: RequestHeaders, header: bytes, expected: str, encoded: bool = False) -> None:
-    value = heading.header(header)
+def _compare(request: RequestHeaders, header: bytes, expected: str, encoded: bool = False) -> None:
+    value = request.header(header)
     if value is None:
         raise mismatch(f"The header {header.decode()} is missing.")
     if encoded:

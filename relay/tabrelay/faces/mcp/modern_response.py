@@ -11,7 +11,7 @@ from tabrelay.http.exchange import Exchange
 from tabrelay.payloads.sliced import Body
 
 # Most calls answer within this; watching for a client that hangs up costs a task, so it starts only afterwards.
-GLANCE_S: Final = 0.05
+QUICK_REPLY_S: Final = 0.05
 
 
 class ClientGone(RelayError):
@@ -20,17 +20,17 @@ class ClientGone(RelayError):
     reason = "cancelled"
 
 
-async def answer(
+async def send_response(
     exchange: Exchange,
     pending: Pending,
     server: str,
     *,
-    patience_s: float,
+    stream_after_s: float,
     keepalive_s: float,
     status_of: Callable[[Reply], int],
     on_gone: Callable[[], None],
-    is_known: Callable[[Notice], bool] | None = None,
-    last_words: bytes | None = None,
+    is_redundant: Callable[[Notice], bool] | None = None,
+    closing_event: bytes | None = None,
 ) -> None:
     """Send the reply as JSON, or turn to a stream at the first notice or when `patience_s` is over.
 
@@ -46,24 +46,24 @@ async def answer(
         pending.fail(ClientGone("the client hung up"))
 
     try:
-        event = await pending.next(GLANCE_S)
+        event = await pending.next(QUICK_REPLY_S)
         if isinstance(event, Reply):
             status, event = status_of(event), None
-            await _whole(exchange, status, pending.body())
+            await _send_whole(exchange, status, pending.body())
             return
         exchange.watch(hung_up)
-        wait_s = max(patience_s - GLANCE_S, 0.0)
+        wait_s = max(stream_after_s - QUICK_REPLY_S, 0.0)
         while not isinstance(event, Reply):
             if event is None and not exchange.is_streaming:
                 event = await pending.next(wait_s)
                 if isinstance(event, Reply):
                     status, event = status_of(event), None
-                    await _whole(exchange, status, pending.body())
+                    await _send_whole(exchange, status, pending.body())
                     return
             if not exchange.is_streaming:
                 await exchange.start_stream()
             if isinstance(event, Notice):
-                payload = event.payload.encode() if is_known is None or not is_known(event) else None
+                payload = event.payload.encode() if is_redundant is None or not is_redundant(event) else None
                 event = None  # as bytes it is kept once
                 if payload is not None:
                     await exchange.event(payload)
@@ -77,8 +77,8 @@ async def answer(
     except ClientGone:
         return
     except RelayError as error:
-        if last_words is not None and exchange.is_streaming and isinstance(error, BrowserGone):
-            await exchange.event(last_words)
+        if closing_event is not None and exchange.is_streaming and isinstance(error, BrowserGone):
+            await exchange.event(closing_event)
         elif not left:
             await exchange.error(error, pending.call.id, server)
     finally:
@@ -90,7 +90,7 @@ async def answer(
         await exchange.end_stream()
 
 
-async def _whole(exchange: Exchange, status: int, body: Body) -> None:
+async def _send_whole(exchange: Exchange, status: int, body: Body) -> None:
     """The reply at once; as the only event if a stream was begun for another reason."""
     if exchange.is_streaming:
         await exchange.event(body)

@@ -19,7 +19,7 @@ LISTS: Final = {
 }
 
 
-def recall_modern(method: str, server: str, catalogue: Catalogue | None) -> dict[str, Any] | None:
+def cached_modern_result(method: str, server: str, catalogue: Catalogue | None) -> dict[str, Any] | None:
     """The result for a modern discovery request; None for anything else."""
     about = catalogue.initialize if catalogue else UNSEEN
     shape: dict[str, Any] = {
@@ -37,11 +37,11 @@ def recall_modern(method: str, server: str, catalogue: Catalogue | None) -> dict
         return shape
     listed = _listed(method, catalogue)
     if listed is not None and "tools" in listed:
-        listed["tools"] = [_any_result(tool) for tool in listed["tools"]]
+        listed["tools"] = [_without_output_schema(tool) for tool in listed["tools"]]
     return None if listed is None else shape | listed
 
 
-def recall_legacy(
+def cached_legacy_result(
     method: str, params: dict[str, Any], server: str, catalogue: Catalogue | None
 ) -> dict[str, Any] | None:
     """The result for a legacy handshake or discovery request; None for anything else."""
@@ -72,7 +72,7 @@ def _listed(method: str, catalogue: Catalogue | None) -> dict[str, Any] | None:
     return {key: list(getattr(catalogue, name)) if catalogue else []}
 
 
-def _any_result(tool: dict[str, Any]) -> dict[str, Any]:
+def _without_output_schema(tool: dict[str, Any]) -> dict[str, Any]:
     """The catalogue was read as a legacy caller, and legacy results have another form where they are no objects: a
     modern client that holds the next result to a legacy schema would refuse it."""
     return {key: value for key, value in tool.items() if key != "outputSchema"}

@@ -19,7 +19,7 @@ from tabrelay.bus.bus import BusDown
 from tabrelay.bus.errors import unreachable
 from tabrelay.bus.members import Membership
 from tabrelay.errors import BadRequest, BrowserGone, RelayUnavailable
-from tabrelay.faces.mcp.event_store import EventStream, StreamEvent, holder, is_standing
+from tabrelay.faces.mcp.event_store import EventStream, StreamEvent, is_get_event, node_of
 from tabrelay.faces.mcp.sessions import Session
 from tabrelay.http.exchange import Exchange, Header, error_body
 from tabrelay.routing.drain import InFlightCounter
@@ -28,11 +28,11 @@ from tabrelay.routing.drain import InFlightCounter
 POLL_S: Final = 5.0
 SILENT_S: Final = 7.0
 # Nobody asked for more in this time: whoever read is gone.
-LINGER_S: Final = 30.0
+READER_TIMEOUT_S: Final = 30.0
 # Events that travel together, in bytes; one that is larger travels alone.
-MOST: Final = 512 * 1024
+MAX_BATCH: Final = 512 * 1024
 GONE: Final = "The relay that had this stream is gone, and the stream with it. What became of its call is not known."
-OLD: Final = "This stream can't be taken up again: it is too old, or the relay was restarted."
+TOO_OLD: Final = "This stream can't be taken up again: it is too old, or the relay was restarted."
 
 
 @dataclass(slots=True, eq=False)
@@ -44,13 +44,13 @@ class RemoteReader:
     leaving: asyncio.TimerHandle | None = None
 
     def leave(self) -> None:
-        self.linger(None)
+        self.leave_after(None)
         self.on_leave()
         if self.stream.reader is self:
             self.stream.reader = None
             self.stream.is_paused = False
 
-    def linger(self, delay_s: float | None) -> None:
+    def leave_after(self, delay_s: float | None) -> None:
         """Leave after this, if nobody reads on; None: stay."""
         if self.leaving is not None:
             self.leaving.cancel()
@@ -71,8 +71,8 @@ class StreamServer:
         self._readers: dict[tuple[str, int], RemoteReader] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         cluster.handle("read", self._read)
-        cluster.handle("left", self._left)
-        cluster.on_lost.append(self._lost)
+        cluster.handle("left", self._reader_left)
+        cluster.on_lost.append(self._node_lost)
 
     def _read(self, node: str, header: dict[str, Any], payload: str | None) -> None:
         asked = [header.get(key) for key in ("k", "s", "p", "e")]
@@ -85,39 +85,39 @@ class StreamServer:
         if found is None:
             self._answer(node, number, {"state": "unknown"})
             return
-        task = asyncio.create_task(self._lend((node, number), *found, is_first=header.get("first") is True))
+        task = asyncio.create_task(self._serve((node, number), *found, is_first=header.get("first") is True))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _lend(self, loan: tuple[str, int], stream: EventStream, after: int, *, is_first: bool) -> None:
-        if is_first and loan not in self._readers:
-            self._admit(loan, stream)
-        reader = self._readers.get(loan)
+    async def _serve(self, reader_id: tuple[str, int], stream: EventStream, after: int, *, is_first: bool) -> None:
+        if is_first and reader_id not in self._readers:
+            self._add_reader(reader_id, stream)
+        reader = self._readers.get(reader_id)
         if reader is not None and not is_first:
-            reader.linger(None)
+            reader.leave_after(None)
             if not stream.after(after) and not stream.is_over and not stream.is_paused:
                 await stream.wait(POLL_S)
         if reader is not None and stream.reader is reader:
-            self._hand_over(loan, reader, after)
+            self._send_batch(reader_id, reader, after)
             return
         if reader is not None:
             reader.leave()
-        self._answer(*loan, {"state": "taken"})
+        self._answer(*reader_id, {"state": "taken"})
 
-    def _admit(self, loan: tuple[str, int], stream: EventStream) -> None:
+    def _add_reader(self, reader_id: tuple[str, int], stream: EventStream) -> None:
         """Whoever read it before reads no longer."""
         is_call = stream.request is not None
         if is_call:
             self._exchanges.__enter__()
 
         def leave() -> None:
-            if self._readers.pop(loan, None) is not None and is_call:
+            if self._readers.pop(reader_id, None) is not None and is_call:
                 self._exchanges.__exit__()
 
         stream.wake()
-        stream.reader = self._readers[loan] = RemoteReader(stream, leave)
+        stream.reader = self._readers[reader_id] = RemoteReader(stream, leave)
 
-    def _hand_over(self, loan: tuple[str, int], reader: RemoteReader, after: int) -> None:
+    def _send_batch(self, reader_id: tuple[str, int], reader: RemoteReader, after: int) -> None:
         stream, batch = reader.stream, _batch(reader.stream.after(after))
         stream.sent = max(stream.sent, batch[-1].seq if batch else 0)
         is_all = not batch or not stream.after(batch[-1].seq)
@@ -125,29 +125,29 @@ class StreamServer:
         if is_all and (stream.is_over or stream.is_paused):
             state = "over" if stream.is_over else "paused"
         # Also when all was said: until the other relay says that it has it, it may have to ask again.
-        reader.linger(LINGER_S)
+        reader.leave_after(READER_TIMEOUT_S)
         ids = [event.id for event in batch]
         said = {"state": state, "events": ids, "retry": stream.retry_ms, "i": stream.request}
-        self._answer(*loan, said, "\n".join(event.payload.decode() for event in batch))
+        self._answer(*reader_id, said, "\n".join(event.payload.decode() for event in batch))
 
     def _answer(self, node: str, number: int, said: dict[str, Any], payload: str | None = None) -> None:
         with suppress(BusDown):  # it asks again
             self._cluster.send(node, {**said, "op": "lent", "x": number}, payload)
 
-    def _left(self, node: str, header: dict[str, Any], payload: str | None) -> None:
+    def _reader_left(self, node: str, header: dict[str, Any], payload: str | None) -> None:
         number = header.get("x")
         reader = self._readers.get((node, number)) if isinstance(number, int) else None
         if reader is not None:
             reader.leave()
 
-    def _lost(self, node: str) -> None:
-        for loan, reader in list(self._readers.items()):
-            if loan[0] == node:
+    def _node_lost(self, node: str) -> None:
+        for reader_id, reader in list(self._readers.items()):
+            if reader_id[0] == node:
                 reader.leave()
 
 
-Said = tuple[dict[str, Any], str]
-AGAIN: Final[Said] = ({}, "")
+StreamBatch = tuple[dict[str, Any], str]
+RETRY: Final[StreamBatch] = ({}, "")
 
 
 class StreamReader:
@@ -157,37 +157,37 @@ class StreamReader:
         self._cluster = cluster
         self._numbers = itertools.count(1)
         # By the number of the loan: whose it is, and who waits for the next answer.
-        self._open: dict[int, tuple[str, asyncio.Future[Said | None]]] = {}
+        self._waiting: dict[int, tuple[str, asyncio.Future[StreamBatch | None]]] = {}
         self._closed = False
-        cluster.handle("lent", self._lent)
-        cluster.on_lost.append(self._lost)
+        cluster.handle("lent", self._receive_batch)
+        cluster.on_lost.append(self._node_lost)
         cluster.on_up.append(self._ask_again)
 
-    def node(self, event: str) -> str | None:
+    def remote_node(self, event: str) -> str | None:
         """The other relay whose stream this event is of; None if it is ours, or nobody's."""
-        node = holder(event)
+        node = node_of(event)
         return None if node == self._cluster.id else node
 
     def close(self) -> None:
         """This relay stops: its readers go on elsewhere."""
         self._closed = True
-        for number in list(self._open):
-            self._settle(number, None)
+        for number in list(self._waiting):
+            self._resolve(number, None)
 
     async def resume(
         self, exchange: Exchange, session: Session, key: str, event: str, headers: tuple[Header, ...]
     ) -> bool:
         """Send what came after an event, then what comes; False, and nothing was sent, if this is a GET stream that is
         gone: then ours does. Raises what is to be said of any other."""
-        node, number = self.node(event) or "", next(self._numbers)
+        node, number = self.remote_node(event) or "", next(self._numbers)
         asked = {"op": "read", "x": number, "k": key, "s": session.server, "p": session.caller.principal}
         try:
-            first = await self._ask(node, number, {**asked, "e": event, "first": True})
+            first = await self._request_batch(node, number, {**asked, "e": event, "first": True})
             if first is None or first[0].get("state") in ("unknown", "taken"):
-                if is_standing(event):
+                if is_get_event(event):
                     return False
-                raise BadRequest(GONE if first is None else OLD, reason="unknown_event")
-            exchange.watch(lambda: self._settle(number, None))
+                raise BadRequest(GONE if first is None else TOO_OLD, reason="unknown_event")
+            exchange.watch(lambda: self._resolve(number, None))
             await exchange.start_stream(headers)
             await exchange.comment()
             await self._pump(exchange, session, node, number, {**asked, "e": event}, first)
@@ -198,11 +198,17 @@ class StreamReader:
         return True
 
     async def _pump(
-        self, exchange: Exchange, session: Session, node: str, number: int, asked: dict[str, Any], said: Said | None
+        self,
+        exchange: Exchange,
+        session: Session,
+        node: str,
+        number: int,
+        asked: dict[str, Any],
+        batch: StreamBatch | None,
     ) -> None:
-        request = said[0].get("i") if said is not None else None
-        while said is not None:
-            header, payload = said
+        request = batch[0].get("i") if batch is not None else None
+        while batch is not None:
+            header, payload = batch
             for id, event in zip(header.get("events", ()), payload.split("\n"), strict=False):
                 asked["e"] = id
                 await exchange.event(event.encode(), id)
@@ -213,51 +219,51 @@ class StreamReader:
             if not header.get("events"):
                 await exchange.comment()
             try:
-                said = await self._ask(node, number, asked)
+                batch = await self._request_batch(node, number, asked)
             except BadRequest:  # the bus is away; whoever comes back may reach that relay itself
                 break
-        if said is None and request is not None and not exchange.is_gone and not self._closed:
+        if batch is None and request is not None and not exchange.is_gone and not self._closed:
             await exchange.event(error_body(BrowserGone(GONE), request, session.server))
         await exchange.end_stream()
 
-    async def _ask(self, node: str, number: int, asked: dict[str, Any]) -> Said | None:
+    async def _request_batch(self, node: str, number: int, asked: dict[str, Any]) -> StreamBatch | None:
         """None: that relay is gone, or nobody wants to know any more. Raises when it can't be asked."""
         while node in self._cluster.nodes and not self._closed:
-            waiting: asyncio.Future[Said | None] = asyncio.get_running_loop().create_future()
-            self._open[number] = node, waiting
+            waiting: asyncio.Future[StreamBatch | None] = asyncio.get_running_loop().create_future()
+            self._waiting[number] = node, waiting
             try:
                 self._cluster.send(node, asked)
                 async with asyncio.timeout(SILENT_S):
                     said = await waiting
-                if said is not AGAIN:
+                if said is not RETRY:
                     return said
             except BusDown:
                 raise _unavailable(unreachable()) from None
             except TimeoutError:
                 continue
             finally:
-                del self._open[number]
+                del self._waiting[number]
         return None
 
-    def _lent(self, node: str, header: dict[str, Any], payload: str | None) -> None:
+    def _receive_batch(self, node: str, header: dict[str, Any], payload: str | None) -> None:
         number = header.get("x")
-        if isinstance(number, int) and self._open.get(number, ("", None))[0] == node:
-            self._settle(number, (header, payload or ""))
+        if isinstance(number, int) and self._waiting.get(number, ("", None))[0] == node:
+            self._resolve(number, (header, payload or ""))
 
-    def _settle(self, number: int, said: Said | None) -> None:
-        _, waiting = self._open.get(number, ("", None))
+    def _resolve(self, number: int, batch: StreamBatch | None) -> None:
+        _, waiting = self._waiting.get(number, ("", None))
         if waiting is not None and not waiting.done():
-            waiting.set_result(said)
+            waiting.set_result(batch)
 
     def _ask_again(self) -> None:
         """The bus was away, and with it the answers."""
-        for number in self._open:
-            self._settle(number, AGAIN)
+        for number in self._waiting:
+            self._resolve(number, RETRY)
 
-    def _lost(self, node: str) -> None:
-        for number, (lender, _) in list(self._open.items()):
+    def _node_lost(self, node: str) -> None:
+        for number, (lender, _) in list(self._waiting.items()):
             if lender == node:
-                self._settle(number, None)
+                self._resolve(number, None)
 
 
 def _unavailable(error: RelayUnavailable) -> BadRequest:
@@ -272,7 +278,7 @@ def _batch(events: list[StreamEvent]) -> list[StreamEvent]:
     batch: list[StreamEvent] = []
     for event in events:
         size += len(event.payload)
-        if batch and size > MOST:
+        if batch and size > MAX_BATCH:
             break
         batch.append(event)
     return batch

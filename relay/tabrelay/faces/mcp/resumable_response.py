@@ -11,13 +11,13 @@ import orjson
 from tabrelay.calls.calls import Notice, Pending, Reply
 from tabrelay.errors import RelayError
 from tabrelay.faces.mcp.event_store import EventStream, SessionStreams
-from tabrelay.faces.mcp.modern_response import GLANCE_S
+from tabrelay.faces.mcp.modern_response import QUICK_REPLY_S
 from tabrelay.http.exchange import Exchange, Header, error_body
 
-PATIENCE_S: Final = 0.5
+STREAM_AFTER_S: Final = 0.5
 RETRY_MS: Final = 500
 # The first version whose clients know an event with an id and no data; older parsers choke on it.
-PRIMED_SINCE: Final = "2025-11-25"
+EVENT_ID_ONLY_SINCE: Final = "2025-11-25"
 
 
 class ResumableResponses:
@@ -37,7 +37,7 @@ class ResumableResponses:
         version: str,
         headers: tuple[Header, ...],
         prefers_stream: bool,
-        patience_s: float = PATIENCE_S,
+        stream_after_s: float = STREAM_AFTER_S,
     ) -> None:
         """Answer a POST with the outcome of its call. Raises a RelayError only while nothing was sent.
 
@@ -45,7 +45,7 @@ class ResumableResponses:
         answer up again. `patience_s`: when it is over, the answer becomes a stream.
         """
         try:
-            first = await pending.next(GLANCE_S)
+            first = await pending.next(QUICK_REPLY_S)
         except RelayError:
             pending.release()
             raise
@@ -54,7 +54,7 @@ class ResumableResponses:
             await exchange.json(200, pending.body(), headers)
             pending.release()
             return
-        can_pause = version >= PRIMED_SINCE
+        can_pause = version >= EVENT_ID_ONLY_SINCE
         stream = streams.open(pending.call.id)
         stream.reader = exchange
         self._keep(_follow(pending, stream, server, first, can_pause=can_pause))
@@ -62,7 +62,7 @@ class ResumableResponses:
         try:
             is_news = isinstance(first, Notice) and (can_pause or not first.ends_stream)
             if not is_news and not prefers_stream:
-                await stream.wait(max(patience_s - GLANCE_S, 0.0))
+                await stream.wait(max(stream_after_s - QUICK_REPLY_S, 0.0))
             events = stream.after(0)
             if exchange.is_gone:
                 return

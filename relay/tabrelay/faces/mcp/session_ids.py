@@ -46,7 +46,7 @@ class SessionIdCodec:
     def issue(self, server: str, caller: Caller, now: float) -> str:
         """An id for a new session: visible ASCII, at most MAX_ID long, with 128 bits that nobody can guess."""
         nonce = caller.session or new_nonce()
-        for client, capabilities in _ever_shorter(caller):
+        for client, capabilities in _shorter_forms(caller):
             body = orjson.dumps([caller.version, round(now), nonce, client, capabilities])
             id = PREFIX + _text(self._mac(server, caller.principal, packed := zlib.compress(body, 9)) + packed)
             if len(id) <= MAX_ID:
@@ -87,7 +87,7 @@ def _text(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
-def _ever_shorter(caller: Caller) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
+def _shorter_forms(caller: Caller) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
     """Client and capabilities as given, and in shorter and shorter forms for those that give too much."""
     given, full = caller.client, caller.capabilities
     short: dict[str, Any] | None = given and {key: str(given.get(key))[:64] for key in ("name", "version")}

@@ -24,9 +24,11 @@ from tabserver.wire import jsonrpc, methods
 from tabserver.wire.names import server_of
 
 # defence: loop time: sessions that are told of a browser
-AT_ONCE: Final = 100  # sessions that are told something in one callback of the event loop
+SESSIONS_AT_ONCE: Final = 100  # sessions that are told something in one callback of the event loop
 # What a session's channel must be told again when another worker takes over.
-REMEMBERED: Final = frozenset({methods.LOGGING_SET_LEVEL, methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE})
+REPLAYED_METHODS: Final = frozenset(
+    {methods.LOGGING_SET_LEVEL, methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE}
+)
 
 
 class SessionReplay:
@@ -40,62 +42,64 @@ class SessionReplay:
     def came_up(self, server: str) -> None:
         """A browser took the name: sessions whose state it must know tell it, before any of their calls gets there."""
 
-        def tell(session: Session) -> None:
+        def notify(session: Session) -> None:
             if session.wants_notices or session.level or session.subscriptions:
-                self.tell(session)
+                self.send(session)
 
-        self._each(self._sessions.of(server), tell)
+        self._each(self._sessions.of_server(server), notify)
 
-    def went(self, server: str, changes: frozenset[str]) -> None:
+    def peer_left(self, server: str, changes: frozenset[str]) -> None:
         """Of several browsers under this name one is gone for good: its sessions go on with another, where these lists
         are others."""
 
-        def tell(session: Session) -> None:
-            if session.told is not None and not session.told.is_up and self.home(session) == server:
-                self.tell(session)
-                session.hear_lists(changes)
+        def notify(session: Session) -> None:
+            if session.replayed_to is not None and not session.replayed_to.is_up and self.address(session) == server:
+                self.send(session)
+                session.lists_changed(changes)
 
-        self._each(self._sessions.of(server), tell)
+        self._each(self._sessions.of_server(server), notify)
 
     def lists_changed(self, server: str, lists: frozenset[str]) -> None:
         """The lists are others than clients were told: those who listen shall ask again."""
 
-        def tell(session: Session) -> None:
-            if self.home(session) == server:
-                session.hear_lists(lists)
+        def notify(session: Session) -> None:
+            if self.address(session) == server:
+                session.lists_changed(lists)
 
         for name in {server, server_of(server)}:
-            self._each(self._sessions.of(name), tell)
+            self._each(self._sessions.of_server(name), notify)
 
-    def _each(self, sessions: list[Session], tell: Callable[[Session], None]) -> None:
+    def _each(self, sessions: list[Session], notify: Callable[[Session], None]) -> None:
         """The first sessions now, the others in later turns of the event loop, unless they have ended by then."""
-        for session in sessions[:AT_ONCE]:
-            if not session.streams.standing.is_over:
-                tell(session)
-        if len(sessions) > AT_ONCE:
-            asyncio.get_running_loop().call_soon(self._each, sessions[AT_ONCE:], tell)
+        for session in sessions[:SESSIONS_AT_ONCE]:
+            if not session.streams.get_stream.is_over:
+                notify(session)
+        if len(sessions) > SESSIONS_AT_ONCE:
+            asyncio.get_running_loop().call_soon(self._each, sessions[SESSIONS_AT_ONCE:], notify)
 
-    def home(self, session: Session) -> str:
+    def address(self, session: Session) -> str:
         """The browser that the session stays with, or else its server."""
         return self._switch.registry.seat(session.server, session.channel)
 
     def peer(self, session: Session) -> Peer | None:
         return self._switch.registry.holder(session.server, session.channel)
 
-    def tell(self, session: Session) -> None:
+    def send(self, session: Session) -> None:
         """Open the channel at a browser that does not know it, as the client believes that it is."""
         peer = self.peer(session)
-        if peer is None or not peer.is_up or session.told is peer:
+        if peer is None or not peer.is_up or session.replayed_to is peer:
             return
-        session.told = peer
+        session.replayed_to = peer
         if session.wants_notices:
-            peer.listen(session.channel, session.caller, session.hear)
-        wishes = ((methods.RESOURCES_SUBSCRIBE, {"uri": uri}) for uri in list(session.subscriptions))
-        first = [(methods.LOGGING_SET_LEVEL, {"level": session.level})] if session.level else []
-        if not all(self._wish(session, peer, method, params) for method, params in itertools.chain(first, wishes)):
-            session.told = None
+            peer.listen(session.channel, session.caller, session.receive)
+        subscribe = ((methods.RESOURCES_SUBSCRIBE, {"uri": uri}) for uri in list(session.subscriptions))
+        level = [(methods.LOGGING_SET_LEVEL, {"level": session.level})] if session.level else []
+        if not all(
+            self._send_request(session, peer, method, params) for method, params in itertools.chain(level, subscribe)
+        ):
+            session.replayed_to = None
 
-    def _wish(self, session: Session, peer: Peer, method: str, params: dict[str, Any]) -> bool:
+    def _send_request(self, session: Session, peer: Peer, method: str, params: dict[str, Any]) -> bool:
         """Ask something whose answer nobody reads."""
         id = f"tabrelay-{next(self._ids)}"
         payload = orjson.dumps(jsonrpc.request(id, method, params)).decode()
@@ -111,11 +115,11 @@ class SessionReplay:
         """From now on what belongs to no request is wanted."""
         session.wants_notices = True
         peer = self.peer(session)
-        if session.told is peer and peer is not None and peer.is_up:
-            peer.listen(session.channel, session.caller, session.hear)
-        self.tell(session)
+        if session.replayed_to is peer and peer is not None and peer.is_up:
+            peer.listen(session.channel, session.caller, session.receive)
+        self.send(session)
 
-    def remember(self, session: Session, method: str, params: dict[str, Any]) -> None:
+    def record(self, session: Session, method: str, params: dict[str, Any]) -> None:
         """The server agreed to this: the next browser must know it too."""
         level, uri = params.get("level"), params.get("uri")
         if method == methods.LOGGING_SET_LEVEL and level in methods.LOG_LEVELS:
@@ -128,14 +132,14 @@ class SessionReplay:
             return
         self._sessions.changed(session)
 
-    def changed_elsewhere(self, session: Session, page: SessionRecord) -> None:
+    def changed_at_node(self, session: Session, record: SessionRecord) -> None:
         """The client set something at another relay."""
         before = (session.level, list(session.subscriptions))
-        for uri in set(session.subscriptions) - set(page.subscriptions):
-            if session.told is not None and session.told.is_up:
-                self._wish(session, session.told, methods.RESOURCES_UNSUBSCRIBE, {"uri": uri})
-        session.level, session.subscriptions = page.level, dict.fromkeys(page.subscriptions)
-        session.caller = replace(session.caller, tab=page.tab)
-        if before != (session.level, list(session.subscriptions)) and session.told is not None:
-            session.told = None
-            self.tell(session)
+        for uri in set(session.subscriptions) - set(record.subscriptions):
+            if session.replayed_to is not None and session.replayed_to.is_up:
+                self._send_request(session, session.replayed_to, methods.RESOURCES_UNSUBSCRIBE, {"uri": uri})
+        session.level, session.subscriptions = record.level, dict.fromkeys(record.subscriptions)
+        session.caller = replace(session.caller, tab=record.tab)
+        if before != (session.level, list(session.subscriptions)) and session.replayed_to is not None:
+            session.replayed_to = None
+            self.send(session)

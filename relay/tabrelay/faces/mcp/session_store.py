@@ -20,11 +20,11 @@ from tabserver.wire.control_messages import is_tab_id
 
 MAX_SUBSCRIPTIONS: Final = 256  # of one session
 MAX_LEVEL: Final = 32  # characters; the longest level of MCP has nine
-KEY: Final = 32  # characters of a digest
+KEY_CHARACTERS: Final = 32  # characters of a digest
 ENDS_TOGETHER_S: Final = 60.0  # sessions that end within so many seconds have one record
-AT_ONCE: Final = 1_000  # pages of another process that are taken over in one callback of the event loop
+RECORDS_AT_ONCE: Final = 1_000  # pages of another process that are taken over in one callback of the event loop
 # A page is small, but for its subscriptions, which have a limit together. A larger file is none of ours.
-MOST_READ: Final = 128 * 1024 * 1024
+MAX_FILE: Final = 128 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,56 +42,56 @@ class SessionStore:
     """Bounded: past `most` pages those that were written longest ago go, and past `most_text` characters of
     subscriptions on all pages those of the pages that were written longest ago."""
 
-    def __init__(self, path: Path | None, *, most: int = 10_000, most_text: int = 16 * 1024 * 1024) -> None:
-        self.pages: dict[str, SessionRecord] = {}  # by the digest of an id, in the order of writing; read by others
-        self._most = most
-        self._most_text = most_text
-        self._text = 0
+    def __init__(self, path: Path | None, *, max_records: int = 10_000, max_characters: int = 16 * 1024 * 1024) -> None:
+        self.records: dict[str, SessionRecord] = {}  # by the digest of an id, in the order of writing; read by others
+        self._max_records = max_records
+        self._max_characters = max_characters
+        self._characters = 0
         self._last_end = SessionRecord(0.0, is_ended=True)
         # Called with what must not be forgotten: the key of a page, and what it says.
         self.on_write: Callable[[str, dict[str, Any]], None] = lambda key, row: None
         loss = "ended sessions may come back after a restart"
-        self._file = StateFile(path, self, loss=loss, most_bytes=MOST_READ)
+        self._file = StateFile(path, self, loss=loss, most_bytes=MAX_FILE)
         # Sessions go on without what can't be read: they lose a log level, not a handshake.
         self.merge(self._file.load())
 
     def __len__(self) -> int:
-        return len(self.pages)
+        return len(self.records)
 
     def find(self, id: str) -> SessionRecord | None:
-        return self.pages.get(digest(id))
+        return self.records.get(digest(id))
 
-    def write(self, id: str, page: SessionRecord, *, now: bool = False) -> None:
+    def write(self, id: str, record: SessionRecord, *, now: bool = False) -> None:
         """Remember. `now`: it must not be forgotten, whatever happens next, and goes into the file soon."""
         key = digest(id)
-        self._keep(key, page)
+        self._keep(key, record)
         if now:
             self._file.save_soon()
-            self.on_write(key, self.encode(page))
+            self.on_write(key, self.encode(record))
 
-    def learn(self, key: str, row: Any) -> SessionRecord | None:
+    def receive(self, key: str, row: Any) -> SessionRecord | None:
         """Another relay wrote this page; gives it back if it makes sense. What comes late, after the bus was away, does
         not undo an end."""
         try:
-            page = self.decode(key, row)
+            record = self.decode(key, row)
         except (TypeError, AttributeError, KeyError, ValueError):
             return None
-        known = self.pages.get(key)
+        known = self.records.get(key)
         # defence: an end that is told before what came first
-        if page is None or (known is not None and known.is_ended):
+        if record is None or (known is not None and known.is_ended):
             return None
-        self._keep(key, page)
-        return page
+        self._keep(key, record)
+        return record
 
-    def _keep(self, key: str, page: SessionRecord) -> None:
+    def _keep(self, key: str, record: SessionRecord) -> None:
         self._drop(key)
         # defence: memory: an ended session takes no record of its own
-        self.pages[key] = page = self._shared_end(page.last_used) if page.is_ended else page
-        self._text += _weight(page)
-        while len(self.pages) > self._most:
-            self._drop(next(iter(self.pages)))
-        if self._text > self._most_text:
-            self._shorten()
+        self.records[key] = record = self._shared_end(record.last_used) if record.is_ended else record
+        self._characters += _size(record)
+        while len(self.records) > self._max_records:
+            self._drop(next(iter(self.records)))
+        if self._characters > self._max_characters:
+            self._drop_subscriptions()
 
     def _shared_end(self, at: float) -> SessionRecord:
         """One record for all sessions that end in the same minute: the end of that minute, so never forgotten early."""
@@ -101,16 +101,16 @@ class SessionStore:
         return self._last_end
 
     def _drop(self, key: str) -> None:
-        page = self.pages.pop(key, None)
-        self._text -= 0 if page is None else _weight(page)
+        record = self.records.pop(key, None)
+        self._characters -= 0 if record is None else _size(record)
 
-    def _shorten(self) -> None:
-        for key, page in list(self.pages.items()):
-            if self._text <= self._most_text // 2:  # not one page for each that is written from now on
+    def _drop_subscriptions(self) -> None:
+        for key, record in list(self.records.items()):
+            if self._characters <= self._max_characters // 2:  # not one page for each that is written from now on
                 break
-            self._text -= _weight(page)
-            self.pages[key] = page = replace(page, subscriptions=())
-            self._text += _weight(page)
+            self._characters -= _size(record)
+            self.records[key] = record = replace(record, subscriptions=())
+            self._characters += _size(record)
 
     def end(self, id: str, at: float) -> None:
         """The client ended the session: it stays dead over restarts."""
@@ -118,9 +118,9 @@ class SessionStore:
 
     def forget(self, older_than: float) -> None:
         """Drop old pages, as far as they were written before all that are younger."""
-        while self.pages:
-            key = next(iter(self.pages))
-            if self.pages[key].last_used >= older_than:
+        while self.records:
+            key = next(iter(self.records))
+            if self.records[key].last_used >= older_than:
                 break
             self._drop(key)
 
@@ -131,22 +131,22 @@ class SessionStore:
     # -- what the file holds ------------------------------------------------------------------------------------------
 
     def rows(self) -> dict[str, SessionRecord]:
-        return dict(self.pages)
+        return dict(self.records)
 
-    def encode(self, page: SessionRecord) -> dict[str, Any]:
-        row: dict[str, Any] = {"last_used": round(page.last_used)}
-        if page.is_ended:
+    def encode(self, record: SessionRecord) -> dict[str, Any]:
+        row: dict[str, Any] = {"last_used": round(record.last_used)}
+        if record.is_ended:
             row["ended"] = True
-        if page.level is not None:
-            row["level"] = page.level
-        if page.subscriptions:
-            row["subscriptions"] = page.subscriptions
-        if page.tab is not None:
-            row["tab"] = page.tab
+        if record.level is not None:
+            row["level"] = record.level
+        if record.subscriptions:
+            row["subscriptions"] = record.subscriptions
+        if record.tab is not None:
+            row["tab"] = record.tab
         return row
 
     def decode(self, key: str, row: Any) -> SessionRecord | None:
-        if len(key) != KEY:
+        if len(key) != KEY_CHARACTERS:
             return None
         level, tab = row.get("level"), row.get("tab")
         uris = [uri for uri in row.get("subscriptions", ()) if isinstance(uri, str) and len(uri) <= MAX_URI]
@@ -173,17 +173,17 @@ class SessionStore:
             self._merge(list(theirs.items()), None)
 
     def _merge(self, theirs: list[tuple[str, SessionRecord]], loop: asyncio.AbstractEventLoop | None) -> None:
-        now = theirs if loop is None or not self.pages else theirs[:AT_ONCE]
-        for key, page in now:
-            if self.accepts(key, self.pages.get(key), page):  # it may have changed since
-                self._keep(key, page)
+        now = theirs if loop is None or not self.records else theirs[:RECORDS_AT_ONCE]
+        for key, record in now:
+            if self.accepts(key, self.records.get(key), record):  # it may have changed since
+                self._keep(key, record)
         if loop is not None and len(theirs) > len(now):
             loop.call_soon(self._merge, theirs[len(now) :], loop)
 
 
-def _weight(page: SessionRecord) -> int:
-    return sum(map(len, page.subscriptions))
+def _size(record: SessionRecord) -> int:
+    return sum(map(len, record.subscriptions))
 
 
 def digest(id: str) -> str:
-    return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:KEY]
+    return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:KEY_CHARACTERS]

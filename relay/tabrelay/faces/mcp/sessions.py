@@ -19,7 +19,7 @@ from tabrelay.faces.mcp.bus_sync import BusSync
 from tabrelay.faces.mcp.event_store import EventStore, SessionStreams
 from tabrelay.faces.mcp.session_ids import SessionIdCodec
 from tabrelay.faces.mcp.session_store import MAX_SUBSCRIPTIONS, SessionRecord, SessionStore, digest
-from tabrelay.faces.mcp.subscriptions import list_changed, news_of
+from tabrelay.faces.mcp.subscriptions import changed_list, list_changed
 from tabserver.wire.frames import Caller
 
 # How often all sessions are looked at, at most, to find room in a full table.
@@ -40,28 +40,28 @@ class Session:
     subscriptions: dict[str, None] = field(default_factory=dict)
     running: set[Pending] = field(default_factory=set)
     # Who knows the channel's state: a peer that never heard of it, or came anew, must be told.
-    told: Peer | None = None
+    replayed_to: Peer | None = None
     wants_notices: bool = False
     # Its standing stream carries its answers too (2024-11-05), and is ended by whoever opened it.
-    is_pipe: bool = False
+    is_http_sse: bool = False
     # Characters of its subscriptions, when they last changed.
-    weight: int = 0
+    subscribed_characters: int = 0
 
     @property
     def is_listening(self) -> bool:
-        return self.streams.standing.reader is not None
+        return self.streams.get_stream.reader is not None
 
     @property
     def is_in_use(self) -> bool:
         """Has it a stream that is open, or a call without an answer?"""
         return self.is_listening or bool(self.running)
 
-    def hear(self, notice: Notice) -> None:
+    def receive(self, notice: Notice) -> None:
         """A message of the server's that belongs to no request. Of lists that changed, the relay tells by itself."""
-        if news_of(notice) is None:
+        if changed_list(notice) is None:
             self.deliver(notice)
 
-    def hear_lists(self, lists: frozenset[str]) -> None:
+    def lists_changed(self, lists: frozenset[str]) -> None:
         """These are others than the client was told: if it listens, it shall ask again."""
         if self.wants_notices:
             for name in sorted(lists):
@@ -69,7 +69,7 @@ class Session:
 
     def deliver(self, notice: Notice) -> None:
         """A message that belongs to no request: it waits for the client's GET stream."""
-        payload, standing = notice.payload.encode(), self.streams.standing
+        payload, standing = notice.payload.encode(), self.streams.get_stream
         # Ten lists that changed while nobody read are one list that changed.
         if b"/list_changed" in payload and any(event.payload == payload for event in standing.after(standing.sent)):
             return
@@ -82,43 +82,43 @@ class Sessions:
     def __init__(
         self,
         settings: Settings,
-        seal: SessionIdCodec,
-        diary: SessionStore,
+        session_ids: SessionIdCodec,
+        store: SessionStore,
         *,
         new_channel: Callable[[], str],
         on_end: Callable[[Session, str], None],
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self._most = settings.max_sessions
-        self._share = min(settings.max_sessions_token, settings.max_sessions)
-        self._most_subscribed = settings.max_subscribed
+        self._max_sessions = settings.max_sessions
+        self._max_per_token = min(settings.max_sessions_token, settings.max_sessions)
+        self._max_subscribed = settings.max_subscribed
         self._idle_s = settings.session_idle_s
         self._life_s = settings.session_life_s
-        self._seal = seal
-        self._diary = diary
+        self._session_ids = session_ids
+        self._store = store
         self._new_channel = new_channel
         self._on_end = on_end
         self._wall = wall
-        self._memory = EventStore()
+        self._event_store = EventStore()
         self._sessions: dict[str, Session] = {}
         self._by_server: dict[str, dict[str, Session]] = {}
         self._by_key: dict[str, Session] = {}
         self._by_principal: dict[str, dict[str, Session]] = {}  # the one that was used longest ago is first
         self._swept = wall()
         self.node = ""  # which of several relays this is
-        self._weight = 0
+        self._subscribed_characters = 0
 
     def open(self, server: str, channel: str, caller: Caller) -> Session:
         self.make_room(caller.principal)
         caller = replace(caller, ready=True)
         return self._keep(
             Session(
-                self._seal.issue(server, caller, self._wall()),
+                self._session_ids.issue(server, caller, self._wall()),
                 server,
                 channel,
                 caller,
                 self._wall(),
-                SessionStreams(self._memory, self.node),
+                SessionStreams(self._event_store, self.node),
             )
         )
 
@@ -129,32 +129,33 @@ class Sessions:
         table is full and that principal has more sessions than this one.
         """
         since_sweep_s = self._wall() - self._swept
-        is_full = len(self._sessions) >= self._most
+        is_full = len(self._sessions) >= self._max_sessions
         if since_sweep_s > (SWEEP_S if is_full else self._idle_s / 10) or since_sweep_s < 0:
-            self.put_away()
+            self.unload_idle()
         mine = self._by_principal.get(principal, {})
         # defence: a token's share of the sessions
-        if len(mine) >= self._share and not self._put_away_oldest(mine):
+        if len(mine) >= self._max_per_token and not self._unload_oldest(mine):
             raise BadRequest(
                 f"This token has {len(mine):,} sessions in use, which is its share. Close one (DELETE) and try again.",
                 status=429,
                 reason="too_many_sessions",
             )
-        if len(self._sessions) < self._most or self._put_away_oldest(mine):
+        if len(self._sessions) < self._max_sessions or self._unload_oldest(mine):
             return
         most = max(self._by_principal.values(), key=len)
-        if len(most) <= len(mine) + 1 or not self._put_away_oldest(most):
+        if len(most) <= len(mine) + 1 or not self._unload_oldest(most):
             raise BadRequest(
-                f"The relay has {self._most:,} open sessions. Close one (DELETE) or wait until idle ones expire.",
+                f"The relay has {self._max_sessions:,} open sessions. "
+                "Close one (DELETE) or wait until idle ones expire.",
                 status=503,
                 reason="too_many_sessions",
             )
 
-    def _put_away_oldest(self, mates: dict[str, Session]) -> bool:
+    def _unload_oldest(self, sessions: dict[str, Session]) -> bool:
         """Free the memory of the session that is idle for longest; False if all are in use."""
-        idle = next((session for session in mates.values() if not session.is_in_use), None)
+        idle = next((session for session in sessions.values() if not session.is_in_use), None)
         if idle is not None:
-            self._put_away(idle, "idle for longest")
+            self._unload(idle, "idle for longest")
         return idle is not None
 
     def find(self, id: str | None, server: str, principal: str) -> Session:
@@ -167,17 +168,17 @@ class Sessions:
         if session is None or session.server != server or session.caller.principal != principal:
             raise BadRequest("Session not found. Send initialize again.", status=404, reason="session_not_found")
         session.last_used = self._wall()
-        mates = self._by_principal[principal]
-        mates[session.id] = mates.pop(session.id)
+        sessions = self._by_principal[principal]
+        sessions[session.id] = sessions.pop(session.id)
         return session
 
     def _rebuild(self, id: str, server: str, principal: str) -> Session | None:
         """A session that was put away, or that an earlier relay opened."""
-        sealed = self._seal.read(id, server, principal)
+        sealed = self._session_ids.read(id, server, principal)
         if sealed is None:
             return None
-        page = self._diary.find(id) or SessionRecord(sealed.issued)
-        if page.is_ended or self._wall() - page.last_used > self._life_s:
+        record = self._store.find(id) or SessionRecord(sealed.issued)
+        if record.is_ended or self._wall() - record.last_used > self._life_s:
             return None
         self.make_room(principal)
         return self._keep(
@@ -185,16 +186,16 @@ class Sessions:
                 id,
                 server,
                 self._new_channel(),
-                replace(sealed.caller, tab=page.tab),
+                replace(sealed.caller, tab=record.tab),
                 self._wall(),
-                SessionStreams(self._memory, self.node),
-                page.level,
-                dict.fromkeys(page.subscriptions),
+                SessionStreams(self._event_store, self.node),
+                record.level,
+                dict.fromkeys(record.subscriptions),
             )
         )
 
     def _keep(self, session: Session) -> Session:
-        self._weigh(session)
+        self._limit_subscriptions(session)
         self._sessions[session.id] = self._by_key[digest(session.id)] = session
         self._by_server.setdefault(session.server, {})[session.id] = session
         self._by_principal.setdefault(session.caller.principal, {})[session.id] = session
@@ -204,35 +205,35 @@ class Sessions:
         """Its level, its subscriptions or its pin are others now."""
         while len(session.subscriptions) > MAX_SUBSCRIPTIONS:
             del session.subscriptions[next(iter(session.subscriptions))]
-        self._weigh(session)
-        self._diary.write(session.id, _page(session), now=True)
+        self._limit_subscriptions(session)
+        self._store.write(session.id, _record_of(session), now=True)
 
-    def _weigh(self, session: Session) -> None:
-        before, session.weight = session.weight, sum(map(len, session.subscriptions))
-        self._weight += session.weight - before
+    def _limit_subscriptions(self, session: Session) -> None:
+        before, session.subscribed_characters = session.subscribed_characters, sum(map(len, session.subscriptions))
+        self._subscribed_characters += session.subscribed_characters - before
         # defence: subscriptions of all sessions
-        while self._weight > self._most_subscribed and session.subscriptions:
+        while self._subscribed_characters > self._max_subscribed and session.subscriptions:
             first = next(iter(session.subscriptions))
             del session.subscriptions[first]
-            session.weight -= len(first)
-            self._weight -= len(first)
+            session.subscribed_characters -= len(first)
+            self._subscribed_characters -= len(first)
 
     def end(self, session: Session, why: str) -> None:
         """For good: the id is dead from now on."""
-        self._diary.end(session.id, self._wall())
+        self._store.end(session.id, self._wall())
         self.release(session, why)
 
-    def put_away(self) -> None:
+    def unload_idle(self) -> None:
         """Free the memory of sessions that are idle. Their ids stay good."""
         self._swept = now = self._wall()
         for session in list(self._sessions.values()):
             # defence: stalls: the time of day is set back, and idle sessions are put away
             session.last_used = min(session.last_used, now)  # the time of day was set back
             if not session.is_in_use and now - session.last_used > self._idle_s:
-                self._put_away(session, "idle")
+                self._unload(session, "idle")
 
-    def _put_away(self, session: Session, why: str) -> None:
-        self._diary.write(session.id, _page(session))
+    def _unload(self, session: Session, why: str) -> None:
+        self._store.write(session.id, _record_of(session))
         self.release(session, why)
 
     def release(self, session: Session, why: str) -> None:
@@ -242,42 +243,42 @@ class Sessions:
             _leave(self._by_principal, session.caller.principal, session)
             del self._by_key[digest(session.id)]
             self._on_end(session, why)
-            self._weight -= session.weight
+            self._subscribed_characters -= session.subscribed_characters
             session.streams.end()
 
     def flush(self) -> None:
         """The relay stops: write down who was there."""
         for session in self._sessions.values():
-            self._diary.write(session.id, _page(session))
-        self._diary.forget(self._wall() - self._life_s)
-        self._diary.flush()
+            self._store.write(session.id, _record_of(session))
+        self._store.forget(self._wall() - self._life_s)
+        self._store.flush()
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def known(self, key: str) -> Session | None:
+    def find_by_key(self, key: str) -> Session | None:
         """The session with this key, if its memory is here."""
         return self._by_key.get(key)
 
-    def share(self, sharing: BusSync, on_change: Callable[[Session, SessionRecord], None]) -> None:
+    def share(self, bus_sync: BusSync, on_change: Callable[[Session, SessionRecord], None]) -> None:
         """Each of several relays knows what changes in a session. `on_change`: another one changed one that is here."""
 
         def changed(key: str) -> None:
             session = self._by_key.get(key)
-            page = self._diary.find(session.id) if session is not None else None
-            if session is None or page is None:
+            record = self._store.find(session.id) if session is not None else None
+            if session is None or record is None:
                 return
-            if page.is_ended:
+            if record.is_ended:
                 self.release(session, "the client ended it")
             else:
-                on_change(session, page)
+                on_change(session, record)
 
-        sharing.diary("sessions", self._diary, changed)
+        bus_sync.sync_store("sessions", self._store, changed)
 
     def all(self) -> list[Session]:
         return list(self._sessions.values())
 
-    def of(self, server: str) -> list[Session]:
+    def of_server(self, server: str) -> list[Session]:
         return list(self._by_server.get(server, {}).values())
 
 
@@ -287,5 +288,5 @@ def _leave(groups: dict[str, dict[str, Session]], group: str, session: Session) 
         del groups[group]
 
 
-def _page(session: Session) -> SessionRecord:
+def _record_of(session: Session) -> SessionRecord:
     return SessionRecord(session.last_used, session.level, tuple(session.subscriptions), tab=session.caller.tab)

@@ -24,7 +24,7 @@ from tabserver.wire import eras, jsonrpc, methods
 
 # What a client calls the news of a list -> what the list is called.
 FLAGS: Final = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
-NEWS: Final = re.compile("notifications/(tools|prompts|resources)/list_changed")
+LIST_CHANGED: Final = re.compile("notifications/(tools|prompts|resources)/list_changed")
 MAX_HELD: Final = 64
 
 
@@ -34,16 +34,16 @@ def list_changed(name: str, subscription: jsonrpc.RequestId | None = None) -> No
     return Notice(orjson.dumps(note).decode(), is_ours=True)
 
 
-def news_of(notice: Notice) -> str | None:
+def changed_list(notice: Notice) -> str | None:
     """Which list has changed, as a server says; None if it says something else."""
     if "/list_changed" not in notice.payload:
         return None
     method = orjson.loads(notice.payload).get("method")
-    found = NEWS.fullmatch(method) if isinstance(method, str) else None
+    found = LIST_CHANGED.fullmatch(method) if isinstance(method, str) else None
     return found[1] if found else None
 
 
-def farewell(id: jsonrpc.RequestId) -> bytes:
+def final_response(id: jsonrpc.RequestId) -> bytes:
     """The response that ends a listen stream from our side."""
     result = {"resultType": "complete", "_meta": {eras.META_SUBSCRIPTION: id}}
     return orjson.dumps(jsonrpc.result_message(id, result))
@@ -86,20 +86,20 @@ class Subscriptions:
         self._is_closed = False
 
     async def hold(
-        self, exchange: Exchange, server: str, call: Call, wishes: SubscriptionFilter, catalogue: Catalogue | None
+        self, exchange: Exchange, server: str, call: Call, wanted: SubscriptionFilter, catalogue: Catalogue | None
     ) -> None:
         """Acknowledge, and wait until somebody is there (or the client left, or the relay stops)."""
         held = self._held.setdefault(server, set())
         if len(held) >= MAX_HELD:
             raise Busy(f'{MAX_HELD} callers wait for "{server}" already.', retry_after_ms=3000)
-        said = {"notifications": wishes.honoured(catalogue), "_meta": {eras.META_SUBSCRIPTION: call.id}}
+        params = {"notifications": wanted.honoured(catalogue), "_meta": {eras.META_SUBSCRIPTION: call.id}}
         changed = asyncio.Event()
         held.add(changed)
         exchange.watch(changed.set)
         try:
             await exchange.start_stream()
-            await exchange.event(orjson.dumps(jsonrpc.notification(methods.SUBSCRIPTIONS_ACKNOWLEDGED, said)))
-            del said
+            await exchange.event(orjson.dumps(jsonrpc.notification(methods.SUBSCRIPTIONS_ACKNOWLEDGED, params)))
+            del params
             while not changed.is_set() and not self._is_closed:
                 try:
                     async with asyncio.timeout(self._keepalive_s):
@@ -110,7 +110,7 @@ class Subscriptions:
             held.discard(changed)
             exchange.unwatch()
         if self._is_closed and not exchange.is_gone:
-            await exchange.event(farewell(call.id))
+            await exchange.event(final_response(call.id))
             await exchange.end_stream()
 
     @property
@@ -119,10 +119,10 @@ class Subscriptions:
 
     @contextmanager
     def listener(
-        self, server: str, pending: Pending, wishes: SubscriptionFilter, *, is_acknowledged: bool
+        self, server: str, pending: Pending, wanted: SubscriptionFilter, *, is_acknowledged: bool
     ) -> Iterator[SubscriptionStream]:
         """While this is open, the browser is listened to. `is_acknowledged`: the client was told by us already."""
-        listener = SubscriptionStream(server, pending, wishes.lists, is_acknowledged)
+        listener = SubscriptionStream(server, pending, wanted.lists, is_acknowledged)
         self._listeners.add(listener)
         try:
             yield listener
@@ -136,7 +136,7 @@ class Subscriptions:
     def lists_changed(self, server: str, lists: frozenset[str]) -> None:
         for listener in self._listeners:
             if listener.server == server:
-                listener.tell(lists)
+                listener.notify(lists)
 
     def close(self) -> None:
         self._is_closed = True
@@ -153,17 +153,17 @@ class SubscriptionStream:
         self._pending = pending
         self._wanted = wanted
         self._is_acknowledged = is_acknowledged
-        self._owed: set[str] = set()
+        self._deferred: set[str] = set()
 
-    def tell(self, lists: frozenset[str]) -> None:
+    def notify(self, lists: frozenset[str]) -> None:
         """2026-07-28: the acknowledgement is the first message of the stream. What comes before it waits."""
-        self._owed |= lists & self._wanted
+        self._deferred |= lists & self._wanted
         if self._is_acknowledged:
-            for name in sorted(self._owed):
+            for name in sorted(self._deferred):
                 self._pending.notify(list_changed(name, self._pending.call.id))
-            self._owed.clear()
+            self._deferred.clear()
 
-    def is_known(self, notice: Notice) -> bool:
+    def is_redundant(self, notice: Notice) -> bool:
         """Need the client not hear it? It has one acknowledgement, and learns of lists from us."""
         if notice.is_ours:
             return False
@@ -172,6 +172,6 @@ class SubscriptionStream:
             and orjson.loads(notice.payload).get("method") == methods.SUBSCRIPTIONS_ACKNOWLEDGED
         ):
             was_acknowledged, self._is_acknowledged = self._is_acknowledged, True
-            self.tell(frozenset())
+            self.notify(frozenset())
             return was_acknowledged
-        return news_of(notice) is not None
+        return changed_list(notice) is not None

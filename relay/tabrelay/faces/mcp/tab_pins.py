@@ -21,33 +21,33 @@ LIFE_S: Final = 3600.0
 class TabPins:
     """Kept in a diary of their own, over restarts: a caller must not get another tab's results because of one."""
 
-    def __init__(self, diary: SessionStore, wall: Callable[[], float] = time.time) -> None:
-        self._diary = diary
+    def __init__(self, store: SessionStore, wall: Callable[[], float] = time.time) -> None:
+        self._store = store
         self._wall = wall
 
     def caller(self, server: str, caller: Caller) -> Caller:
         """The caller with what it has pinned."""
-        if not self._diary.pages:  # nearly always, and each call asks
+        if not self._store.records:  # nearly always, and each call asks
             return caller
         id, now = _id(server, caller), self._wall()
-        page = self._diary.find(id)
-        if page is None or page.tab is None or now - page.last_used > LIFE_S:
+        record = self._store.find(id)
+        if record is None or record.tab is None or now - record.last_used > LIFE_S:
             return caller
-        self._diary.write(id, SessionRecord(now, tab=page.tab))
-        return replace(caller, tab=page.tab)
+        self._store.write(id, SessionRecord(now, tab=record.tab))
+        return replace(caller, tab=record.tab)
 
     def pin(self, server: str, caller: Caller, tab: str | None) -> None:
-        self._diary.forget(self._wall() - LIFE_S)
-        self._diary.write(_id(server, caller), SessionRecord(self._wall(), tab=tab), now=True)
+        self._store.forget(self._wall() - LIFE_S)
+        self._store.write(_id(server, caller), SessionRecord(self._wall(), tab=tab), now=True)
 
-    def share(self, sharing: BusSync) -> None:
+    def share(self, bus_sync: BusSync) -> None:
         """Each of several relays has them."""
-        sharing.diary("pins", self._diary)
+        bus_sync.sync_store("pins", self._store)
 
     def flush(self) -> None:
         """The relay stops: write down what was used when."""
-        if self._diary:
-            self._diary.flush()
+        if self._store:
+            self._store.flush()
 
 
 def _id(server: str, caller: Caller) -> str:

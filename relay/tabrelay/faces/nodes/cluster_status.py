@@ -9,9 +9,9 @@ from tabrelay.bus.envelope import number
 from tabrelay.bus.members import Membership
 
 # How many servers one node tells of in one answer: a bus limits how large that may be, and each takes time to write.
-PAGE: Final = 50
+ROWS_PER_PAGE: Final = 50
 MAX_PAGES: Final = 64
-OF_NODE: Final = ("version", "port", "browsers", "in_flight", "since")
+NODE_FIELDS: Final = ("version", "port", "browsers", "in_flight", "since")
 
 
 class ClusterStatus:
@@ -32,13 +32,16 @@ class ClusterStatus:
         self._names = names
         self._rows = rows
         self._about = about
-        cluster.handle_question("status", self._tell)
+        cluster.handle_question("status", self._answer)
 
-    def _tell(self, question: dict[str, Any]) -> dict[str, Any]:
+    def _answer(self, question: dict[str, Any]) -> dict[str, Any]:
         page = question.get("page")
-        first = page * PAGE if isinstance(page, int) else 0
+        first = page * ROWS_PER_PAGE if isinstance(page, int) else 0
         names = self._names()
-        return {"rows": self._rows(frozenset(names[first : first + PAGE])), "more": len(names) > first + PAGE}
+        return {
+            "rows": self._rows(frozenset(names[first : first + ROWS_PER_PAGE])),
+            "more": len(names) > first + ROWS_PER_PAGE,
+        }
 
     async def gather(
         self, own: list[dict[str, Any]], may_see: Callable[[str], bool]
@@ -76,5 +79,5 @@ class ClusterStatus:
         others = sorted(self._cluster.nodes.values(), key=lambda node: number(node.about.get("since")) or 0.0)
         return [
             here,
-            *({"id": node.id, "is_this": False, **{k: node.about.get(k) for k in OF_NODE}} for node in others),
+            *({"id": node.id, "is_this": False, **{k: node.about.get(k) for k in NODE_FIELDS}} for node in others),
         ]

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 Key = tuple[str, str, RequestId]
 
 # Of a message's text: where its method stands.
-PASSING_HEAD: Final = 80
+METHOD_WITHIN: Final = 80
 
 
 class Forwarded(Pending):
@@ -48,7 +48,7 @@ class Forwarded(Pending):
 
     def notify(self, notice: Notice) -> None:
         if not self.is_done:
-            say = self._say if is_passing(notice) else self._assure
+            say = self._send if is_droppable(notice) else self._assure
             say({"op": "note", "ends": notice.ends_stream}, notice.payload)
 
     def finish(self, reply: Reply) -> None:
@@ -58,13 +58,13 @@ class Forwarded(Pending):
             said = reply.said
             brief = said.summary if isinstance(said, SlicedPayload) else ""
             payload = said if isinstance(said, str) else b"".join(said)
-            self._say({"op": "done", "code": reply.error_code, "brief": brief}, payload)
+            self._send({"op": "done", "code": reply.error_code, "brief": brief}, payload)
             self._on_end()
 
     def fail(self, error: RelayError) -> None:
         if not self.is_done:
             self.is_done = True
-            self._say({"op": "fail", "error": errors.to_dict(error)})
+            self._send({"op": "fail", "error": errors.to_dict(error)})
             self._on_end()
 
     def drop(self) -> None:
@@ -73,15 +73,15 @@ class Forwarded(Pending):
             self.is_done = True
             self._on_end()
 
-    def _say(self, header: dict[str, Any], payload: str | bytes | None = None) -> None:
+    def _send(self, header: dict[str, Any], payload: str | bytes | None = None) -> None:
         with suppress(BusDown):  # it asks again when the bus is back
-            self._cluster.send(self.node, header | self._whose(), payload)
+            self._cluster.send(self.node, header | self._key_fields(), payload)
 
     def _assure(self, header: dict[str, Any], payload: str | None = None) -> None:
         """A question, or news: the browser says it once, whoever asks again."""
-        self._cluster.send_reliably(self.node, header | self._whose(), payload)
+        self._cluster.send_reliably(self.node, header | self._key_fields(), payload)
 
-    def _whose(self) -> dict[str, Any]:
+    def _key_fields(self) -> dict[str, Any]:
         return {"a": self._address, "c": self.call.channel, "i": self.call.id}
 
 
@@ -107,12 +107,12 @@ class Forwarding:
         for op, handler in (
             ("call", self._call),
             ("cancel", self._cancel),
-            ("say", self._say),
+            ("say", self._notify),
             ("end", self._end),
             ("listen", self._listen),
         ):
             cluster.handle(op, handler)
-        cluster.on_lost.append(self._lost)
+        cluster.on_lost.append(self._node_lost)
 
     @property
     def in_flight(self) -> int:
@@ -121,7 +121,7 @@ class Forwarding:
     # -- calls --------------------------------------------------------------------------------------------------------
 
     def _call(self, node: str, header: dict[str, Any], payload: str | None) -> None:
-        address, call = str(header.get("a")), _read(header, payload)
+        address, call = str(header.get("a")), _read_call(header, payload)
         if call is None:
             log.warning("A relay sent a call that is none.")
             return
@@ -131,13 +131,13 @@ class Forwarding:
         refused = {"op": "refused", "a": address, "c": call.channel, "i": call.id}
         peer = self._local(address)
         if peer is None or not peer.is_up or self._drain.is_on:
-            self._tell(node, refused | {"why": "moved" if peer is None else "away"})
+            self._send(node, refused | {"why": "moved" if peer is None else "away"})
             return
         pending = Forwarded(call, node, address, self._cluster, lambda: self._ended(key))
         again = header.get("again")
         pending.asked_of = again if isinstance(again, str) else None
         if pending.asked_of is not None and not self._is_resumable(peer):
-            self._tell(node, refused | {"op": "fail", "error": errors.to_dict(_unknown(address))})
+            self._send(node, refused | {"op": "fail", "error": errors.to_dict(_unknown(address))})
             return
         self._calls[key] = pending
         if call.method != methods.SUBSCRIPTIONS_LISTEN:  # which ends with the browser, and keeps nobody from stopping
@@ -147,9 +147,9 @@ class Forwarding:
         except RelayError as error:
             pending.fail(error if pending.asked_of is None else doubtful(error))
             return
-        self._note(node, address, call)
+        self._count(node, address, call)
 
-    def _note(self, node: str, address: str, call: Call) -> None:
+    def _count(self, node: str, address: str, call: Call) -> None:
         if call.caller.session is not None:
             self._channels.setdefault(node, {})[address, call.channel] = None
         with suppress(UnknownServer):
@@ -187,7 +187,7 @@ class Forwarding:
 
     # -- sessions -----------------------------------------------------------------------------------------------------
 
-    def _say(self, node: str, header: dict[str, Any], payload: str | None) -> None:
+    def _notify(self, node: str, header: dict[str, Any], payload: str | None) -> None:
         found = self._session(node, header)
         if found is not None and payload is not None:
             peer, channel, caller = found
@@ -200,11 +200,11 @@ class Forwarding:
         peer, channel, caller = found
         said = {"op": "heard", "a": header["a"], "c": channel}
 
-        def hear(notice: Notice) -> None:
-            tell = self._tell if is_passing(notice) else self._cluster.send_reliably
-            tell(node, said, notice.payload)
+        def receive(notice: Notice) -> None:
+            send = self._send if is_droppable(notice) else self._cluster.send_reliably
+            send(node, said, notice.payload)
 
-        peer.listen(channel, caller, hear)
+        peer.listen(channel, caller, receive)
 
     def _session(self, node: str, header: dict[str, Any]) -> tuple[Peer, str, Caller] | None:
         address, channel, caller = str(header.get("a")), header.get("c"), _caller(header)
@@ -225,7 +225,7 @@ class Forwarding:
 
     # -- relays -------------------------------------------------------------------------------------------------------
 
-    def _lost(self, node: str) -> None:
+    def _node_lost(self, node: str) -> None:
         """Its callers are lost with it."""
         for (address, _, _), pending in list(self._calls.items()):
             if pending.node == node:
@@ -235,18 +235,18 @@ class Forwarding:
             if peer is not None:
                 peer.end(channel, "the relay that it came from is gone")
 
-    def _tell(self, node: str, header: dict[str, Any], payload: str | None = None) -> None:
+    def _send(self, node: str, header: dict[str, Any], payload: str | None = None) -> None:
         with suppress(BusDown):
             self._cluster.send(node, header, payload)
 
 
-def is_passing(notice: Notice) -> bool:
+def is_droppable(notice: Notice) -> bool:
     """Is it a word on how things go? There may be very many, and whoever misses one hears the next."""
-    head = notice.payload[:PASSING_HEAD]
+    head = notice.payload[:METHOD_WITHIN]
     return '"notifications/progress"' in head or '"notifications/message"' in head
 
 
-def _read(header: dict[str, Any], payload: str | None) -> Call | None:
+def _read_call(header: dict[str, Any], payload: str | None) -> Call | None:
     channel, id, method = header.get("c"), header.get("i"), header.get("m")
     caller = _caller(header)
     if payload is None or caller is None or not is_channel(channel):

@@ -19,7 +19,7 @@ PATHS: Final = frozenset({"/-/pair", "/-/ask", "/-/ask/answer", "/-/pairs", "/-/
 REDEEM: Final = "/-/pair"
 MAX_BODY: Final = 64 * 1024
 # Longer than a page that asks to be paired is kept waiting for its answer.
-PATIENCE_S: Final = 60.0
+ANSWER_TIMEOUT_S: Final = 60.0
 GONE: Final = b'{"error":"relay_unavailable","message":"The relay that knows of this is gone. Try again."}'
 
 # Status and headers, and the body.
@@ -37,12 +37,12 @@ class LeaderProxy:
         # By the number of the request: who was asked, and who waits for the answer.
         self._waiting: dict[int, tuple[str, asyncio.Future[Answer]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        cluster.handle("http", self._asked)
-        cluster.handle("http-answer", self._answered)
-        cluster.on_lost.append(self._give_up)
-        cluster.on_down.append(self._give_up)
+        cluster.handle("http", self._receive_request)
+        cluster.handle("http-answer", self._receive_answer)
+        cluster.on_lost.append(self._fail_waiting)
+        cluster.on_down.append(self._fail_waiting)
 
-    def _node(self) -> str | None:
+    def _leader(self) -> str | None:
         """The eldest of the others, if that is older than we are."""
         nodes = [(float(node.about.get("since") or 0.0), node.id) for node in self._cluster.nodes.values()]
         eldest = min([*nodes, (self._cluster.since, self._cluster.id)])
@@ -58,81 +58,81 @@ class LeaderProxy:
             body += message.get("body", b"")
             if not message.get("more_body") or len(body) > MAX_BODY:
                 break
-        said, text = await self._anywhere(scope, body[: MAX_BODY + 1])
-        headers = [(str(name).encode("latin-1"), str(value).encode("latin-1")) for name, value in said["headers"]]
-        await send({"type": "http.response.start", "status": said["status"], "headers": headers})
+        response, text = await self._dispatch(scope, body[: MAX_BODY + 1])
+        headers = [(str(name).encode("latin-1"), str(value).encode("latin-1")) for name, value in response["headers"]]
+        await send({"type": "http.response.start", "status": response["status"], "headers": headers})
         await send({"type": "http.response.body", "body": text})
 
-    async def _anywhere(self, scope: Scope, body: bytes) -> Answer:
+    async def _dispatch(self, scope: Scope, body: bytes) -> Answer:
         """A code that somebody was shown at the start of a relay is known to that one only; all else to the eldest."""
         if scope["path"] != REDEEM:
-            node = self._node()
-            return await (self._here(scope, body) if node is None else self._there(node, scope, body))
-        answer = await self._here(scope, body)
+            node = self._leader()
+            return await (self._run_here(scope, body) if node is None else self._ask_node(node, scope, body))
+        answer = await self._run_here(scope, body)
         for node in list(self._cluster.nodes):
             if answer[0]["status"] < 400:
                 break
-            theirs = await self._there(node, scope, body)
+            theirs = await self._ask_node(node, scope, body)
             answer = theirs if theirs[0]["status"] < 400 else answer
         return answer
 
-    async def _there(self, node: str, scope: Scope, body: bytes) -> Answer:
+    async def _ask_node(self, node: str, scope: Scope, body: bytes) -> Answer:
         number = next(self._numbers)
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[number] = node, answer
         try:
             self._cluster.send(node, {"op": "http", "x": number, **_pack(scope)}, body.decode("utf-8", "replace"))
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
                 return await answer
         except (BusDown, TimeoutError):
             return UNAVAILABLE
         finally:
             del self._waiting[number]
 
-    def _answered(self, node: str, header: dict[str, Any], payload: str | None) -> None:
+    def _receive_answer(self, node: str, header: dict[str, Any], payload: str | None) -> None:
         asked, answer = self._waiting.get(int(header.get("x", 0)), ("", None))
         if answer is not None and asked == node and not answer.done():
             answer.set_result((header, (payload or "").encode()))
 
-    def _give_up(self, node: str | None = None) -> None:
+    def _fail_waiting(self, node: str | None = None) -> None:
         """That relay is gone, or the bus is, and with it the answer."""
         for asked, answer in self._waiting.values():
             if node in (None, asked) and not answer.done():
                 answer.set_result(UNAVAILABLE)
 
-    async def _here(self, scope: Scope, body: bytes) -> Answer:
-        said: dict[str, Any] = {"status": 500, "headers": []}
+    async def _run_here(self, scope: Scope, body: bytes) -> Answer:
+        response: dict[str, Any] = {"status": 500, "headers": []}
         parts: list[bytes] = []
         came = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def receive() -> Message:
             if came:
                 return came.pop()
-            await asyncio.sleep(PATIENCE_S)
+            await asyncio.sleep(ANSWER_TIMEOUT_S)
             return {"type": "http.disconnect"}
 
         async def send(message: Message) -> None:
             if message["type"] == "http.response.start":
-                said["status"] = message["status"]
+                response["status"] = message["status"]
                 headers = message.get("headers", ())
-                said["headers"] = [[name.decode("latin-1"), value.decode("latin-1")] for name, value in headers]
+                response["headers"] = [[name.decode("latin-1"), value.decode("latin-1")] for name, value in headers]
             else:
                 parts.append(message.get("body", b""))
 
         await self._app(scope, receive, send)
-        return said, b"".join(parts)
+        return response, b"".join(parts)
 
     # -- for the others -----------------------------------------------------------------------------------------------
 
-    def _asked(self, node: str, header: dict[str, Any], payload: str | None) -> None:
+    def _receive_request(self, node: str, header: dict[str, Any], payload: str | None) -> None:
         task = asyncio.create_task(self._answer(node, header, (payload or "").encode()))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, node: str, header: dict[str, Any], body: bytes) -> None:
-        said, text = await self._here(_unpack(header), body)
+        response, text = await self._run_here(_unpack(header), body)
         with suppress(BusDown):
-            answer = {"op": "http-answer", "x": header.get("x"), **said}
+            answer = {"op": "http-answer", "x": header.get("x"), **response}
             self._cluster.send(node, answer, text.decode("utf-8", "replace"))
 
 

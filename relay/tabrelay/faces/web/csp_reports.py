@@ -31,7 +31,7 @@ class CspReports:
         self._policy = policy
         self._clock = clock
         self._minute = -1
-        self._heard = 0
+        self._received = 0
 
     def add_routes(self, app: FastAPI) -> None:
         app.add_api_route(ROUTE, self._report, methods=["POST"])
@@ -49,16 +49,16 @@ class CspReports:
                     return Response(status_code=413)
         except ClientDisconnect:  # nobody is left to answer, and it is no error of ours
             return Response(status_code=400)
-        if self._has_room():
+        if self._is_within_rate():
             self._write(body)
         return Response(status_code=204)
 
-    def _has_room(self) -> bool:
+    def _is_within_rate(self) -> bool:
         minute = int(self._clock() // 60)
         if minute != self._minute:
-            self._minute, self._heard = minute, 0
-        self._heard += 1
-        return self._heard <= PER_MINUTE
+            self._minute, self._received = minute, 0
+        self._received += 1
+        return self._received <= PER_MINUTE
 
     def _write(self, body: bytes) -> None:
         try:

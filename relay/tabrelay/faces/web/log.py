@@ -21,9 +21,9 @@ class LogRoutes:
     def add_routes(self, app: FastAPI) -> None:
         @app.get("/-/calls")
         async def calls(request: Request, since: str = "") -> JSONResponse:
-            said = OFF if self._recent is None else self._recent(since)
+            recent = OFF if self._recent is None else self._recent(since)
             principal: Principal = request.state.principal
-            if said["calls"] is not None:
-                rows = [row for row in said["calls"] if principal.may_see(row.get("server", ""))]
-                said = {**said, "calls": rows}
-            return JSONResponse(said)
+            if recent["calls"] is not None:
+                rows = [row for row in recent["calls"] if principal.may_see(row.get("server", ""))]
+                recent = {**recent, "calls": rows}
+            return JSONResponse(recent)

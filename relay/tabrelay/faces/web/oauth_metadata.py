@@ -20,19 +20,19 @@ class OAuthMetadata:
         self._resource = resource
 
     def add_routes(self, app: FastAPI) -> None:
-        app.add_api_route(WELL_KNOWN, self._whole, methods=["GET"])
-        app.add_api_route(WELL_KNOWN + "/{server}", self._one, methods=["GET"])
-        app.add_api_route(WELL_KNOWN + "/{server}/" + MCP, self._same, methods=["GET"])
+        app.add_api_route(WELL_KNOWN, self._relay, methods=["GET"])
+        app.add_api_route(WELL_KNOWN + "/{server}", self._server, methods=["GET"])
+        app.add_api_route(WELL_KNOWN + "/{server}/" + MCP, self._server_mcp, methods=["GET"])
         # Clients of 2025-03-26 know no RFC 9728, and ask the resource server for its authorization server's metadata.
-        app.add_api_route("/.well-known/oauth-authorization-server", self._elsewhere, methods=["GET"])
+        app.add_api_route("/.well-known/oauth-authorization-server", self._redirect_to_issuer, methods=["GET"])
 
-    async def _whole(self) -> Response:
+    async def _relay(self) -> Response:
         return self._answer(None)
 
-    async def _one(self, server: str) -> Response:
+    async def _server(self, server: str) -> Response:
         return self._answer(server)
 
-    async def _same(self, server: str) -> Response:
+    async def _server_mcp(self, server: str) -> Response:
         return self._answer(server, MCP)
 
     def _answer(self, server: str | None, place: str = "") -> Response:
@@ -41,7 +41,7 @@ class OAuthMetadata:
             return JSONResponse({"error": "not_found", "message": "The relay has nothing here."}, 404)
         return JSONResponse(about, headers={"Cache-Control": "max-age=300"})
 
-    async def _elsewhere(self) -> Response:
+    async def _redirect_to_issuer(self) -> Response:
         if self._resource is None:
             return self._answer(None)
         parts = urlsplit(self._resource.issuer)

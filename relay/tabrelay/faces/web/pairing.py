@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 MAX_BODY: Final = 4096
 HOLD_S: Final = 20.0  # a page's question is answered by then, also without a decision
-MOST_HELD: Final = 64  # questions of pages that wait at a time; a newer one ends the oldest
+MAX_HELD: Final = 64  # questions of pages that wait at a time; a newer one ends the oldest
 COLLECT_S: Final = 5.0  # how long an approval waits for the page of a request that is not in the list
 PROBLEMS: Final = {
     PairingCodeError.EXPIRED: "This pairing code is too old. For a new one, run: tabrelay pair",
@@ -45,7 +45,7 @@ ENDS: Final = {
 MAX_COLLECTING: Final = 16
 NO_STORE: Final = {"Cache-Control": "no-store"}
 
-Told = Callable[[PairingRequest, list[str]], None]
+OnAsk = Callable[[PairingRequest, list[str]], None]
 
 
 def log_asking(asking: PairingRequest, others: list[str]) -> None:
@@ -61,7 +61,7 @@ class PairingRoutes:
         tokens: Tokens,
         policy: Policy,
         *,
-        on_ask: Told = log_asking,
+        on_ask: OnAsk = log_asking,
         on_paired: Callable[[str], object] = lambda server: None,
         clock: Callable[[], float] = time.monotonic,
         public_url: str = "",
@@ -171,7 +171,7 @@ class PairingRoutes:
         if not self._is_closed:
             self._held[mine] = None
         # defence: questions of pages that wait
-        if len(self._held) > MOST_HELD:
+        if len(self._held) > MAX_HELD:
             del self._held[next(iter(self._held))]
             self._wake()
         found = self._pairing.find(secret, origin, self._clock())

@@ -52,11 +52,11 @@ Status = Callable[[Principal], Awaitable[bytes]]
 Probe = Callable[[Principal, str], Refuse | None]
 
 
-def pages(
+def web_app(
     assets: Assets,
     status: Status,
     *,
-    rooms: Iterable[RouteGroup] = (),
+    groups: Iterable[RouteGroup] = (),
     probe: Probe | None = None,
     is_draining: Callable[[], bool] = lambda: False,
     public_url: str = "",
@@ -66,7 +66,7 @@ def pages(
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.add_exception_handler(404, _not_found)
     _add_information(app, assets, status, probe, is_draining)
-    for room in rooms:
+    for room in groups:
         room.add_routes(app)
     _add_files(app, assets, public_url)
     return app

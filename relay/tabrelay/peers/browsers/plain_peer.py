@@ -147,7 +147,7 @@ class PlainPeer:
         for page in self._sockets:
             page.drop_calls(f'Another browser took over "{self._server}" while it had the call.')
         self._translator.retire()
-        self._audience.hush()
+        self._audience.clear_listeners()
 
     def retire(self, code: int, reason: str, retry_ms: int | None = None) -> None:
         """The relay stops. A page without a link can't be told when to come back."""
@@ -258,7 +258,7 @@ class PlainPeer:
             self._audience.announce(message)
 
     def may_hear(self, channel: str, params: object) -> bool:
-        return self._audience.may_hear(channel, params)
+        return self._audience.wants_level(channel, params)
 
     def _set_level(self, page: PlainSession, pending: Pending, params: dict[str, Any]) -> None:
         """The page has one level for all: the most talkative that a caller asked for. Each then hears its own."""

@@ -270,15 +270,15 @@ class PlainSession:
         if method == methods.PROGRESS:
             running = self._roll.get(said.get("progressToken"))
             if running is not None and running.token is not None:
-                running.tell(method, {**said, "progressToken": running.token})
+                running.notify(method, {**said, "progressToken": running.token})
         elif method == methods.CANCELLED:
             self._withdrawn(said)
         elif method == methods.LOG_MESSAGE:
             running = self._whose(related)
             if running is not None and self._owner.may_hear(running.channel, said):
-                running.tell(method, said)
+                running.notify(method, said)
         elif (running := self._roll.get(related)) is not None and not method.endswith("/list_changed"):
-            running.tell(method, said)
+            running.notify(method, said)
         else:
             self._owner.announced(self, jsonrpc.notification(method, said or None))
 
@@ -287,7 +287,7 @@ class PlainSession:
         for id, question in self._questions.items():
             if question.id == said.get("requestId"):
                 self._close_question(id)
-                question.running.tell(methods.CANCELLED, {**said, "requestId": id})
+                question.running.notify(methods.CANCELLED, {**said, "requestId": id})
                 return
 
     def _asked(self, id: RequestId, method: str, params: object, related: object) -> None:
@@ -301,7 +301,7 @@ class PlainSession:
         if running is None or running.pending.is_done:
             text = "Nobody can be asked: it is not clear which call this belongs to, or its caller has left."
             self._write(jsonrpc.error_message(id, jsonrpc.INVALID_REQUEST, text))
-        elif messages.lacking(running.pending.call.caller.capabilities, method, params) is not None:
+        elif messages.missing_capability(running.pending.call.caller.capabilities, method, params) is not None:
             text = f"The client of this call can't do {method}."
             self._write(jsonrpc.error_message(id, jsonrpc.METHOD_NOT_FOUND, text))
         else:
@@ -328,7 +328,7 @@ class PlainSession:
 
     def _whose(self, related: object) -> TrackedCall | None:
         """The call that a message belongs to: the one it names, else the only one it can come from."""
-        return self._roll.get(related) if related is not None else self._roll.speaker(self._loop.time())
+        return self._roll.get(related) if related is not None else self._roll.only_sender(self._loop.time())
 
     def _forget_questions(self, running: TrackedCall) -> None:
         for id in [id for id, question in self._questions.items() if question.running is running]:

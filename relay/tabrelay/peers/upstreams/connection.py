@@ -96,7 +96,7 @@ class UpstreamConnection:
         if params is not None and token is not None:
             params = {**params, "_meta": {**params["_meta"], "progressToken": id}}
         running = TrackedCall(pending, token)
-        if self._floor is None or not running.may_speak:
+        if self._floor is None or not running.may_send:
             return await self._send(id, running, params, headers)
         is_answered = False
         try:
@@ -159,19 +159,19 @@ class UpstreamConnection:
         if method == methods.PROGRESS:
             owner = self._roll.get(_as_id(said.get("progressToken")))
             if owner is not None and owner.token is not None:
-                owner.tell(method, {**said, "progressToken": owner.token})
+                owner.notify(method, {**said, "progressToken": owner.token})
         elif method == methods.CANCELLED:
             return  # the dispatcher has stopped the question that it is about
         elif method == methods.LOG_MESSAGE:
-            owner = running or self._roll.speaker(self._loop.time())
+            owner = running or self._roll.only_sender(self._loop.time())
             if owner is not None and self._owner.may_hear(owner.channel, said):
-                owner.tell(method, said)
+                owner.notify(method, said)
         elif isinstance(meta, dict) and eras.META_SUBSCRIPTION in meta:
             owner = self._roll.get(_as_id(meta[eras.META_SUBSCRIPTION]))
             if owner is not None:
-                owner.tell(method, {**said, "_meta": {**meta, eras.META_SUBSCRIPTION: owner.pending.call.id}})
+                owner.notify(method, {**said, "_meta": {**meta, eras.META_SUBSCRIPTION: owner.pending.call.id}})
         elif running is not None and not method.endswith("/list_changed") and method != methods.RESOURCES_UPDATED:
-            running.tell(method, said)
+            running.notify(method, said)
         else:
             self._owner.announced(self, jsonrpc.notification(method, params))
 
@@ -181,12 +181,12 @@ class UpstreamConnection:
         if method not in messages.MAY_BE_ASKED or (self.about is not None and self.about.era is Era.MODERN):
             raise refusal(jsonrpc.METHOD_NOT_FOUND, f'The client has no method "{method}".')
         running = CALL.get() or await self._find_call()
-        if running is None and method == methods.ROOTS_LIST and not self._roll.speakers():
+        if running is None and method == methods.ROOTS_LIST and not self._roll.senders():
             return {"roots": self._owner.roots()}
         if running is None or running.pending.is_done:
             text = "Nobody can be asked: it is not clear which call this belongs to, or its caller has left."
             raise refusal(jsonrpc.INVALID_REQUEST, text)
-        if messages.lacking(running.pending.call.caller.capabilities, method, params) is not None:
+        if messages.missing_capability(running.pending.call.caller.capabilities, method, params) is not None:
             raise refusal(jsonrpc.METHOD_NOT_FOUND, f"The client of this call can't do {method}.")
         return await self._pass_on(running, method, params)
 
@@ -204,18 +204,18 @@ class UpstreamConnection:
 
     async def _whose(self) -> TrackedCall | None:
         """The only call that it can come from. Those that begin later can't be it, so the choice only gets smaller."""
-        among = self._roll.speakers()
+        among = self._roll.senders()
         if self._floor is not None:
             among = self._floor.among(among)
         try:
             async with asyncio.timeout(HOLD_S):
                 while among:
-                    found = self._roll.speaker(self._loop.time(), among)
+                    found = self._roll.only_sender(self._loop.time(), among)
                     if found is not None:
                         return found
                     self._changed.clear()
                     await self._changed.wait()
-                    still = self._roll.speakers()
+                    still = self._roll.senders()
                     among = [running for running in among if running in still]
         except TimeoutError:
             pass
@@ -240,7 +240,7 @@ class UpstreamConnection:
             await asyncio.wait({question.answer})
         except asyncio.CancelledError:
             # The server no longer wants to know; its caller knows the question under our id.
-            running.tell(methods.CANCELLED, {"requestId": id})
+            running.notify(methods.CANCELLED, {"requestId": id})
             if self._floor is not None:
                 self._floor.withdrawn(running)
             raise

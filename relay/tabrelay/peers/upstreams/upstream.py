@@ -365,7 +365,7 @@ class Upstream:
             self._repeating.forget()
 
     def may_hear(self, channel: str, params: object) -> bool:
-        return self._audience.may_hear(channel, params)
+        return self._audience.wants_level(channel, params)
 
     def roots(self) -> list[dict[str, Any]]:
         return self._roots

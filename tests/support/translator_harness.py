@@ -36,14 +36,14 @@ FORM = {"message": "Name?", "requestedSchema": {"type": "object", "properties": 
 
 
 class RecordingPeer:
-    """A legacy server that does nothing by itself: the test speaks for it."""
+    """A legacy server that does nothing by itself: the test sends for it."""
 
     def __init__(self) -> None:
         self.server = "notes"
         self.about = ABOUT
         self.started: list[Pending] = []
         self.cancelled: list[tuple[Pending, str]] = []
-        self.said: list[dict[str, Any]] = []
+        self.sent: list[dict[str, Any]] = []
         self.ended: list[str] = []
         self.sinks: dict[str, Callable[[Notice], None]] = {}
         self.refuses: RelayError | None = None
@@ -60,7 +60,7 @@ class RecordingPeer:
         self._changed.set()
 
     def notify(self, channel: str, caller: Caller, payload: str) -> None:
-        self.said.append(orjson.loads(payload))
+        self.sent.append(orjson.loads(payload))
         self._changed.set()
 
     def end(self, channel: str, why: str) -> None:
@@ -94,7 +94,7 @@ class RecordingPeer:
         message = jsonrpc.error_message(self.last.call.id, code, "no", data)
         self.last.finish(Reply(orjson.dumps(message).decode(), code))
 
-    def tell(self, method: str, params: dict[str, Any] | None = None) -> None:
+    def send_notification(self, method: str, params: dict[str, Any] | None = None) -> None:
         self.last.notify(Notice(orjson.dumps(jsonrpc.notification(method, params)).decode()))
 
     def ask(self, id: str = "q1", method: str = "elicitation/create", params: dict[str, Any] | None = None) -> None:
@@ -102,7 +102,7 @@ class RecordingPeer:
         self.last.notify(Notice(orjson.dumps(jsonrpc.request(id, method, asked)).decode()))
 
 
-class Bureau:
+class TranslatorHarness:
     """A translator, its peer, and clients that make modern calls."""
 
     def __init__(self, ttl_s: float = 600, most: int = 2) -> None:
