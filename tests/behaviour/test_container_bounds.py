@@ -16,7 +16,7 @@ from tabrelay.faces.mcp.acp_sessions import MAX_CALLED, MAX_CONDUCTORS, MAX_CONN
 from tabrelay.observe import log_setup
 from tabrelay.observe.call_metrics import MAX_KNOWN, CallMetrics
 from tabrelay.payloads.list_checks import MAX_URI
-from tabrelay.peers.upstreams.question_order import MAX_HABITS, AskHistory
+from tabrelay.peers.upstreams.question_order import MAX_HISTORY, AskHistory
 from tabrelay.translation.subscribers import MAX_SUBSCRIPTIONS, MAX_URIS, Subscribers
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.eras import Era
@@ -73,7 +73,7 @@ async def test_of_browsers_that_are_gone_no_table_of_calls_is_kept(tmp_path: Pat
             async with SyntheticWorker(relay.url, relay.token, f"n{number}", inst=f"w{number}"):
                 pass
         await until(lambda: not door._sessions)
-        assert door._rosters == {}
+        assert door._calls_by_name == {}
 
 
 def test_what_conductors_report_is_bounded() -> None:
@@ -117,9 +117,9 @@ def test_names_and_methods_that_calls_make_up_take_no_more_room() -> None:
 
 def test_habits_of_tools_are_so_many() -> None:
     habits = AskHistory()
-    for number in range(2 * MAX_HABITS):
-        habits.learn(f"tools/call t{number}", asks=False)
-    assert len(habits._asks) == MAX_HABITS
+    for number in range(2 * MAX_HISTORY):
+        habits.record(f"tools/call t{number}", asks=False)
+    assert len(habits._asks) == MAX_HISTORY
 
 
 def test_secrets_that_are_taken_out_of_logs_are_so_many(monkeypatch: pytest.MonkeyPatch) -> None:

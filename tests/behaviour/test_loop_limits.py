@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tabrelay.config.settings import MIB, Settings
-from tabrelay.peers.browsers.peer import MAX_OUR_NOTE
+from tabrelay.peers.browsers.peer import MAX_CONTROL
 from tabrelay.routing.instances import read_tabs
 from tabserver.wire.events import Received
 from tabserver.wire.frames import CLOSE_TOO_BIG, Kind
@@ -76,7 +76,7 @@ async def test_a_note_about_tabs_that_is_too_long_is_dropped(tmp_path: Path, mon
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes") as worker:
         await worker.until(lambda: bool(worker._desks()))
         tabs = [{"id": "a", "title": "A", "visible": True}]
-        for used, padding in ((1, MAX_OUR_NOTE), (2, MAX_OUR_NOTE - 4_096)):
+        for used, padding in ((1, MAX_CONTROL), (2, MAX_CONTROL - 4_096)):
             await worker._tell_relay("$/tabrelay/tabs", {"tabs": tabs, "used": used, "more": "x" * padding})
         await relay.has_read("notes", lambda row: bool(row["tabs"]))
         assert [used for used in seen if used is not None] == [2]

@@ -22,7 +22,7 @@ from wsproto.connection import ConnectionState
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import ProtocolError
 
-from tabrelay.peers.browsers.asgi_bypass import conduit_of
+from tabrelay.peers.browsers.asgi_bypass import direct_channel
 from tabrelay.server.websocket_protocol import WebSocketProtocol
 from tests.fuzz.slicing import sliced
 from tests.fuzz.transport import FakeTransport, settle
@@ -95,7 +95,7 @@ class _Application:
         await receive()
         await send({"type": "websocket.accept"})
         if self._is_direct:
-            conduit = conduit_of(scope)
+            conduit = direct_channel(scope)
             assert conduit is not None
             conduit.on_text = lambda text: self.heard.append(("text", text))
         self.is_accepted = True

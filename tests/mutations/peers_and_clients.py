@@ -30,7 +30,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a result of a call that a browser does not own",
-        'roster=self._rosters.setdefault("", PendingCalls()),',
+        'pending_calls=self._calls_by_name.setdefault("", PendingCalls()),',
         "tests/routing/test_tool_drift.py::test_a_result_for_another_servers_call_is_ignored tests/peers/browsers/test_peer.py::test_a_result_for_a_call_that_a_browser_does_not_own_is_ignored",
     ),
     Mutation(
@@ -98,7 +98,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "take-over: a browser in its grace at another relay has the name",
-        "had_it = known.is_there",
+        "had_it = known.is_connected",
         "tests/behaviour/nodes/test_reserved_names.py",
     ),
     Mutation(
@@ -129,7 +129,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "values of a process's message",
-        "if False:\n    message = message_of(await parse(line, self._limits.values))",
+        "if False:\n    message = to_message(await parse(line, self._limits.values))",
         "tests/peers/upstreams/test_large_messages.py -k process",
         lines=2,
     ),

@@ -23,7 +23,7 @@ class Owner:
 
     def tools_changed(self) -> None: ...
 
-    def may_hear(self, channel: str, params: object) -> bool:
+    def wants_log(self, channel: str, params: object) -> bool:
         return True
 
     def roots(self) -> list[dict[str, Any]]:
@@ -39,7 +39,7 @@ async def ask(connection: UpstreamConnection, call: TrackedCall | None) -> dict[
     """The answer, or why there is none."""
     CALL.set(call)
     try:
-        return await connection._asked("elicitation/create", FORM)
+        return await connection._received_request("elicitation/create", FORM)
     except MCPError as error:
         return str(error.error.message)
 
@@ -73,7 +73,7 @@ async def test_a_server_elsewhere_has_so_many_questions_open_during_one_call() -
 async def test_so_many_questions_wait_until_it_is_clear_which_call_they_belong_to() -> None:
     connection = UpstreamConnection(Owner(), "integer", QuestionLimits(per_call=3, per_connection=5, size=10_000))
     for number, channel in enumerate("ab"):
-        connection._roll.put(number, running(channel))
+        connection._calls.put(number, running(channel))
     tasks = [asyncio.create_task(ask(connection, None)) for _ in range(20)]
     refused = await settled(tasks)
     assert len(refused) == 15 and all("5 questions wait already" in text for text in refused)

@@ -179,7 +179,7 @@ async def test_what_a_browser_sends_before_it_is_let_in_harms_nobody_else(
             is_asked.set()
             await may_enter.wait()
 
-        monkeypatch.setattr(relay.app._app._app._door, "_seek", seek)
+        monkeypatch.setattr(relay.app._app._app._door, "_locate", seek)
         key = base64.b64encode(bytes(16)).decode()
         lines = [
             "GET /slow HTTP/1.1",

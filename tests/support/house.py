@@ -37,7 +37,7 @@ class House:
         parking: ParkedCalls[Any] = ParkedCalls(ttl_s=1.0, most=1)
         peer = PlainPeer(
             name,
-            parking=parking,
+            parked_calls=parking,
             in_flight_limit=1,
             repeat_s=1.0,
             limits=limits_of(Settings()),
@@ -50,4 +50,4 @@ class House:
     def held_by(self, name: str) -> str | None:
         """The node that has it; None if that is not another one."""
         peer = self.registry.holder(name)
-        return peer.place.node if isinstance(peer, RemotePeer) else None
+        return peer.location.node if isinstance(peer, RemotePeer) else None

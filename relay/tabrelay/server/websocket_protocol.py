@@ -23,7 +23,7 @@ from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
 from websockets.protocol import State
 
-from tabrelay.peers.browsers.asgi_bypass import CONDUIT
+from tabrelay.peers.browsers.asgi_bypass import EXTENSION
 from tabrelay.server.accept_limiter import HandshakeLimiter
 from tabrelay.server.buffered_bytes import BufferedBytes
 from tabrelay.server.frame_buffer import FrameBuffer
@@ -90,7 +90,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         super().handle_connect(event)
         if self.response.status_code == 101:
             extensions: Any = self.scope["extensions"]
-            extensions[CONDUIT] = self
+            extensions[EXTENSION] = self
             # uvloop keeps what is written until the end of the turn, unless that is more than it may keep.
             self.transport.set_write_buffer_limits(high=0)
 
@@ -361,12 +361,12 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         collections are rare, and a lost connection is small."""
         if self.handshake_initiated and hasattr(self, "scope"):
             # defence: memory: a lost socket does not refer to itself by its scope
-            self.scope["extensions"].pop(CONDUIT, None)
+            self.scope["extensions"].pop(EXTENSION, None)
         parser: Any = self.conn.parser
         # defence: memory: the parser of a lost socket is closed
         parser.close()
 
-    def say(self, texts: Sequence[str]) -> bool:
+    def try_write(self, texts: Sequence[str]) -> bool:
         if self.close_sent or not self.writable.is_set() or self.conn.state is not OPEN:
             return False
         if self.transport.is_closing():

@@ -124,7 +124,9 @@ async def test_a_browser_that_is_full_of_calls_is_asked_again_what_became_of_one
         assert text_of(await other) == "done 1"
 
 
-async def test_a_call_is_not_asked_of_a_worker_that_came_after_it_and_is_away_when_it_is_heard_of(pair: Pair) -> None:
+async def test_a_call_is_not_sent_to_a_worker_that_came_later_and_is_away_when_the_relay_learns_of_it(
+    pair: Pair,
+) -> None:
     async def is_away() -> bool:
         rows = (await pair.b.http.get("/-/status")).json()["servers"]
         return [row["state"] for row in rows if row["name"] == "notes"] == ["offline"]

@@ -157,7 +157,7 @@ async def test_lists_are_those_of_the_browser(pair: Pair, box: Box, era: str) ->
     assert contents[0]["text"] == "text"
 
 
-async def test_a_modern_listener_hears_of_lists_and_resources(pair: Pair, box: Box) -> None:
+async def test_a_modern_listener_is_notified_of_lists_and_resources(pair: Pair, box: Box) -> None:
     caller = await client("modern", pair.a)
     wanted = {"toolsListChanged": True, "resourceSubscriptions": ["note://one"]}
     stream = caller.start("subscriptions/listen", {"notifications": wanted})
@@ -170,7 +170,7 @@ async def test_a_modern_listener_hears_of_lists_and_resources(pair: Pair, box: B
 
 
 @pytest.mark.parametrize("reads_at", ["a", "b"])
-async def test_a_session_hears_of_lists_and_resources_wherever_it_subscribed(
+async def test_a_session_is_notified_of_lists_and_resources_wherever_it_subscribed(
     pair: Pair, box: Box, reads_at: str
 ) -> None:
     caller = await client("legacy", pair.a)
@@ -179,11 +179,11 @@ async def test_a_session_hears_of_lists_and_resources_wherever_it_subscribed(
     await until(lambda: stream.status == 200)
     assert (await caller.start("resources/subscribe", {"uri": "note://one"}).end())["result"] == {}
 
-    async def is_heard() -> bool:  # the other relay has to learn of it first
+    async def is_received() -> bool:  # the other relay has to learn of it first
         resource_updated("note://one", toolbox=box.toolbox)
         return "notifications/resources/updated" in stream.methods()
 
-    await until(is_heard)
+    await until(is_received)
     tool(toolbox=box.toolbox, name="new")(lambda: "new")
     await until(lambda: "notifications/tools/list_changed" in stream.methods())
     await stream.leave()

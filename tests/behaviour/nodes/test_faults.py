@@ -198,24 +198,24 @@ async def test_an_ingress_that_is_stopped_tells_its_callers_when_it_goes_on(pair
 
 
 @pytest.mark.parametrize("stopped", ["ingress", "owner"])
-async def test_a_session_hears_its_server_again_after_a_relay_stood_still(pair: list[Node], stopped: str) -> None:
+async def test_a_session_receives_from_its_server_again_after_a_relay_paused(pair: list[Node], stopped: str) -> None:
     a, b = pair
     still, other = (a, b) if stopped == "ingress" else (b, a)
     server = f"deaf-{stopped}"
     async with SyntheticWorker(b.url, b.token, server) as worker:
         session = await open_session(a, server)
         stream = Stream(a, "GET", server, headers=session)
-        await until(hears(stream, worker))
+        await until(receives(stream, worker))
         still.process.signal(signal.SIGSTOP)
         await other.knows(1)
         still.process.signal(signal.SIGCONT)
         await other.knows(2)
         await still.knows(2)
-        await until(hears(stream, worker))
+        await until(receives(stream, worker))
         await stream.leave()
 
 
-def hears(stream: Stream, worker: SyntheticWorker) -> Callable[[], Awaitable[bool]]:
+def receives(stream: Stream, worker: SyntheticWorker) -> Callable[[], Awaitable[bool]]:
     """Is the stream told of other tools? They change until it is: who tells it may just be reading the last ones."""
     before, turns = len(stream.said), itertools.cycle([[OTHER_TOOL], [ECHO_TOOL]])
 

@@ -70,12 +70,12 @@ async def test_calls_that_are_refused_one_after_the_other_are_all_told(
         await until(lambda: has_no_browser(hasty.b))
         hasty.hub.restore()
         said: list[tuple[BusMessage, Any]] = []
-        monkeypatch.setattr(hasty.hub, "deliver", lambda message, on_nobody: said.append((message, on_nobody)))
+        monkeypatch.setattr(hasty.hub, "deliver", lambda message, on_no_node: said.append((message, on_no_node)))
         calls = [asyncio.create_task(hasty.a.call("notes", "echo")) for _ in range(3)]
         await until(lambda: sum(envelope.unpack(message.data)[0]["op"] == "call" for message, _ in said) == 3)
         monkeypatch.undo()
-        for message, on_nobody in said:
-            hasty.hub.deliver(message, on_nobody)
+        for message, on_no_node in said:
+            hasty.hub.deliver(message, on_no_node)
         assert [ending(await call) for call in calls] == [("server_offline", "no")] * 3
 
 

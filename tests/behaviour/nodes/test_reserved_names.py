@@ -80,7 +80,7 @@ async def test_a_third_relay_takes_a_browser_in_its_grace_for_the_holder(
     principal: str, state: str, is_reserved: bool, is_adopted: bool
 ) -> None:
     known = RemotePeer.__new__(RemotePeer)
-    known.place = BrowserLocation("notes", "node-a", 1, "w1", "same")
-    known.is_there, known.is_reserved = False, is_reserved
+    known.location = BrowserLocation("notes", "node-a", 1, "w1", "same")
+    known.is_connected, known.is_reserved = False, is_reserved
     newer = BrowserLocation("notes", "node-b", 2 if principal == "other" else 0, "w2", principal)
     assert _is_better(newer, {"state": state, "reserved": True}, known) is is_adopted

@@ -124,12 +124,12 @@ async def test_a_server_that_falls_silent_is_left_for_another(
     end = NatsBus(tuple(way.url for way in ways), NatsAuth(), "test", ping_s=PING_S)
     states: list[bool] = []
     end.on_state = states.append
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
-    def hear(message: BusMessage) -> None:
-        heard.append(message.data)
+    def receive(message: BusMessage) -> None:
+        received.append(message.data)
 
-    end.subscribe("t.heard", hear)
+    end.subscribe("t.received", receive)
     await end.start()
     try:
         await until(lambda: states == [True])
@@ -141,12 +141,12 @@ async def test_a_server_that_falls_silent_is_left_for_another(
         await until(lambda: end.is_up, LEFT_S)
         assert states[:2] == [True, False]
 
-        async def is_heard() -> bool:
+        async def is_received() -> bool:
             with suppress(BusDown):
-                end.send("t.heard", b"here")
-            return b"here" in heard
+                end.send("t.received", b"here")
+            return b"here" in received
 
-        await until(is_heard, LEFT_S)
+        await until(is_received, LEFT_S)
     finally:
         await stop(end)
 

@@ -56,11 +56,11 @@ async def test_a_method_that_the_server_does_not_know_is_an_error_of_its(
 async def test_progress_reaches_its_call(relay: RunningRelay, mode: str, era: str) -> None:
     seen: list[tuple[float, str | None]] = []
 
-    async def heard(progress: float, total: float | None, message: str | None) -> None:
+    async def receive(progress: float, total: float | None, message: str | None) -> None:
         seen.append((progress, message))
 
     async with client(relay, era, mode) as one:
-        await one.call_tool("progress", {"word": "on"}, progress_callback=heard)
+        await one.call_tool("progress", {"word": "on"}, progress_callback=receive)
     assert seen == [(1, "on"), (2, "on")]
 
 
@@ -87,11 +87,11 @@ async def test_a_client_that_cannot_be_asked_is_not(relay: RunningRelay, mode: s
 async def test_a_log_message_reaches_the_caller_who_wants_it(relay: RunningRelay, mode: str, era: str) -> None:
     seen: list[Any] = []
 
-    async def heard(params: Any) -> None:
+    async def receive(params: Any) -> None:
         seen.append((params.level, params.data))
 
     level = {"log_level": "info"} if mode != "legacy" else {}
-    async with client(relay, era, mode, logging_callback=heard, **level) as one:
+    async with client(relay, era, mode, logging_callback=receive, **level) as one:
         if mode == "legacy":
             await one.set_logging_level("info")
         await one.call_tool("log", {"word": "loud"})
@@ -104,15 +104,15 @@ async def test_a_log_message_reaches_the_caller_who_wants_it(relay: RunningRelay
 
 @everywhere
 async def test_a_list_that_changed_is_told_to_those_who_listen(relay: RunningRelay, mode: str, era: str) -> None:
-    heard = asyncio.Event()
+    received = asyncio.Event()
 
     async def noticed(message: Any) -> None:
         if getattr(message, "method", "") == "notifications/tools/list_changed":
-            heard.set()
+            received.set()
 
     async with client(relay, era, mode, message_handler=noticed) as one:
         if mode == "legacy":
-            await poke(one, heard)
+            await poke(one, received)
         else:
             async with one.listen(tools_list_changed=True) as changes:
                 await text(one, "change")
@@ -120,10 +120,10 @@ async def test_a_list_that_changed_is_told_to_those_who_listen(relay: RunningRel
                     await anext(aiter(changes))
 
 
-async def poke(one: Client, heard: asyncio.Event) -> None:
+async def poke(one: Client, received: asyncio.Event) -> None:
     """The stream of a session opens a moment after its handshake, and the relay listens a moment after that."""
     async with asyncio.timeout(10):
-        while not heard.is_set():
+        while not received.is_set():
             await text(one, "change")
 
 

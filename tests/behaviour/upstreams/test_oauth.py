@@ -84,7 +84,7 @@ async def test_a_second_refusal_is_the_answer(server: Authority, tmp_path: Path)
         assert calls(server) == 2
 
 
-async def test_where_somebody_has_to_agree_the_status_says_how(server: Authority, tmp_path: Path) -> None:
+async def test_where_a_user_has_to_agree_the_status_explains_how(server: Authority, tmp_path: Path) -> None:
     async with relay_for(tmp_path, server) as relay:
         error = await called(relay)
         assert f"tabrelay login far --home {tmp_path}" in error["message"]

@@ -95,14 +95,14 @@ async def test_a_server_of_the_python_sdk_is_listed_called_and_read(
 ) -> None:
     seen: list[float] = []
 
-    async def heard(progress: float, total: float | None, message: str | None) -> None:
+    async def receive(progress: float, total: float | None, message: str | None) -> None:
         seen.append(progress)
 
     async with client(relay, server, mode) as one:
         assert [tool.name for tool in (await one.list_tools()).tools] == ["add", "ask", "count"]
         result = await one.call_tool("add", {"a": 1, "b": 2})
         assert (result.structured_content, result.is_error) == ({"result": 3}, False)
-        await one.call_tool("count", {"to": 3}, progress_callback=heard)
+        await one.call_tool("count", {"to": 3}, progress_callback=receive)
         read: Any = (await one.read_resource("text://greeting")).contents[0]
         assert read.text == "hello"
     assert seen == [1, 2, 3]

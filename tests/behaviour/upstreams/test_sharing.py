@@ -37,12 +37,12 @@ async def test_the_same_progress_token_of_two_callers_is_two(relay: RunningRelay
     async def one(word: str) -> set[str | None]:
         seen: set[str | None] = set()
 
-        async def heard(progress: float, total: float | None, message: str | None) -> None:
+        async def receive(progress: float, total: float | None, message: str | None) -> None:
             seen.add(message)
 
         async with client(relay, "shared", "legacy") as caller:
             for _ in range(10):
-                await caller.call_tool("progress", {"word": word}, progress_callback=heard)
+                await caller.call_tool("progress", {"word": word}, progress_callback=receive)
         return seen
 
     words = [f"word-{number}" for number in range(6)]
@@ -90,10 +90,10 @@ async def test_a_question_that_could_be_two_callers_is_put_to_neither(
 
 
 async def test_what_is_logged_while_two_callers_work_is_given_to_neither(relay: RunningRelay) -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
 
     async def log(params: Any) -> None:
-        heard.append(params.data)
+        received.append(params.data)
 
     async with client(relay, "shared", "legacy", logging_callback=log) as one:
         async with client(relay, "shared", "legacy", logging_callback=log) as other:
@@ -103,7 +103,7 @@ async def test_what_is_logged_while_two_callers_work_is_given_to_neither(relay: 
             await text(one, "release")
             await slow
         await text(one, "log", word="mine")
-    assert heard == ["mine"]
+    assert received == ["mine"]
 
 
 async def test_a_caller_that_leaves_takes_its_calls_along(relay: RunningRelay) -> None:

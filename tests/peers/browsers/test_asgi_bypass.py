@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from uvicorn.server import ServerState
 
-from tabrelay.peers.browsers.asgi_bypass import conduit_of
+from tabrelay.peers.browsers.asgi_bypass import direct_channel
 from tabrelay.server.websocket_protocol import SIP, WebSocketProtocol
 from tests.support.waiting import until
 
@@ -65,35 +65,35 @@ class Transport(asyncio.Transport):
 
 
 class Stage:
-    """One WebSocket, and an application that writes down what it hears, by the conduit (if it may) or by ASGI."""
+    """One WebSocket, and an application that writes down what it hears, by the channel (if it may) or by ASGI."""
 
-    def __init__(self, *, by_conduit: bool, kind: type[WebSocketProtocol] = WebSocketProtocol) -> None:
-        self._by_conduit = by_conduit
+    def __init__(self, *, directly: bool, kind: type[WebSocketProtocol] = WebSocketProtocol) -> None:
+        self._directly = directly
         self._kind = kind
-        self.heard: list[tuple[str, object]] = []
+        self.received: list[tuple[str, object]] = []
         self.straight = 0
         self.is_accepted = False
         self.send: Any = None
-        self.conduit: Any = None
+        self.channel: Any = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await receive()
         await send({"type": "websocket.accept"})
-        self.send, self.conduit = send, conduit_of(scope)
-        if self._by_conduit:
-            self.conduit.on_text = self._straight
+        self.send, self.channel = send, direct_channel(scope)
+        if self._directly:
+            self.channel.on_text = self._straight
         self.is_accepted = True
         while True:
             message = await receive()
             if message["type"] == "websocket.disconnect":
-                self.heard.append(("end", message.get("code")))
+                self.received.append(("end", message.get("code")))
                 return
             kind = "text" if message.get("text") is not None else "bytes"
-            self.heard.append((kind, message[kind]))
+            self.received.append((kind, message[kind]))
 
     def _straight(self, text: str) -> None:
         self.straight += 1
-        self.heard.append(("text", text))
+        self.received.append(("text", text))
 
     async def __aenter__(self) -> Stage:
         config = uvicorn.Config(
@@ -115,7 +115,7 @@ class Stage:
 
     async def __aexit__(self, *exc: object) -> None:
         self.protocol.connection_lost(None)
-        await until(lambda: bool(self.heard) and self.heard[-1][0] == "end")
+        await until(lambda: bool(self.received) and self.received[-1][0] == "end")
 
     async def settle(self) -> None:
         for _ in range(8):
@@ -123,14 +123,14 @@ class Stage:
 
 
 async def outcome(
-    pieces: list[bytes], *, by_conduit: bool, kind: type[WebSocketProtocol] = WebSocketProtocol
+    pieces: list[bytes], *, directly: bool, kind: type[WebSocketProtocol] = WebSocketProtocol
 ) -> tuple[list[tuple[str, object]], bytes, bool, int]:
-    async with Stage(by_conduit=by_conduit, kind=kind) as stage:
+    async with Stage(directly=directly, kind=kind) as stage:
         for piece in pieces:
             stage.protocol.data_received(piece)
             await stage.settle()
-        heard, written, is_closed = list(stage.heard), stage.transport.written, stage.transport.is_closed
-    return heard, written, is_closed, stage.straight
+        received, written, is_closed = list(stage.received), stage.transport.written, stage.transport.is_closed
+    return received, written, is_closed, stage.straight
 
 
 SMALL = st.text(max_size=40).map(lambda text: [frame(TEXT, text.encode())])
@@ -164,9 +164,9 @@ def streams(draw: st.DrawFn) -> list[bytes]:
 @example([frame(TEXT, b"one") + frame(TEXT, b"two") + frame(PING, b"p") + frame(TEXT, b"three")])
 @example([bytes([byte]) for byte in frame(TEXT, "ä".encode() * 100)])
 @example([frame(BINARY, b"first") + frame(TEXT, b"second")])
-def test_the_same_is_heard_and_said_with_and_without_it(pieces: list[bytes]) -> None:
+def test_the_same_is_received_and_sent_with_and_without_it(pieces: list[bytes]) -> None:
     async def both() -> None:
-        with_it, without = await outcome(pieces, by_conduit=True), await outcome(pieces, by_conduit=False)
+        with_it, without = await outcome(pieces, directly=True), await outcome(pieces, directly=False)
         assert with_it[:3] == without[:3]
 
     asyncio.run(both())
@@ -211,7 +211,7 @@ ODD = st.one_of(
 @example([[large(0x82, SIP + 1), frame(TEXT, b"behind it")]], [9, 14, 15, SIP], True)
 @example([[large(0x81, SIP + 1)], [frame(CLOSE, b"\x03\xe8")], [large(0x81, SIP + 1)]], [SIP * 2], True)
 def test_large_frames_are_judged_as_by_the_library_alone(
-    groups: list[list[bytes]], cuts: list[int], by_conduit: bool
+    groups: list[list[bytes]], cuts: list[int], directly: bool
 ) -> None:
     frames = [each for group in groups for each in group]
     data = b"".join(frames)
@@ -219,9 +219,9 @@ def test_large_frames_are_judged_as_by_the_library_alone(
     pieces = [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
 
     async def both() -> None:
-        ours = await outcome(pieces, by_conduit=by_conduit)
+        ours = await outcome(pieces, directly=directly)
         # Frame by frame: of what comes with a frame that it refuses, the library hears nothing.
-        theirs = await outcome(frames, by_conduit=False, kind=ByLibrary)
+        theirs = await outcome(frames, directly=False, kind=ByLibrary)
         assert ours[:3] == theirs[:3]
 
     asyncio.run(both())
@@ -238,81 +238,81 @@ def test_large_frames_are_judged_as_by_the_library_alone(
     ],
 )
 async def test_what_is_wrong_in_a_header_is_refused_before_anything_follows_it(header: bytes, code: int) -> None:
-    heard, written, is_closed, _ = await outcome([header], by_conduit=True)
-    assert (heard, is_closed) == ([("end", code)], True)
+    received, written, is_closed, _ = await outcome([header], directly=True)
+    assert (received, is_closed) == ([("end", code)], True)
     assert written[2:4] == code.to_bytes(2, "big")
 
 
 async def test_a_frame_that_is_too_large_is_refused_also_if_all_of_it_is_there() -> None:
-    heard, _, is_closed, _ = await outcome([large(0x81, MOST + 1)], by_conduit=True)
-    assert (heard, is_closed) == ([("end", 1009)], True)
+    received, _, is_closed, _ = await outcome([large(0x81, MOST + 1)], directly=True)
+    assert (received, is_closed) == ([("end", 1009)], True)
 
 
 async def test_a_large_text_byte_by_byte_takes_no_more_than_its_size() -> None:
     size = 40_000
     text = frame(TEXT, b"x" * size)
-    async with Stage(by_conduit=True) as stage:
+    async with Stage(directly=True) as stage:
         before = WebSocketProtocol.tally.total
         for at in range(len(text) - 1):
             stage.protocol.data_received(text[at : at + 1])
             assert WebSocketProtocol.tally.total - before <= size
-        assert stage.heard == []
+        assert stage.received == []
         stage.protocol.data_received(text[-1:])
         await stage.settle()
-        assert stage.heard == [("text", "x" * size)]
+        assert stage.received == [("text", "x" * size)]
         assert WebSocketProtocol.tally.total == before
 
 
 async def test_what_is_whole_counts_until_it_is_taken() -> None:
-    async with Stage(by_conduit=False) as stage:
+    async with Stage(directly=False) as stage:
         before = WebSocketProtocol.tally.total
         stage.protocol.data_received(frame(TEXT, b"x" * 40_000) + frame(TEXT, b"y" * 50_000))
         assert WebSocketProtocol.tally.total - before == 90_000
         await stage.settle()
         assert WebSocketProtocol.tally.total == before
-        assert len(stage.heard) == 2
+        assert len(stage.received) == 2
 
 
-async def test_texts_are_heard_at_once_also_large_ones_that_come_in_several_reads() -> None:
+async def test_texts_are_received_at_once_also_large_ones_that_come_in_several_reads() -> None:
     small, large = frame(TEXT, b"small"), frame(TEXT, b"x" * (SIP + 1))
-    heard, _, _, straight = await outcome([small, large + small, large[:100], large[100:] + small], by_conduit=True)
-    assert [len(str(text)) for kind, text in heard] == [5, SIP + 1, 5, SIP + 1, 5]
+    received, _, _, straight = await outcome([small, large + small, large[:100], large[100:] + small], directly=True)
+    assert [len(str(text)) for kind, text in received] == [5, SIP + 1, 5, SIP + 1, 5]
     assert straight == 5
 
 
 async def test_what_is_said_is_written_at_once_and_keeps_its_order() -> None:
-    async with Stage(by_conduit=True) as stage:
-        assert stage.conduit.say(["a", "b" * 200])
+    async with Stage(directly=True) as stage:
+        assert stage.channel.try_write(["a", "b" * 200])
         assert stage.transport.written == b"\x81\x01a" + b"\x81\x7e\x00\xc8" + b"b" * 200
         stage.transport.written = b""
-        stage.conduit.say(["c"])
+        stage.channel.try_write(["c"])
         await stage.send({"type": "websocket.send", "text": "d"})
         assert stage.transport.written == b"\x81\x01c" + b"\x81\x01d"
 
 
 @pytest.mark.parametrize("size", [125, 126, 65_535, 65_536])
 async def test_every_form_of_a_length_is_written_right(size: int) -> None:
-    async with Stage(by_conduit=True) as stage:
-        stage.conduit.say(["x" * size])
+    async with Stage(directly=True) as stage:
+        stage.channel.try_write(["x" * size])
         ours, stage.transport.written = stage.transport.written, b""
         await stage.send({"type": "websocket.send", "text": "x" * size})
         assert ours == stage.transport.written
 
 
 async def test_nothing_is_said_past_a_queue_or_a_goodbye() -> None:
-    async with Stage(by_conduit=True) as stage:
+    async with Stage(directly=True) as stage:
         stage.protocol.pause_writing()
-        assert not stage.conduit.say(["the browser reads too slowly"])
+        assert not stage.channel.try_write(["the browser reads too slowly"])
         stage.protocol.resume_writing()
-        assert stage.conduit.say(["again"])
+        assert stage.channel.try_write(["again"])
         await stage.send({"type": "websocket.close", "code": 1000})
-        assert not stage.conduit.say(["too late"])
+        assert not stage.channel.try_write(["too late"])
         await stage.settle()
         assert b"again" in stage.transport.written and b"late" not in stage.transport.written
 
 
 async def test_what_was_said_before_the_relay_closes_leaves_before_its_goodbye() -> None:
-    async with Stage(by_conduit=True) as stage:
-        stage.conduit.say(["last words"])
+    async with Stage(directly=True) as stage:
+        stage.channel.try_write(["last words"])
         stage.protocol.shutdown()
         assert stage.transport.written.startswith(b"\x81\x0alast words\x88")

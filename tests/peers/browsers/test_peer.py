@@ -238,7 +238,7 @@ def peer_on(
         principal=principal,
         origin=origin,
         link=link,
-        roster=PendingCalls(),
+        pending_calls=PendingCalls(),
         budget=MemoryBudget(1024),
         in_flight_limit=1,
         max_values=200_000,
@@ -298,14 +298,14 @@ async def test_calls_that_find_no_room_in_a_new_session_of_their_worker_fail_wit
     """The worker may have run them in the session before. The others are asked again."""
     link: Link[Any] = Link.accepter(Terms("sid", "epoch", "build"), Limits(replay_messages=1))
     peer, socket = peer_on(link), RecordingSocket()
-    peer._roster.claim(peer.identity)
+    peer._pending_calls.claim(peer.identity)
     caller = Caller(Era.MODERN, "2026-07-28", "token:x")
     calls = [Pending(Call(f"c-{number}", number, "tools/call", "{}", caller)) for number in range(3)]
     for pending in calls:
-        peer._roster[pending.call.channel, pending.call.id] = pending
+        peer._pending_calls[pending.call.channel, pending.call.id] = pending
     peer.attach(socket, HELLO)
     assert [pending.is_done for pending in calls] == [False, True, True]
-    assert list(peer._roster.values()) == calls[:1]
+    assert list(peer._pending_calls.values()) == calls[:1]
     assert len([header for header in socket.headers if '"d":1' in header]) == 1
     for pending in calls[1:]:
         with pytest.raises(BrowserGone) as caught:
@@ -322,7 +322,7 @@ def test_a_timer_that_is_due_at_once_does_not_trip_over_uvloop() -> None:
         peer = peer_on(Link.accepter(Terms("sid", "epoch", "build"), Limits(heartbeat_s=0.0)))
         socket = RecordingSocket()
         peer.attach(socket, HELLO)
-        peer.receive(socket, '{"t":"ack","a":0}', None)
+        peer.receive_frame(socket, '{"t":"ack","a":0}', None)
         peer.retire(frames.CLOSE_RESTART, "enough")
         return socket.headers
 

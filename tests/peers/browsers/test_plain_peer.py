@@ -75,7 +75,7 @@ async def test_a_name_that_is_not_configured_takes_no_plain_page(relay: RunningR
     assert refused.value.response.status_code == 401
 
 
-async def test_a_subprotocol_that_nobody_knows_is_refused_before_the_handshake(relay: RunningRelay) -> None:
+async def test_an_unknown_subprotocol_is_refused_before_the_handshake(relay: RunningRelay) -> None:
     with pytest.raises(InvalidStatus) as refused:
         await ScriptedPage(relay.url, "notes", subprotocol="graphql-ws").dial()
     assert refused.value.response.status_code == 400

@@ -32,7 +32,7 @@ async def is_away(relay: RunningRelay, server: str) -> bool:
     return [row["state"] for row in rows if row["name"] == server] == ["offline"]
 
 
-async def test_a_name_that_somebody_else_took_while_its_browser_was_away_is_found_everywhere(
+async def test_a_name_that_another_principal_took_while_its_browser_was_away_is_found_everywhere(
     trio: tuple[Pair, RunningRelay],
 ) -> None:
     pair, third = trio
@@ -62,22 +62,22 @@ async def test_a_name_whose_relay_says_nothing_is_not_unknown(pair: Pair, monkey
         assert "result" in answer_of(await pair.a.call("notes", "echo"))
 
 
-async def test_a_session_hears_its_server_again_after_its_relay_alone_was_off_the_bus(tmp_path: Path) -> None:
+async def test_a_session_receives_from_its_server_again_after_its_relay_alone_was_off_the_bus(tmp_path: Path) -> None:
     """For so long that the browser's relay took it for lost, and ended what it had there."""
     async with meeting(tmp_path, bus_beat_s=0.3) as pair, pair.worker(pair.b, "notes") as worker:
         stream = Stream(pair.a, "GET", "notes", headers=await open_session(pair.a, "notes"))
         turns = itertools.cycle([[OTHER_TOOL], [ECHO_TOOL]])
 
-        async def is_heard() -> bool:  # whoever tells it may just be reading the tools before
+        async def is_received() -> bool:  # whoever tells it may just be reading the tools before
             await worker.change_tools(next(turns))
             return len(stream.said) > before
 
         before = 0
-        await until(is_heard)
+        await until(is_received)
         pair.hub.cut()
         pair.hub.restore(pair.hub.nodes[1])
         await pair.b.knows(nodes=1)
         pair.hub.restore()
         before = len(stream.said)
-        await until(is_heard)
+        await until(is_received)
         await stream.leave()

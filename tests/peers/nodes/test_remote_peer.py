@@ -39,7 +39,7 @@ async def test_many_calls_at_once_get_their_own_answers(pair: Pair) -> None:
         assert [json.loads(text_of(answer)) for answer in answers] == [{"x": n} for n in range(40)]
 
 
-async def test_a_name_that_nobody_has_is_known_at_once(pair: Pair) -> None:
+async def test_a_name_that_no_relay_has_is_known_at_once(pair: Pair) -> None:
     response = await pair.a.call("nobody", "echo")
     assert response.status_code == 404
     assert response.json()["error"]["data"]["reason"] == "unknown_server"
@@ -162,7 +162,7 @@ async def test_of_two_holders_the_older_drops_its_socket(pair: Pair) -> None:
         assert older.calls == []
 
 
-async def test_a_page_of_somebody_else_cannot_take_a_name_at_another_relay(pair: Pair) -> None:
+async def test_a_page_of_another_principal_cannot_take_a_name_at_another_relay(pair: Pair) -> None:
     token = pair.a.tokens.issue_named("other", ("serve",))
     async with pair.worker(pair.a, "notes") as holder:
         thief = SyntheticWorker(pair.b.url, token, "notes", inst="thief")
@@ -183,17 +183,17 @@ async def test_lists_that_change_are_told_at_the_other_relay(pair: Pair) -> None
                 {"notifications": {"toolsListChanged": True}, "_meta": {META_SUBSCRIPTION: event.id}},
             ),
         )
-        heard: list[str] = []
+        received: list[str] = []
 
         async def listen() -> None:
             async with pair.a.http.stream("POST", "/notes", **modern("subscriptions/listen", params)) as response:
                 async for line in response.aiter_lines():
-                    heard.append(line)
+                    received.append(line)
 
         listening = asyncio.create_task(listen())
-        await until(lambda: any("acknowledged" in line for line in heard))
+        await until(lambda: any("acknowledged" in line for line in received))
         await worker.change_tools([OTHER_TOOL])
-        await until(lambda: any("tools/list_changed" in line for line in heard))
+        await until(lambda: any("tools/list_changed" in line for line in received))
         listed = await pair.a.http.post("/notes", **modern("tools/list"))
         assert [tool["name"] for tool in listed.json()["result"]["tools"]] == ["other"]
         listening.cancel()

@@ -14,7 +14,7 @@ from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
 from tabrelay.peers.upstreams import large_messages
 from tabrelay.peers.upstreams.event_reader import EventReader
-from tabrelay.peers.upstreams.large_messages import LARGE, Deposit, MessageLimits, message_of, small_events
+from tabrelay.peers.upstreams.large_messages import LARGE, LargeMessageStore, MessageLimits, small_events, to_message
 from tests.peers.upstreams.transports.test_http import legacy, modern, relay_for
 from tests.support.elsewhere import child, until
 from tests.support.relay import RunningRelay, events
@@ -41,7 +41,7 @@ def answering(way: str, result: Any) -> Any:
 def _held() -> int:
     """Messages in all deposits of this process."""
     gc.collect()
-    deposits = [each for each in gc.get_objects() if isinstance(each, Deposit)]
+    deposits = [each for each in gc.get_objects() if isinstance(each, LargeMessageStore)]
     return sum(len(each._inbound) + len(each._outbound) for each in deposits)
 
 
@@ -81,7 +81,7 @@ async def test_an_answer_of_too_many_values_from_a_process_fails_its_call_at_onc
 
 async def test_what_the_sdk_does_not_pass_on_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_messages, "DROP_S", 0.01)
-    deposit = Deposit()
+    deposit = LargeMessageStore()
 
     async def chunks() -> AsyncIterator[bytes]:
         note = {"jsonrpc": "2.0", "method": "a", "params": {"text": "x" * LARGE}}
@@ -94,30 +94,30 @@ async def test_what_the_sdk_does_not_pass_on_is_dropped(monkeypatch: pytest.Monk
 
 
 def test_only_the_deposit_knows_its_tickets() -> None:
-    deposit, other = Deposit(), Deposit()
+    deposit, other = LargeMessageStore(), LargeMessageStore()
     large = {"jsonrpc": "2.0", "id": 3, "result": {"text": "x" * LARGE}}
     _, text = deposit.replace(large)
-    small = message_of(json.loads(text))
+    small = to_message(json.loads(text))
     assert isinstance(small, JSONRPCResponse) and len(small.model_dump_json()) < 200
     assert other.restore(small) is small
-    assert deposit.restore(small) == message_of(large)
+    assert deposit.restore(small) == to_message(large)
     lost = deposit.restore(small)  # once
     assert isinstance(lost, JSONRPCError) and lost.id == 3
 
 
 def test_a_request_that_is_cancelled_before_it_is_sent_leaves_nothing_behind() -> None:
-    deposit = Deposit()
+    deposit = LargeMessageStore()
     put = deposit.put(JSONRPCRequest(jsonrpc="2.0", id=3, method="tools/call", params={"text": "x" * LARGE}))
     claimed = deposit.claim(put.model_dump())
     assert claimed is not None and claimed[1] is not None and len(claimed[1]) > LARGE
-    deposit.put(message_of({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 3}}))
+    deposit.put(to_message({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 3}}))
     assert deposit.claim(put.model_dump()) == (claimed[0], None)
 
 
 def test_the_data_of_an_error_is_kept() -> None:
-    deposit = Deposit()
+    deposit = LargeMessageStore()
     large = {"jsonrpc": "2.0", "id": 3, "error": {"code": -1, "message": "no", "data": ["x" * LARGE]}}
-    found = deposit.restore(message_of(json.loads(deposit.replace(large)[1])))
+    found = deposit.restore(to_message(json.loads(deposit.replace(large)[1])))
     assert isinstance(found, JSONRPCError)
     assert (found.error.code, found.error.message, found.error.data) == (-1, "no", ["x" * LARGE])
 

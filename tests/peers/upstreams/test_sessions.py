@@ -98,7 +98,7 @@ async def test_more_sessions_than_a_server_may_have_are_not_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that nobody uses make room; else the first one is shared."""
-    monkeypatch.setattr(pool, "MOST_CHILDREN", 1)
+    monkeypatch.setattr(pool, "MAX_CHILDREN", 1)
     async with RunningRelay(tmp_path, specs=[child("few")]) as relay:
         await relay.has_read("few")
         first = await ask(relay, "few", "a", "pid")
@@ -113,7 +113,7 @@ async def test_more_sessions_than_a_server_may_have_are_not_made(
         assert await slow == "released"
 
 
-async def test_a_session_that_nobody_uses_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_session_that_is_not_used_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "IDLE_S", 0.0)
     monkeypatch.setattr(sessions, "SWEEP_S", 0.05)
     async with RunningRelay(tmp_path, specs=[child("kept")]) as relay:

@@ -30,7 +30,7 @@ class ScriptedTransport:
     """Opens as long as `is_there`; `cut` ends the connection that is open."""
 
     def __init__(self) -> None:
-        self.says_whose = False
+        self.has_call_context = False
         self.is_there = True
         self.opened = 0
         self.open_now = 0
@@ -63,7 +63,7 @@ class ScriptedTransport:
 
     def cut(self) -> None:
         assert self._report is not None
-        self._report(None, UpstreamFault("the wire was cut", ends_line=True))
+        self._report(None, UpstreamFault("the wire was cut", ends_connection=True))
 
 
 class NoOwner:
@@ -71,7 +71,7 @@ class NoOwner:
 
     def tools_changed(self) -> None: ...
 
-    def may_hear(self, channel: str, params: object) -> bool:
+    def wants_log(self, channel: str, params: object) -> bool:
         return False
 
     def roots(self) -> list[dict[str, Any]]:
@@ -88,10 +88,10 @@ class Stage:
         self.supervisor = Supervisor(
             "files",
             transport=self.transport,
-            ladder=RetryPolicy(probes=probes),
+            retry_policy=RetryPolicy(probes=probes),
             redact=Redactor(["hunter22"]),
             new_connection=lambda: UpstreamConnection(NoOwner(), "integer", limits_of(Settings())),
-            greet=self._greet,
+            negotiate=self._greet,
             start_s=60,
             on_up=lambda connection: self.news.append("up"),
             on_away=lambda: self.news.append("away"),
@@ -128,7 +128,7 @@ async def remote() -> AsyncIterator[Stage]:
 
 async def test_a_lost_connection_is_made_anew_at_once(stage: Stage) -> None:
     stage.supervisor.start()
-    await stage.supervisor.reach()
+    await stage.supervisor.wait_for_start()
     await stage.flap()
     assert stage.news == ["up", "away", "up"]
     assert stage.transport.opened == 2
@@ -136,7 +136,7 @@ async def test_a_lost_connection_is_made_anew_at_once(stage: Stage) -> None:
 
 async def test_attempts_come_after_500_1000_2000_and_4000_ms_and_then_no_more(stage: Stage) -> None:
     stage.supervisor.start()
-    await stage.supervisor.reach()
+    await stage.supervisor.wait_for_start()
     stage.transport.is_there = False
     await stage.flap()
     for pause, opened in ((0.5, 3), (1.0, 4), (2.0, 5), (4.0, 6)):
@@ -174,7 +174,7 @@ async def test_everybody_who_waits_shares_one_attempt(stage: Stage) -> None:
     await stage.clock.advance(7.5)
     assert (stage.state, stage.transport.opened) == ("failed", 5)
     stage.transport.is_there = True
-    await asyncio.gather(*(stage.supervisor.reach() for _ in range(20)))
+    await asyncio.gather(*(stage.supervisor.wait_for_start() for _ in range(20)))
     assert stage.transport.opened == 6
     assert stage.news == ["up"]
 
@@ -182,7 +182,7 @@ async def test_everybody_who_waits_shares_one_attempt(stage: Stage) -> None:
 async def test_those_who_wait_are_told_when_the_round_is_over(stage: Stage) -> None:
     stage.transport.is_there = False
     stage.supervisor.start()
-    waiting = [asyncio.create_task(stage.supervisor.reach()) for _ in range(3)]
+    waiting = [asyncio.create_task(stage.supervisor.wait_for_start()) for _ in range(3)]
     await settle()
     waiting[0].cancel()
     await stage.clock.advance(7.4)
@@ -193,9 +193,9 @@ async def test_those_who_wait_are_told_when_the_round_is_over(stage: Stage) -> N
             await task
 
 
-async def test_a_server_that_comes_and_goes_too_often_is_left_alone_until_somebody_says_so(stage: Stage) -> None:
+async def test_a_server_that_comes_and_goes_too_often_is_suspended_until_a_reconnect_is_requested(stage: Stage) -> None:
     stage.supervisor.start()
-    await stage.supervisor.reach()
+    await stage.supervisor.wait_for_start()
     for _ in range(5):
         await stage.flap()
         await stage.clock.advance(1)
@@ -204,11 +204,11 @@ async def test_a_server_that_comes_and_goes_too_often_is_left_alone_until_somebo
     assert stage.state == "suspended"
     opened = stage.transport.opened
     with pytest.raises(ServerOffline, match="tabrelay reconnect files"):
-        await stage.supervisor.reach()
+        await stage.supervisor.wait_for_start()
     await stage.clock.advance(3600)
     assert stage.transport.opened == opened
     stage.supervisor.reconnect()
-    await stage.supervisor.reach()
+    await stage.supervisor.wait_for_start()
     assert stage.state == "connected"
     await stage.flap()
     assert stage.state == "connected"
@@ -216,7 +216,7 @@ async def test_a_server_that_comes_and_goes_too_often_is_left_alone_until_somebo
 
 async def test_reconnect_replaces_a_connection_that_seems_to_work(stage: Stage) -> None:
     stage.supervisor.start()
-    await stage.supervisor.reach()
+    await stage.supervisor.wait_for_start()
     stage.supervisor.reconnect()
     await settle()
     assert stage.news == ["up", "away", "up"]
@@ -225,7 +225,7 @@ async def test_reconnect_replaces_a_connection_that_seems_to_work(stage: Stage) 
 async def test_a_stop_ends_a_pause_and_frees_those_who_wait(stage: Stage) -> None:
     stage.transport.is_there = False
     stage.supervisor.start()
-    waiting = asyncio.create_task(stage.supervisor.reach())
+    waiting = asyncio.create_task(stage.supervisor.wait_for_start())
     await settle()
     await stage.supervisor.stop()
     with pytest.raises(ServerOffline):

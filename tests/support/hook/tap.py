@@ -119,11 +119,11 @@ class Conduit:
 
         self._conduit.on_text = None if take is None else hear
 
-    def say(self, texts: Sequence[str]) -> bool:
-        is_said: bool = self._conduit.say(texts)
-        for text in texts if is_said else ():
+    def try_write(self, texts: Sequence[str]) -> bool:
+        is_written: bool = self._conduit.try_write(texts)
+        for text in texts if is_written else ():
             self._ear.said({"type": "websocket.send", "text": text})
-        return is_said
+        return is_written
 
 
 class Begun:

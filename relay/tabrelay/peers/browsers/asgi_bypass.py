@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 # Where it stands among the extensions of a WebSocket's scope. A server without it is served by ASGI alone.
-CONDUIT: Final = "tabrelay.peers.browsers.asgi_bypass"
+EXTENSION: Final = "tabrelay.peers.browsers.asgi_bypass"
 
 
 class DirectTextChannel(Protocol):
     on_text: Callable[[str], None] | None  # None: all texts go by ASGI
 
-    def say(self, texts: Sequence[str]) -> bool:
+    def try_write(self, texts: Sequence[str]) -> bool:
         """Write these now; False, and nothing was done, if they have to wait for their turn."""
 
 
-def conduit_of(scope: Mapping[str, Any]) -> DirectTextChannel | None:
-    found: DirectTextChannel | None = (scope.get("extensions") or {}).get(CONDUIT)
+def direct_channel(scope: Mapping[str, Any]) -> DirectTextChannel | None:
+    found: DirectTextChannel | None = (scope.get("extensions") or {}).get(EXTENSION)
     return found

@@ -20,7 +20,7 @@ from tabrelay.config.settings import Settings
 from tabrelay.errors import RelayError
 from tabrelay.observe.call_metrics import CallMetrics
 from tabrelay.payloads.sliced import SlicedCodec
-from tabrelay.peers.browsers.asgi_bypass import conduit_of
+from tabrelay.peers.browsers.asgi_bypass import direct_channel
 from tabrelay.peers.browsers.peer import BrowserPeer
 from tabrelay.peers.browsers.plain_endpoint import PlainEndpoint
 from tabrelay.peers.browsers.plain_peer import PlainPeer
@@ -81,15 +81,15 @@ class BrowserEndpoint:
         on_gone: Callable[[str], None],
         drain: Drain,
         state_key: Callable[[str, str], str],
-        meter: CallMetrics | None = None,
-        rosters: dict[str, PendingCalls[Pending]] | None = None,
-        seek: Callable[[str], Awaitable[None]] | None = None,
+        metrics: CallMetrics | None = None,
+        calls_by_name: dict[str, PendingCalls[Pending]] | None = None,
+        locate: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         """`on_up` and `on_gone` hear the names of browsers that came, and that are gone for good. `state_key`: what a
         server of a principal seals with that its clients carry for it. `meter` counts who comes, goes and may not.
         `rosters`: the calls of each name, where they are known to others too. `seek`: finds out who has a name at other
         relays."""
-        self._meter = meter or CallMetrics(0)
+        self._metrics = metrics or CallMetrics(0)
         self._registry = registry
         self._settings = settings
         self._build = build
@@ -109,8 +109,8 @@ class BrowserEndpoint:
         )
         self._sessions: dict[str, BrowserPeer] = {}
         self._plain = PlainEndpoint(registry, settings, on_up)
-        self._rosters: dict[str, PendingCalls[Pending]] = {} if rosters is None else rosters
-        self._seek = seek
+        self._calls_by_name: dict[str, PendingCalls[Pending]] = {} if calls_by_name is None else calls_by_name
+        self._locate = locate
         # Large messages wait when three quarters are spent; the rest is for what is on its way by then.
         self._budget = MemoryBudget(settings.replay_budget * 3 // 4, slack=settings.replay_budget // 4)
         self._writers: set[SocketWriter] = set()
@@ -124,13 +124,13 @@ class BrowserEndpoint:
             await self._refuse(send, Refuse(404, "bad_name", str(error)))
             return
         offered = scope.get("subprotocols", ())
-        is_plain = self._plain.takes(server, offered)
+        is_plain = self._plain.accepts(server, offered)
         if SUBPROTOCOL not in offered and not is_plain:
             await self._refuse(send, Refuse(400, "subprotocol", f"Offer the WebSocket subprotocol {SUBPROTOCOL}."))
             return
-        if self._seek is not None:
+        if self._locate is not None:
             with suppress(RelayError):
-                await self._seek(server)
+                await self._locate(server)
         refusal = self.refusal(principal, server) or (self._plain.refusal(server) if is_plain else None)
         if refusal is not None:
             await self._refuse(send, refusal)
@@ -146,7 +146,7 @@ class BrowserEndpoint:
         with self._drain.sockets:
             try:
                 if is_plain:
-                    self._meter.record_connection("plain")
+                    self._metrics.record_connection("plain")
                     await self._plain.serve(server, principal, socket, lambda: _next_text(receive))
                 else:
                     await self._serve(server, principal, scope, receive, socket)
@@ -155,19 +155,23 @@ class BrowserEndpoint:
             except (BrowserLeft, BrowserRefused):
                 pass
             finally:
-                self._meter.record_disconnection()
+                self._metrics.record_disconnection()
                 self._writers.discard(socket)
                 await socket.finish()
                 await writer
 
     def _writer(self, scope: Scope, send: Send) -> SocketWriter:
         limits: Any = {"queue_bytes": self._settings.send_queue, "timeout_s": self._settings.send_timeout_s}
-        conduit = conduit_of(scope)
-        return SocketWriter(send, **limits) if conduit is None else SocketWriter(send, say=conduit.say, **limits)
+        channel = direct_channel(scope)
+        return (
+            SocketWriter(send, **limits)
+            if channel is None
+            else SocketWriter(send, try_write=channel.try_write, **limits)
+        )
 
     async def _refuse(self, send: Send, refusal: Refuse) -> None:
         """Refuse before the 101: a page that is let in and thrown out at once redials for ever."""
-        self._meter.record_refusal("door", refusal.reason)
+        self._metrics.record_refusal("door", refusal.reason)
         headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
         await send({"type": "websocket.http.response.start", "status": refusal.status, "headers": headers})
         await send({"type": "websocket.http.response.body", "body": refusal.message.encode()})
@@ -179,7 +183,7 @@ class BrowserEndpoint:
             async with asyncio.timeout(self._limits.greeting_s):
                 hello = await _next_text(receive)
         except TimeoutError:
-            self._meter.record_refusal("door", "hello")
+            self._metrics.record_refusal("door", "hello")
             socket.close(CLOSE_PROTOCOL, f"no hello within {self._limits.greeting_s:g} s")
             return
         if hello is None:
@@ -193,7 +197,7 @@ class BrowserEndpoint:
         try:
             peer = self._session(server, principal, scope, hello)
         except (RemoteProtocolError, ServerNameError) as error:
-            self._meter.record_refusal("door", "hello")
+            self._metrics.record_refusal("door", "hello")
             socket.write([(frames.encode(t="bye", code=CLOSE_PROTOCOL, reason=str(error)), None)])
             socket.close(CLOSE_PROTOCOL, str(error))
             return
@@ -203,13 +207,13 @@ class BrowserEndpoint:
         finally:
             if not self._is_session(peer):
                 peer.retire(CLOSE_PROTOCOL, "the greeting was refused", is_displaced=True)
-        conduit = conduit_of(scope)
-        if conduit is not None:
-            conduit.on_text = partial(peer.hear, socket)
+        channel = direct_channel(scope)
+        if channel is not None:
+            channel.on_text = partial(peer.receive_text, socket)
         try:
             # What the conduit does not carry: large messages, and the end.
             while (text := await _next_text(receive)) is not None:
-                peer.hear(socket, text)
+                peer.receive_text(socket, text)
         except BrowserDismissed as dismissed:
             # Nobody can come back to this session: who waits for one of its calls is told now, not after the grace.
             peer.retire(CLOSE_UNAUTHORIZED, str(dismissed))
@@ -218,13 +222,13 @@ class BrowserEndpoint:
         except BrowserRefused:
             peer.refused(socket)
         finally:
-            if conduit is not None:
-                conduit.on_text = None
+            if channel is not None:
+                channel.on_text = None
             peer.detach(socket)
 
     def _refuse_greeting(self, socket: SocketWriter, refusal: Refuse) -> None:
         """L8: 4403, as 403 before the handshake. 1013, as 503."""
-        self._meter.record_refusal("door", refusal.reason)
+        self._metrics.record_refusal("door", refusal.reason)
         code = CLOSE_FORBIDDEN if refusal.status == 403 else CLOSE_TRY_LATER
         bye: dict[str, Any] = {"t": "bye", "code": code, "reason": refusal.message}
         if refusal.retry_after_ms is not None:
@@ -250,13 +254,13 @@ class BrowserEndpoint:
 
     def _held_by_another(self, principal: Principal, server: str) -> Refuse | None:
         """L8: a name belongs to the principal of the browser that holds it, also during that browser's grace."""
-        refusals = (self._taken(principal, server, peer) for peer in self._holders(server))
+        refusals = (self._holder_refusal(principal, server, peer) for peer in self._holders(server))
         return next((refusal for refusal in refusals if refusal is not None), None)
 
     def _is_shared(self, server: str) -> bool:
         return server in self._settings.instances
 
-    def _taken(self, principal: Principal, server: str, peer: Peer | None) -> Refuse | None:
+    def _holder_refusal(self, principal: Principal, server: str, peer: Peer | None) -> Refuse | None:
         if peer is not None and peer.kind is PeerKind.UPSTREAM:
             return Refuse(403, "taken", f'"{server}" is a server of the relay\'s configuration. Choose another name.')
         if not self._registry.has_room_for(server + INSTANCE_SEPARATOR if self._is_shared(server) else server):
@@ -313,14 +317,14 @@ class BrowserEndpoint:
             origin=origin,
             link=Link.accepter(terms, self._limits, SlicedCodec(self._settings.max_values), self._budget),
             # defence: a result of a call that a browser does not own
-            roster=self._rosters.setdefault(name, PendingCalls()),
+            pending_calls=self._calls_by_name.setdefault(name, PendingCalls()),
             budget=self._budget,
             in_flight_limit=self._settings.in_flight_server,
             max_values=self._settings.max_values,
             on_up=self._up,
             on_away=self._away,
             on_gone=self._gone,
-            on_tabs=self._tabs,
+            on_tabs=self._tabs_changed,
             browser=browser_name(_header(scope, b"user-agent") or ""),
         )
         return peer
@@ -339,30 +343,30 @@ class BrowserEndpoint:
         if displaced is not None:
             displaced.displace()
         self._registry.introduce(peer.server, peer.browser)
-        self._meter.record_connection("resumed" if peer.is_resumed else "new")
+        self._metrics.record_connection("resumed" if peer.is_resumed else "new")
         log.info("%s: connected", peer.server)
         self._on_up(peer.server)
 
     def _gone(self, peer: BrowserPeer) -> None:
         if not self._is_session(peer):
-            if self._registry.holder(peer.server) is None and not len(self._rosters[peer.server]):
-                del self._rosters[peer.server]
+            if self._registry.holder(peer.server) is None and not len(self._calls_by_name[peer.server]):
+                del self._calls_by_name[peer.server]
             return
         del self._sessions[peer.link.sid or ""]
         self._registry.release(peer.server, peer)
-        asyncio.get_running_loop().call_soon(self._forget_roster, peer.server)  # when its calls have failed
+        asyncio.get_running_loop().call_soon(self._discard_calls, peer.server)  # when its calls have failed
         log.info("%s: gone", peer.server)
         self._on_gone(peer.server)
         self._plain.reclaim(peer.server)
 
-    def _forget_roster(self, name: str) -> None:
+    def _discard_calls(self, name: str) -> None:
         """New names and browsers come without end: of those that are gone nothing is kept."""
-        if self._registry.holder(name) is None and not self._rosters.get(name, True):
+        if self._registry.holder(name) is None and not self._calls_by_name.get(name, True):
             # defence: bounds: calls of names that are gone
-            del self._rosters[name]
+            del self._calls_by_name[name]
 
-    def _tabs(self, peer: BrowserPeer, said: object) -> None:
-        known = read_tabs(said)
+    def _tabs_changed(self, peer: BrowserPeer, message: object) -> None:
+        known = read_tabs(message)
         if known is not None and self._registry.holder(peer.server) is peer:
             self._registry.know_tabs(peer.server, *known)
 

@@ -38,12 +38,12 @@ log = logging.getLogger(__name__)
 MAX_LISTENERS: Final = 512
 # Characters of a browser's notification or request. Others parse it again, whole.
 MAX_NOTICE: Final = 4 * 1024 * 1024
-MAX_OUR_NOTE: Final = 256 * 1024  # of what the worker tells the relay itself: its tabs, a pin
+MAX_CONTROL: Final = 256 * 1024  # of what the worker tells the relay itself: its tabs, a pin
 # Weight of a frame's header, which may repeat a long request id. The standard library parses it.
 MAX_HEADER_VALUES: Final = 32_000
 # Calls of one turn of the event loop that are written together. With more, the browser would wait until all are read,
 # and then the relay until all are answered: a third of the calls per second is lost, and no processor time won.
-AT_ONCE: Final = 8
+CALLS_PER_WRITE: Final = 8
 RETRY_TIMER_S: Final = 1.0
 # Asked for with each call. In Python 3.11 a member of an enum is found by a function, each time anew.
 UP: Final = Phase.UP
@@ -71,7 +71,7 @@ class BrowserPeer:
         principal: str,
         origin: str | None,
         link: Link[Any],  # what is said is text, and so is what comes, or slices of it
-        roster: PendingCalls[Pending],
+        pending_calls: PendingCalls[Pending],
         budget: MemoryBudget,
         in_flight_limit: int,
         max_values: int,
@@ -89,7 +89,7 @@ class BrowserPeer:
         self.origin = origin
         self.browser = browser
         self.link = link
-        self._roster = roster
+        self._pending_calls = pending_calls
         self._budget = budget
         self._in_flight_limit = in_flight_limit
         self._max_values = max_values
@@ -125,7 +125,7 @@ class BrowserPeer:
         browser that did not leave on purpose."""
         if self._gone or self.is_up or not self._has_left:
             return not self._gone
-        calls = (pending.call for pending in self._roster.values())
+        calls = (pending.call for pending in self._pending_calls.values())
         # defence: take-over: a name is kept while its browser has a call
         return any(call.method != methods.SUBSCRIPTIONS_LISTEN and call.caller.principal != RELAY for call in calls)
 
@@ -139,31 +139,31 @@ class BrowserPeer:
     @property
     def in_flight(self) -> int:
         """Calls that will end; a stream that a client listens on is none."""
-        return sum(pending.call.method != methods.SUBSCRIPTIONS_LISTEN for pending in self._roster.values())
+        return sum(pending.call.method != methods.SUBSCRIPTIONS_LISTEN for pending in self._pending_calls.values())
 
     def start(self, pending: Pending) -> None:
-        call, roster, asked_of = pending.call, self._roster, pending.asked_of
+        call, calls, asked_of = pending.call, self._pending_calls, pending.asked_of
         key = (call.channel, call.id)
         # Counted one by one only when there are many: listeners are not calls, and have a bound of their own. One that
         # this browser has already takes no more room when it is asked again.
-        if len(roster) >= self._in_flight_limit and asked_of is None:
-            self._check_room(call)
-        if key in roster:
+        if len(calls) >= self._in_flight_limit and asked_of is None:
+            self._check_limit(call)
+        if key in calls:
             raise BadRequest(f"Request id {call.id!r} is still in use in this session.", reason="duplicate_id")
         if asked_of is not None and asked_of != self.identity:
             raise BrowserGone(f'Another browser took over "{self.server}" while it had the call.')
-        self._ask(pending, again=asked_of is not None)
-        roster[key] = pending
+        self._send_request(pending, again=asked_of is not None)
+        calls[key] = pending
         self._unwritten += 1
-        if self._unwritten >= AT_ONCE:
+        if self._unwritten >= CALLS_PER_WRITE:
             self._write()
         elif not self._will_write:
             self._write_soon()
 
-    def _check_room(self, call: Call) -> None:
+    def _check_limit(self, call: Call) -> None:
         running = self.in_flight
         most = self._in_flight_limit + (QUICK_ROOM if call.method in QUICK else 0)
-        if call.method == methods.SUBSCRIPTIONS_LISTEN and len(self._roster) - running >= MAX_LISTENERS:
+        if call.method == methods.SUBSCRIPTIONS_LISTEN and len(self._pending_calls) - running >= MAX_LISTENERS:
             raise Busy(f'{MAX_LISTENERS} callers listen to "{self.server}" already.', retry_after_ms=10_000)
         if call.method != methods.SUBSCRIPTIONS_LISTEN and running >= most:
             raise Busy(
@@ -171,7 +171,7 @@ class BrowserPeer:
                 retry_after_ms=1000,
             )
 
-    def _ask(self, pending: Pending, *, again: bool = False) -> None:
+    def _send_request(self, pending: Pending, *, again: bool = False) -> None:
         call = pending.call
         is_single = call.caller.era is MODERN
         caller = call.caller if is_single else None
@@ -190,50 +190,50 @@ class BrowserPeer:
 
     def cancel(self, pending: Pending, why: str) -> None:
         call = pending.call
-        if self._roster.pop((call.channel, call.id), None) is None or self._gone:
+        if self._pending_calls.pop((call.channel, call.id), None) is None or self._gone:
             return
         if call.caller.era is MODERN:
-            self._say(lambda now: self.link.close(call.channel, why, now))
+            self._send_best_effort(lambda now: self.link.close(call.channel, why, now))
         else:
             note = notification(methods.CANCELLED, {"requestId": call.id, "reason": why})
             self.notify(call.channel, call.caller, orjson.dumps(note).decode())
 
     def notify(self, channel: str, caller: Caller, payload: str) -> None:
-        def say(now: float) -> None:
+        def send(now: float) -> None:
             self._open(channel, caller)
             # A response may hold a key called "method" somewhere inside, so a look at the text would not do.
             is_note = '"method"' in payload and "method" in orjson.loads(payload)
             kind = Kind.NOTE if is_note else Kind.RES
             self.link.send(channel, kind, payload, now)
 
-        self._say(say)
+        self._send_best_effort(send)
 
     def end(self, channel: str, why: str) -> None:
         self._sinks.pop(channel, None)
         if self._opened.pop(channel, None) is not None:
-            self._say(lambda now: self.link.close(channel, why, now))
+            self._send_best_effort(lambda now: self.link.close(channel, why, now))
 
     def listen(self, channel: str, caller: Caller, sink: Callable[[Notice], None]) -> None:
         self._sinks[channel] = sink
-        self._say(lambda _now: self._open(channel, caller))
+        self._send_best_effort(lambda _now: self._open(channel, caller))
 
     def displace(self, successor: str = "") -> list[tuple[str, Caller, str]]:
         """L8: the newest browser gets the name. This one gets a close code that stops its reconnecting."""
-        late = self.unheard() if successor == self.identity else []
+        late = self.unconfirmed() if successor == self.identity else []
         self.retire(CLOSE_REPLACED, "another browser now offers this server", is_displaced=True)
         return late
 
-    def unheard(self) -> list[tuple[str, Caller, str]]:
+    def unconfirmed(self) -> list[tuple[str, Caller, str]]:
         """What clients said in their sessions that the browser has not confirmed: it may have left before it came."""
-        said = [(channel, self._opened.get(channel), text) for channel, _, text in self.link.unacknowledged_messages()]
-        return [(channel, one, text) for channel, one, text in said if one is not None and one.principal != RELAY]
+        sent = [(channel, self._opened.get(channel), text) for channel, _, text in self.link.unacknowledged_messages()]
+        return [(channel, one, text) for channel, one, text in sent if one is not None and one.principal != RELAY]
 
     def _open(self, channel: str, caller: Caller) -> None:
         if channel not in self._opened:
             self.link.open(channel, caller, self._loop.time())
             self._opened[channel] = caller
 
-    def _say(self, write: Callable[[float], None]) -> None:
+    def _send_best_effort(self, write: Callable[[float], None]) -> None:
         """Send what nobody waits for: when the link has no room, it is not worth an error."""
         if self._gone or self.link.is_over:
             return
@@ -254,9 +254,9 @@ class BrowserPeer:
             self.link.disconnected(now)
             stale.close(CLOSE_REPLACED, "the same worker has dialled again")
         self.link.connected(now)
-        self.receive(socket, hello, None)
+        self.receive_frame(socket, hello, None)
 
-    def hear(self, socket: LinkSocket, text: str) -> None:
+    def receive_text(self, socket: LinkSocket, text: str) -> None:
         """One text of the socket."""
         if socket is not self._socket:
             return
@@ -271,16 +271,16 @@ class BrowserPeer:
             if is_heavy(header, MAX_HEADER_VALUES):
                 self._handle(Violation("a frame's header has too many values", too_much=True))
             else:
-                self.receive(socket, header, payload if newline else None)
+                self.receive_frame(socket, header, payload if newline else None)
             return
         # A result for a call that this browser does not have is nobody's: it was cancelled, or never made.
-        pending = self._roster.pop(answered, None)
+        pending = self._pending_calls.pop(answered, None)
         if pending is not None:
-            self._settle(pending, payload)
+            self._resolve(pending, payload)
         if not self._will_write:
             self._write_soon()
 
-    def receive(self, socket: LinkSocket, header: str, payload: str | None) -> None:
+    def receive_frame(self, socket: LinkSocket, header: str, payload: str | None) -> None:
         if socket is self._socket:
             self.link.receive(header, payload, self._loop.time())
             if self.link.has_events:
@@ -323,7 +323,7 @@ class BrowserPeer:
             self._socket = None
         self._end()
         if not is_displaced:
-            self._lose(self._roster.abandon(), reason)
+            self._fail_calls(self._pending_calls.abandon(), reason)
 
     def _write_soon(self) -> None:
         """At the end of this turn of the loop: many calls come and many answers are heard in one, and what is said to
@@ -355,9 +355,9 @@ class BrowserPeer:
 
     def _write(self) -> None:
         self._unwritten = 0
-        said = self.link.frames()
-        if said and self._socket is not None:
-            self._socket.write(said)
+        frames = self.link.frames()
+        if frames and self._socket is not None:
+            self._socket.write(frames)
 
     def _handle(self, event: Event) -> None:
         match event:
@@ -374,12 +374,12 @@ class BrowserPeer:
                 log.warning("%s: the browser broke the link's protocol: %s", self.server, reason)
                 self._drop(CLOSE_PROTOCOL, reason)
             case Undeliverable():
-                self._not_taken(event)
+                self._undeliverable(event)
             case Silence(waited_for):
                 self._drop(CLOSE_PROTOCOL, f"waited too long for {waited_for}")
             case Expired():
                 self._end()
-                self._lose(self._roster.abandon(), "it did not come back in time")
+                self._fail_calls(self._pending_calls.abandon(), "it did not come back in time")
             case Parted(code, reason):
                 # defence: take-over: a goodbye frees a name
                 self._has_left = True
@@ -387,11 +387,11 @@ class BrowserPeer:
             case _:
                 log.debug("%s: ignored %r", self.server, event)
 
-    def _not_taken(self, event: Undeliverable) -> None:
+    def _undeliverable(self, event: Undeliverable) -> None:
         log.warning("%s: the browser closed the connection when a frame came: it is not sent again", self.server)
         if event.kind is None:
             self._opened.pop(event.channel, None)
-        pending = self._roster.pop((event.channel, event.id), None) if event.id is not None else None
+        pending = self._pending_calls.pop((event.channel, event.id), None) if event.id is not None else None
         if pending is not None:
             text = f'The browser that offers "{self.server}" closed its connection when it got the call.'
             pending.fail(BrowserGone(text))
@@ -400,31 +400,31 @@ class BrowserPeer:
         self.is_resumed = event.resumed
         if not event.resumed:
             # L8: calls are asked again of the same worker only.
-            again, lost = self._roster.claim(self.identity)
+            again, lost = self._pending_calls.claim(self.identity)
             for pending in again:
                 try:
-                    self._ask(pending, again=True)
+                    self._send_request(pending, again=True)
                 except RelayError as error:
-                    self._roster.pop((pending.call.channel, pending.call.id), None)
+                    self._pending_calls.pop((pending.call.channel, pending.call.id), None)
                     # defence: calls that find no room in a new session of their worker
                     pending.fail(doubtful(error))
-            self._lose(lost, "another worker of the browser took its place")
+            self._fail_calls(lost, "another worker of the browser took its place")
         self._on_up(self)
 
     def _received(self, event: Received[Any]) -> None:
         if event.kind is Kind.RES and event.id is not None:
-            pending = self._roster.pop((event.channel, event.id), None)
+            pending = self._pending_calls.pop((event.channel, event.id), None)
             if pending is not None and isinstance(event.payload, SlicedPayload):
                 # In a turn of its own: in this one, the last slices were checked.
-                self._loop.call_soon(self._settle, pending, event.payload)
+                self._loop.call_soon(self._resolve, pending, event.payload)
             elif pending is not None:
-                self._settle(pending, event.payload)
+                self._resolve(pending, event.payload)
         elif event.kind is not Kind.RES:
-            self._spoke(event, event.payload)
+            self._received_message(event, event.payload)
 
-    def _spoke(self, event: Received[Any], said: Payload) -> None:
+    def _received_message(self, event: Received[Any], content: Payload) -> None:
         """The server says or asks something: it goes to the call it belongs to, or to the session's own stream."""
-        message = response_check.skim(said, self._max_values) if len(said) <= MAX_NOTICE else None
+        message = response_check.read_skeleton(content, self._max_values) if len(content) <= MAX_NOTICE else None
         # Only a session can be asked something. What is not what its header says is nobody's.
         is_question = event.kind is Kind.REQ
         if is_question and event.channel not in self._opened:
@@ -432,16 +432,16 @@ class BrowserPeer:
         if message is None or ("id" in message) is not is_question:
             self._refuse(event)
             return
-        payload = text_of(said)
-        if isinstance(said, SlicedPayload) and message.get("method") in (TABS, PIN):
+        payload = text_of(content)
+        if isinstance(content, SlicedPayload) and message.get("method") in (TABS, PIN):
             # With its long strings. It is parsed twice, so a longer one is dropped.
             # defence: length of a note about tabs
-            message = (response_check.read(payload, self._max_values) if len(said) <= MAX_OUR_NOTE else None) or {}
+            message = (response_check.read(payload, self._max_values) if len(content) <= MAX_CONTROL else None) or {}
         method, params = message.get("method"), message.get("params", {})
         # defence: the shape of a browser's note
         if not isinstance(method, str) or not isinstance(params, dict):
             return  # JSON-RPC allows an array of params, MCP does not
-        related = self._roster.get((event.channel, event.related)) if event.related is not None else None
+        related = self._pending_calls.get((event.channel, event.related)) if event.related is not None else None
         if method == CLOSE_STREAM:
             if related is not None and related.call.caller.era is Era.LEGACY:
                 related.notify(Notice(payload, ends_stream=True))
@@ -465,12 +465,12 @@ class BrowserPeer:
         if event.kind is Kind.REQ and event.id is not None:
             text = f"Not one JSON-RPC request of at most {MAX_NOTICE:,} characters and {self._max_values:,} values."
             payload = orjson.dumps(error_message(event.id, INVALID_REQUEST, text)).decode()
-            self._say(lambda now: self.link.send(event.channel, Kind.RES, payload, now))
+            self._send_best_effort(lambda now: self.link.send(event.channel, Kind.RES, payload, now))
 
-    def _settle(self, pending: Pending, payload: Payload) -> None:
+    def _resolve(self, pending: Pending, payload: Payload) -> None:
         """Give the caller its answer, or the truth about an answer that is none."""
         try:
-            code, is_plain = response_check.judge(payload, pending.call.id, self._max_values)
+            code, is_plain = response_check.classify(payload, pending.call.id, self._max_values)
         except (BadAnswer, ResultTooLarge) as error:
             pending.fail(error)
             return
@@ -481,7 +481,7 @@ class BrowserPeer:
 
     def _channel_closed(self, channel: str, why: str) -> None:
         self._opened.pop(channel, None)
-        for pending in self._roster.take_channel(channel):
+        for pending in self._pending_calls.take_channel(channel):
             pending.fail(BrowserGone(f'Server "{self.server}" ended the call: {why}.'))
 
     def _drop(self, code: int, reason: str) -> None:
@@ -499,7 +499,7 @@ class BrowserPeer:
             self._timer.cancel()
         self._on_gone(self)
 
-    def _lose(self, lost: list[Pending], why: str) -> None:
+    def _fail_calls(self, lost: list[Pending], why: str) -> None:
         for pending in lost:
             pending.fail(BrowserGone(f'The browser that offers "{self.server}" left while it had the call: {why}.'))
 

@@ -35,10 +35,10 @@ class PlainEndpoint:
         self._settings = settings
         self._on_up = on_up
         self._names = frozenset(settings.plain)
-        self._parking: ParkedCalls[LegacyCall] = ParkedCalls(ttl_s=settings.park_s, most=settings.park_caller)
+        self._parked_calls: ParkedCalls[LegacyCall] = ParkedCalls(ttl_s=settings.park_s, most=settings.park_caller)
         self._peers: dict[str, PlainPeer] = {}
 
-    def takes(self, server: str, offered: Sequence[str]) -> bool:
+    def accepts(self, server: str, offered: Sequence[str]) -> bool:
         """Is this a plain page of a server that is configured for them? One that has a link uses it."""
         return server in self._names and SUBPROTOCOL not in offered and (not offered or MCP in offered)
 
@@ -55,12 +55,12 @@ class PlainEndpoint:
         self, server: str, principal: Principal, socket: PlainSocket, next_text: Callable[[], Awaitable[str | None]]
     ) -> None:
         peer = self._peer(server)
-        conversation = peer.attach(socket, principal.id)
+        session = peer.attach(socket, principal.id)
         try:
             while (text := await next_text()) is not None:
-                await conversation.receive(text)
+                await session.receive(text)
         finally:
-            peer.detach(conversation)
+            peer.detach(session)
 
     def peers(self) -> list[PlainPeer]:
         return list(self._peers.values())
@@ -76,7 +76,7 @@ class PlainEndpoint:
         if peer is None:
             peer = self._peers[server] = PlainPeer(
                 server,
-                parking=self._parking,
+                parked_calls=self._parked_calls,
                 in_flight_limit=self._settings.in_flight_server,
                 repeat_s=self._settings.greet_s,
                 limits=limits_of(self._settings),

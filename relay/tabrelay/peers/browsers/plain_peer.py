@@ -39,7 +39,7 @@ class PlainPeer:
         self,
         server: str,
         *,
-        parking: ParkedCalls[LegacyCall],
+        parked_calls: ParkedCalls[LegacyCall],
         in_flight_limit: int,
         repeat_s: float,
         limits: QuestionLimits,
@@ -54,10 +54,10 @@ class PlainPeer:
         self._max_values = max_values
         self._on_up = on_up
         self._on_away = on_away
-        self._translator = ModernToLegacy(self, parking)
+        self._translator = ModernToLegacy(self, parked_calls)
         self._sockets: set[PlainSession] = set()
-        self._introduced: list[PlainSession] = []  # the newest that answered is last, and the one that is used
-        self._audience = Subscribers()
+        self._initialized: list[PlainSession] = []  # the newest that answered is last, and the one that is used
+        self._subscribers = Subscribers()
 
     # -- sockets ------------------------------------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ class PlainPeer:
     @property
     def principal(self) -> str | None:
         """Whose page is used now."""
-        return self._introduced[-1].principal if self._introduced else None
+        return self._initialized[-1].principal if self._initialized else None
 
     @property
     def is_reserved(self) -> bool:
@@ -92,7 +92,7 @@ class PlainPeer:
         return len(self._sockets) < MAX_SOCKETS
 
     def attach(self, socket: PlainSocket, principal: str) -> PlainSession:
-        conversation = PlainSession(
+        session = PlainSession(
             self._server,
             principal,
             socket,
@@ -101,57 +101,57 @@ class PlainPeer:
             limits=self._limits,
             max_values=self._max_values,
         )
-        self._sockets.add(conversation)
-        conversation.greet()
-        return conversation
+        self._sockets.add(session)
+        session.send_initialize()
+        return session
 
-    def detach(self, conversation: PlainSession) -> None:
+    def detach(self, session: PlainSession) -> None:
         """The socket closed. Only its own calls are lost; an older socket that still answers is used again."""
-        self._sockets.discard(conversation)
-        was_used = self.is_up and conversation is self._introduced[-1]
-        if conversation in self._introduced:
-            self._introduced.remove(conversation)
+        self._sockets.discard(session)
+        was_used = self.is_up and session is self._initialized[-1]
+        if session in self._initialized:
+            self._initialized.remove(session)
         if was_used:
-            self._use()
-        conversation.end(f'The page that offers "{self._server}" left while it had the call. It can\'t be resumed.')
+            self._activate()
+        session.end(f'The page that offers "{self._server}" left while it had the call. It can\'t be resumed.')
 
-    def introduced(self, conversation: PlainSession) -> None:
-        if conversation not in self._sockets:
+    def initialized(self, session: PlainSession) -> None:
+        if session not in self._sockets:
             return
-        if self.is_up and self.principal != conversation.principal:
+        if self.is_up and self.principal != session.principal:
             # Somebody else's page has the name: this one is surplus until that one goes.
-            self._introduced.insert(0, conversation)
+            self._initialized.insert(0, session)
             return
-        self._introduced.append(conversation)
-        self._use()
+        self._initialized.append(session)
+        self._activate()
 
-    def _use(self) -> None:
+    def _activate(self) -> None:
         """Begin with the page that is the right one now: it must know what our callers asked of the one before."""
-        if not self._introduced:
+        if not self._initialized:
             self._on_away(self)
             return
-        page = self._introduced[-1]
-        level = self._audience.level
+        page = self._initialized[-1]
+        level = self._subscribers.level
         if level is not None:
-            page.say(methods.LOGGING_SET_LEVEL, {"level": level})
-        for uri in self._audience.uris:
-            page.say(methods.RESOURCES_SUBSCRIBE, {"uri": uri})
+            page.send_request(methods.LOGGING_SET_LEVEL, {"level": level})
+        for uri in self._subscribers.uris:
+            page.send_request(methods.RESOURCES_SUBSCRIBE, {"uri": uri})
         self._on_up(self)
 
     def displace(self, successor: str = "") -> list[tuple[str, Caller, str]]:
-        self.stand_down()
+        self.suspend()
         return []
 
-    def stand_down(self) -> None:
+    def suspend(self) -> None:
         """Another peer took the name. The pages stay, idle: thrown out, they would only come back."""
         for page in self._sockets:
             page.drop_calls(f'Another browser took over "{self._server}" while it had the call.')
         self._translator.retire()
-        self._audience.clear_listeners()
+        self._subscribers.clear_listeners()
 
     def retire(self, code: int, reason: str, retry_ms: int | None = None) -> None:
         """The relay stops. A page without a link can't be told when to come back."""
-        self.stand_down()
+        self.suspend()
         for page in self._sockets:
             page.close(code, reason)
 
@@ -159,7 +159,7 @@ class PlainPeer:
 
     @property
     def is_up(self) -> bool:
-        return bool(self._introduced)
+        return bool(self._initialized)
 
     @property
     def in_flight(self) -> int:
@@ -168,17 +168,17 @@ class PlainPeer:
     @property
     def about(self) -> dict[str, Any]:
         """What the page said of itself. Tasks are left out: a page would show one caller's to every other."""
-        about = (self._introduced[-1].about if self._introduced else None) or {}
+        about = (self._initialized[-1].about if self._initialized else None) or {}
         return {**about, "capabilities": messages.visible_capabilities(about)}
 
     def start(self, pending: Pending) -> None:
         call = pending.call
-        if not self._introduced:
+        if not self._initialized:
             raise ServerOffline(f'Server "{self._server}" is not connected. Open its page.', retry_after_ms=3000)
         if call.caller.era is Era.MODERN:
             self._translator.start(pending)
             return
-        page = self._introduced[-1]
+        page = self._initialized[-1]
         params = call.message().get("params")
         params = params if isinstance(params, dict) else None
         if call.method == methods.INITIALIZE:
@@ -190,10 +190,10 @@ class PlainPeer:
         elif call.method in (methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE):
             self._subscribe(page, pending, params or {})
         else:
-            self._check(call)
+            self._check_limit(call)
             page.call(pending, params)
 
-    def _check(self, call: Call) -> None:
+    def _check_limit(self, call: Call) -> None:
         if self.in_flight >= self._in_flight_limit + (QUICK_ROOM if call.method in QUICK else 0):
             raise Busy(
                 f'Server "{self._server}" has {self.in_flight} calls in flight already. Try again in a moment.',
@@ -223,10 +223,10 @@ class PlainPeer:
             any(page.answer(channel, message) for page in self._sockets)
         elif method == methods.CANCELLED and isinstance(params, dict):
             reason = params.get("reason")
-            self._stop(channel, params.get("requestId"), reason if isinstance(reason, str) else "cancelled")
+            self._cancel_by_id(channel, params.get("requestId"), reason if isinstance(reason, str) else "cancelled")
         # Anything else would speak for every caller at once: the page has its own handshake, and asks for roots anew.
 
-    def _stop(self, channel: str, id: object, why: str) -> None:
+    def _cancel_by_id(self, channel: str, id: object, why: str) -> None:
         """Pages do not answer what was cancelled, and the caller's stream must end."""
         for page in self._sockets:
             pending = page.find(channel, id)
@@ -236,39 +236,39 @@ class PlainPeer:
 
     def end(self, channel: str, why: str) -> None:
         for page in self._sockets:
-            for pending in page.of(channel):
+            for pending in page.calls_of(channel):
                 page.cancel(pending, why)
                 pending.fail(BrowserGone(f"The session has ended: {why}."))
-        before = self._audience.level
-        unwanted = self._audience.leave(channel)
-        if not self._introduced:
+        before = self._subscribers.level
+        unwanted = self._subscribers.leave(channel)
+        if not self._initialized:
             return
-        if self._audience.level not in (None, before):
-            self._introduced[-1].say(methods.LOGGING_SET_LEVEL, {"level": self._audience.level})
+        if self._subscribers.level not in (None, before):
+            self._initialized[-1].send_request(methods.LOGGING_SET_LEVEL, {"level": self._subscribers.level})
         for uri in unwanted:
-            self._introduced[-1].say(methods.RESOURCES_UNSUBSCRIBE, {"uri": uri})
+            self._initialized[-1].send_request(methods.RESOURCES_UNSUBSCRIBE, {"uri": uri})
 
     def listen(self, channel: str, caller: Caller, sink: Callable[[Notice], None]) -> None:
-        self._audience.listen(channel, sink)
+        self._subscribers.listen(channel, sink)
 
     # -- what all callers share ---------------------------------------------------------------------------------------
 
-    def announced(self, conversation: PlainSession, message: dict[str, Any]) -> None:
-        if self._introduced and conversation is self._introduced[-1]:
-            self._audience.announce(message)
+    def announced(self, session: PlainSession, message: dict[str, Any]) -> None:
+        if self._initialized and session is self._initialized[-1]:
+            self._subscribers.announce(message)
 
-    def may_hear(self, channel: str, params: object) -> bool:
-        return self._audience.wants_level(channel, params)
+    def wants_log(self, channel: str, params: object) -> bool:
+        return self._subscribers.wants_level(channel, params)
 
     def _set_level(self, page: PlainSession, pending: Pending, params: dict[str, Any]) -> None:
         """The page has one level for all: the most talkative that a caller asked for. Each then hears its own."""
-        level, before = params.get("level"), self._audience.level
+        level, before = params.get("level"), self._subscribers.level
         if level in methods.LOG_LEVELS:
-            self._audience.set_level(pending.call.channel, level)
-            if self._audience.level == before:
+            self._subscribers.set_level(pending.call.channel, level)
+            if self._subscribers.level == before:
                 pending.answer({})
                 return
-            params = {**params, "level": self._audience.level}
+            params = {**params, "level": self._subscribers.level}
         page.call(pending, params)
 
     def _subscribe(self, page: PlainSession, pending: Pending, params: dict[str, Any]) -> None:
@@ -276,11 +276,11 @@ class PlainPeer:
         if isinstance(uri, str):
             if pending.call.method == methods.RESOURCES_SUBSCRIBE:
                 # defence: bounds: subscriptions of a plain page's callers
-                if (refusal := self._audience.refusal(channel, uri)) is not None:
+                if (refusal := self._subscribers.refusal(channel, uri)) is not None:
                     pending.refuse(jsonrpc.INVALID_PARAMS, refusal)
                     return
-                self._audience.subscribe(channel, uri)
-            elif not self._audience.unsubscribe(channel, uri):
+                self._subscribers.subscribe(channel, uri)
+            elif not self._subscribers.unsubscribe(channel, uri):
                 pending.answer({})  # another caller still wants to hear of it
                 return
         page.call(pending, params)

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 # not known yet. A caller that can't is answered for, with an error.
 CAPABILITIES: Final[dict[str, Any]] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 MAX_REPEAT_S: Final = 30.0
-MAX_GREETINGS: Final = 64  # whose answer is still taken
+MAX_INITIALIZE_IDS: Final = 64  # whose answer is still taken
 # Characters of a message that is checked and parsed in one callback of the event loop. A longer one is checked in
 # slices of this size, with a callback for each step.
 LARGE: Final = 64 * 1024
@@ -47,13 +47,13 @@ _VERSION: Final = r'"jsonrpc"\s*+:\s*+"2\.0"\s*+'
 _NUMBER: Final = r'"id"\s*+:\s*+([0-9]{1,15})\s*+'
 _FIRST_ID: Final = re.compile(rf"\s*+\{{\s*+(?:{_VERSION},\s*+)?{_NUMBER},")
 _LAST_ID: Final = re.compile(rf",\s*+{_NUMBER}(?:,\s*+{_VERSION})?\}}\s*+\Z")
-_NEAR_AN_END: Final = 1024
+_ID_WINDOW: Final = 1024
 # Characters of a page's notification or request, which is written and parsed again for a modern caller.
 MAX_NOTICE: Final = 2 * 1024 * 1024
 
 
 # The text of an answer, the code of its error, and its values; no text if it can't be passed on.
-Written = tuple[str | None, int | None, dict[str, Any] | None]
+EncodedResponse = tuple[str | None, int | None, dict[str, Any] | None]
 
 
 class PlainSocket(Protocol):
@@ -67,13 +67,13 @@ class PlainSocket(Protocol):
 class PlainSessionOwner(Protocol):
     """What a conversation tells whoever has it."""
 
-    def introduced(self, conversation: PlainSession) -> None:
+    def initialized(self, session: PlainSession) -> None:
         """The page has answered `initialize`."""
 
-    def announced(self, conversation: PlainSession, message: dict[str, Any]) -> None:
+    def announced(self, session: PlainSession, message: dict[str, Any]) -> None:
         """A notification that belongs to no call."""
 
-    def may_hear(self, channel: str, params: object) -> bool:
+    def wants_log(self, channel: str, params: object) -> bool:
         """Did this caller ask for log messages of that level?"""
 
 
@@ -109,53 +109,53 @@ class PlainSession:
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._ids = itertools.count(1)
-        self._greetings: deque[int] = deque(maxlen=MAX_GREETINGS)
+        self._initialize_ids: deque[int] = deque(maxlen=MAX_INITIALIZE_IDS)
         self._repeat_s = repeat_s
         self._timer: asyncio.TimerHandle | None = None
-        self._roll = SharedCalls()
+        self._calls = SharedCalls()
         self._questions: dict[RequestId, PageQuestion] = {}
         self._open = OpenQuestions(limits)
 
     @property
     def in_flight(self) -> int:
-        return len(self._roll)
+        return len(self._calls)
 
     # -- towards the page ---------------------------------------------------------------------------------------------
 
-    def greet(self) -> None:
+    def send_initialize(self) -> None:
         """Say `initialize`, again and again: a page may have missed it, and one that never answers just stays idle."""
         id = next(self._ids)
-        self._greetings.append(id)
+        self._initialize_ids.append(id)
         client = {"name": "tabrelay", "version": __version__}
         params = {"protocolVersion": eras.NEWEST_LEGACY, "capabilities": CAPABILITIES, "clientInfo": client}
         self._write(jsonrpc.request(id, methods.INITIALIZE, params))
-        self._timer = self._loop.call_later(self._repeat_s, self.greet)
+        self._timer = self._loop.call_later(self._repeat_s, self.send_initialize)
         self._repeat_s = min(self._repeat_s * 2, MAX_REPEAT_S)
 
     def call(self, pending: Pending, params: dict[str, Any] | None) -> None:
         id, token = next(self._ids), None
         if params is not None and (token := messages.progress_token(params)) is not None:
             params = {**params, "_meta": {**params["_meta"], "progressToken": id}}
-        self._roll.put(id, TrackedCall(pending, token))
+        self._calls.put(id, TrackedCall(pending, token))
         self._write(jsonrpc.request(id, pending.call.method, params))
 
-    def say(self, method: str, params: dict[str, Any]) -> None:
+    def send_request(self, method: str, params: dict[str, Any]) -> None:
         """A request of our own, whose answer changes nothing."""
         self._write(jsonrpc.request(next(self._ids), method, params))
 
     def find(self, channel: str, id: object) -> Pending | None:
-        return self._roll.find(channel, id)
+        return self._calls.find(channel, id)
 
-    def of(self, channel: str) -> list[Pending]:
-        return self._roll.of(channel)
+    def calls_of(self, channel: str) -> list[Pending]:
+        return self._calls.of(channel)
 
     def cancel(self, pending: Pending, why: str) -> bool:
         """Tell the page that nobody waits any more; False if the call is not on this socket."""
-        id = self._roll.id_of(pending)
-        running = self._roll.drop(id, self._loop.time()) if id is not None else None
+        id = self._calls.id_of(pending)
+        running = self._calls.drop(id, self._loop.time()) if id is not None else None
         if running is None:
             return False
-        self._forget_questions(running)
+        self._close_questions(running)
         self._write(jsonrpc.notification(methods.CANCELLED, {"requestId": id, "reason": why}))
         return True
 
@@ -181,7 +181,7 @@ class PlainSession:
     def drop_calls(self, text: str) -> None:
         for id in list(self._questions):
             self._close_question(id)
-        for pending in self._roll.clear():
+        for pending in self._calls.clear():
             pending.fail(BrowserGone(text))
 
     def _write(self, message: dict[str, Any]) -> None:
@@ -195,12 +195,12 @@ class PlainSession:
         if len(text) > LARGE and await run_in_turns(checking_weight(text, self._max_values)):
             self._refuse(text)
             return
-        message = _read(text)
+        message = _parse(text)
         if message is None:
             log.warning("%s: the page sent something that is no JSON-RPC message", self.server)
             return
         if len(text) <= LARGE:
-            self._take(message)
+            self._dispatch(message)
             return
         if "method" in message and len(text) > MAX_NOTICE:
             log.warning("%s: the page sent a notification or request of %s characters", self.server, f"{len(text):,}")
@@ -210,51 +210,51 @@ class PlainSession:
             return
         del text
         await asyncio.sleep(0)
-        running = self._roll.get(message.get("id")) if "method" not in message else None
-        written = _written(message, running.pending.call.id) if running is not None else None
+        running = self._calls.get(message.get("id")) if "method" not in message else None
+        encoded = _encode_response(message, running.pending.call.id) if running is not None else None
         await asyncio.sleep(0)
-        self._take(message, written)
+        self._dispatch(message, encoded)
 
     def _refuse(self, text: str) -> None:
         """The message has more values than the relay parses. If it is an answer, its caller is told."""
-        found = _FIRST_ID.match(text[:_NEAR_AN_END]) or _LAST_ID.search(text[-_NEAR_AN_END:])
+        found = _FIRST_ID.match(text[:_ID_WINDOW]) or _LAST_ID.search(text[-_ID_WINDOW:])
         log.warning("%s: the page sent a message of more than %s values", self.server, f"{self._max_values:,}")
-        running = self._roll.take(int(found[1])) if found is not None else None
+        running = self._calls.take(int(found[1])) if found is not None else None
         if running is not None:
-            self._forget_questions(running)
+            self._close_questions(running)
             text = f"The page's answer has more than {self._max_values:,} values, where keys and lists count twice."
             running.pending.fail(ResultTooLarge(f"{text} Ask for less at once."))
 
-    def _take(self, message: dict[str, Any], written: Written | None = None) -> None:
+    def _dispatch(self, message: dict[str, Any], encoded: EncodedResponse | None = None) -> None:
         method, id = message.get("method"), message.get("id")
         # websocket-mcp adds members to the message itself; this one is useful, and none of them goes any further.
         related = message.get("relatedRequestId")
         if isinstance(method, str) and id is None:
-            self._noticed(method, message.get("params"), related)
+            self._received_notification(method, message.get("params"), related)
         elif isinstance(method, str) and jsonrpc.is_request_id(id):
-            self._asked(id, method, message.get("params"), related)
+            self._received_request(id, method, message.get("params"), related)
         elif jsonrpc.is_request_id(id):
-            self._answered(id, message, written)
+            self._received_response(id, message, encoded)
         elif isinstance(method, str):
             text = jsonrpc.id_flaw(id) or "A request needs an id."
             self._write(jsonrpc.error_message(None, jsonrpc.INVALID_REQUEST, text))
 
-    def _answered(self, id: RequestId, message: dict[str, Any], written: Written | None) -> None:
-        if id in self._greetings:
-            self._introduced(message.get("result"))
+    def _received_response(self, id: RequestId, message: dict[str, Any], encoded: EncodedResponse | None) -> None:
+        if id in self._initialize_ids:
+            self._received_about(message.get("result"))
             return
-        running = self._roll.take(id)
+        running = self._calls.take(id)
         if running is None:
             return  # cancelled, or one of our own
-        self._forget_questions(running)
+        self._close_questions(running)
         pending = running.pending
-        text, code, said = written or _written(message, pending.call.id)
+        text, code, said = encoded or _encode_response(message, pending.call.id)
         if text is None:
             pending.fail(BadAnswer("The page's answer is not a JSON-RPC response that can be passed on."))
         else:
             pending.finish(Reply(text, code, values=said))
 
-    def _introduced(self, result: object) -> None:
+    def _received_about(self, result: object) -> None:
         if not isinstance(result, dict):
             log.warning("%s: the page refused to be initialized", self.server)
             return
@@ -263,41 +263,41 @@ class PlainSession:
             if self._timer is not None:
                 self._timer.cancel()
             self._write(jsonrpc.notification(methods.INITIALIZED))
-            self._owner.introduced(self)
+            self._owner.initialized(self)
 
-    def _noticed(self, method: str, params: object, related: object) -> None:
-        said = params if isinstance(params, dict) else {}
+    def _received_notification(self, method: str, params: object, related: object) -> None:
+        content = params if isinstance(params, dict) else {}
         if method == methods.PROGRESS:
-            running = self._roll.get(said.get("progressToken"))
+            running = self._calls.get(content.get("progressToken"))
             if running is not None and running.token is not None:
-                running.notify(method, {**said, "progressToken": running.token})
+                running.notify(method, {**content, "progressToken": running.token})
         elif method == methods.CANCELLED:
-            self._withdrawn(said)
+            self._received_cancellation(content)
         elif method == methods.LOG_MESSAGE:
-            running = self._whose(related)
-            if running is not None and self._owner.may_hear(running.channel, said):
-                running.notify(method, said)
-        elif (running := self._roll.get(related)) is not None and not method.endswith("/list_changed"):
-            running.notify(method, said)
+            running = self._call_of(related)
+            if running is not None and self._owner.wants_log(running.channel, content):
+                running.notify(method, content)
+        elif (running := self._calls.get(related)) is not None and not method.endswith("/list_changed"):
+            running.notify(method, content)
         else:
-            self._owner.announced(self, jsonrpc.notification(method, said or None))
+            self._owner.announced(self, jsonrpc.notification(method, content or None))
 
-    def _withdrawn(self, said: dict[str, Any]) -> None:
+    def _received_cancellation(self, params: dict[str, Any]) -> None:
         """The page no longer wants to know; its caller knows the question under our id."""
         for id, question in self._questions.items():
-            if question.id == said.get("requestId"):
+            if question.id == params.get("requestId"):
                 self._close_question(id)
-                question.running.notify(methods.CANCELLED, {**said, "requestId": id})
+                question.running.notify(methods.CANCELLED, {**params, "requestId": id})
                 return
 
-    def _asked(self, id: RequestId, method: str, params: object, related: object) -> None:
+    def _received_request(self, id: RequestId, method: str, params: object, related: object) -> None:
         if method == methods.PING:
             self._write(jsonrpc.result_message(id, {}))
             return
         if method not in messages.MAY_BE_ASKED:
             self._write(jsonrpc.error_message(id, jsonrpc.METHOD_NOT_FOUND, f'The client has no method "{method}".'))
             return
-        running = self._whose(related)
+        running = self._call_of(related)
         if running is None or running.pending.is_done:
             text = "Nobody can be asked: it is not clear which call this belongs to, or its caller has left."
             self._write(jsonrpc.error_message(id, jsonrpc.INVALID_REQUEST, text))
@@ -305,9 +305,11 @@ class PlainSession:
             text = f"The client of this call can't do {method}."
             self._write(jsonrpc.error_message(id, jsonrpc.METHOD_NOT_FOUND, text))
         else:
-            self._pass_on(id, method, params if isinstance(params, dict) else None, running)
+            self._forward_question(id, method, params if isinstance(params, dict) else None, running)
 
-    def _pass_on(self, id: RequestId, method: str, params: dict[str, Any] | None, running: TrackedCall) -> None:
+    def _forward_question(
+        self, id: RequestId, method: str, params: dict[str, Any] | None, running: TrackedCall
+    ) -> None:
         ours = f"ask-{next(self._ids)}"
         text = messages.text(jsonrpc.request(ours, method, params))
         if text is None:
@@ -326,35 +328,35 @@ class PlainSession:
         question = self._questions.pop(id)
         self._open.remove(question.running, question.size)
 
-    def _whose(self, related: object) -> TrackedCall | None:
+    def _call_of(self, related: object) -> TrackedCall | None:
         """The call that a message belongs to: the one it names, else the only one it can come from."""
-        return self._roll.get(related) if related is not None else self._roll.only_sender(self._loop.time())
+        return self._calls.get(related) if related is not None else self._calls.only_sender(self._loop.time())
 
-    def _forget_questions(self, running: TrackedCall) -> None:
+    def _close_questions(self, running: TrackedCall) -> None:
         for id in [id for id, question in self._questions.items() if question.running is running]:
             self._close_question(id)
 
 
-def _written(message: dict[str, Any], id: RequestId) -> Written:
+def _encode_response(message: dict[str, Any], id: RequestId) -> EncodedResponse:
     """A page's answer as the caller gets it."""
     error = message.get("error")
     code = error.get("code") if isinstance(error, dict) else None
     if isinstance(code, int):
-        said = {"jsonrpc": "2.0", "id": id, "error": error}
-        return messages.text(said), code, said
+        response = {"jsonrpc": "2.0", "id": id, "error": error}
+        return messages.text(response), code, response
     if "result" not in message:
         return None, None, None
-    said = jsonrpc.result_message(id, message["result"])
-    return messages.text(said), None, said
+    response = jsonrpc.result_message(id, message["result"])
+    return messages.text(response), None, response
 
 
-def _read(text: str) -> dict[str, Any] | None:
+def _parse(text: str) -> dict[str, Any] | None:
     """A message, if it is one. Of an answer that only a lenient reader understands, just the id is kept."""
     try:
         message = orjson.loads(text)
     except orjson.JSONDecodeError:
         if len(text) > LARGE:  # the standard library is several times slower
-            found = _FIRST_ID.match(text[:_NEAR_AN_END]) or _LAST_ID.search(text[-_NEAR_AN_END:])
+            found = _FIRST_ID.match(text[:_ID_WINDOW]) or _LAST_ID.search(text[-_ID_WINDOW:])
             return {"id": int(found[1])} if found is not None else None
         try:
             lenient = json.loads(text)

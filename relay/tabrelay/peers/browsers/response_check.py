@@ -12,7 +12,7 @@ from tabrelay.payloads.json_skeleton import LONGEST_ID
 from tabrelay.payloads.sliced import Payload, SlicedPayload
 from tabserver.wire.jsonrpc import RequestId
 
-ESCAPED: Final = 12
+MAX_ESCAPED: Final = 12
 """So many characters may one take as it is written: a pair of surrogates."""
 
 
@@ -29,23 +29,23 @@ def read(payload: str, most: int) -> dict[str, Any] | None:
     return message if isinstance(message, dict) else None
 
 
-def skim(payload: Payload, most: int) -> dict[str, Any] | None:
+def read_skeleton(payload: Payload, most: int) -> dict[str, Any] | None:
     """The same of a message that may be long: then without its long strings, but for an `id`."""
     if isinstance(payload, str):
         return read(payload, most)
-    gist, payload.skeleton = payload.skeleton, None  # it may be as large as the rest
-    return None if gist is None else read(gist, most)
+    skeleton, payload.skeleton = payload.skeleton, None  # it may be as large as the rest
+    return None if skeleton is None else read(skeleton, most)
 
 
-def judge(payload: Payload, id: RequestId, most: int) -> tuple[int | None, bool]:
+def classify(payload: Payload, id: RequestId, most: int) -> tuple[int | None, bool]:
     """The code of its error, if it is one; and is it a plain result, neither a tool's error nor a question? Raises the
     truth about an answer that is none, or has more than `most` values."""
-    message = skim(payload, most)
+    message = read_skeleton(payload, most)
     if (
         message is not None
         and type(payload) is SlicedPayload
         and isinstance(id, str)
-        and len(id) * ESCAPED > LONGEST_ID
+        and len(id) * MAX_ESCAPED > LONGEST_ID
     ):
         message["id"] = (read(payload.decode(), most) or {}).get("id")
     if message is None or message.get("id") != id:

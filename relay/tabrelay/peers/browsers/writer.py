@@ -17,9 +17,9 @@ from tabserver.wire.frames import CLOSE_SLOW
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-AT_ONCE: Final = 64 * 1024  # characters of several frames in one write
+BATCH_CHARACTERS: Final = 64 * 1024  # characters of several frames in one write
 SLOW: Final = "the browser reads too slowly"
-FAREWELL_S: Final = 1.0  # a goodbye to somebody who does not read is worth no more
+CLOSE_S: Final = 1.0  # a goodbye to somebody who does not read is worth no more
 
 
 def _ignore() -> None: ...
@@ -35,17 +35,17 @@ class SocketWriter:
         queue_bytes: int,
         timeout_s: float,
         clock: Callable[[], float] = time.monotonic,
-        say: Callable[[Sequence[str]], bool] = lambda texts: False,
+        try_write: Callable[[Sequence[str]], bool] = lambda texts: False,
     ) -> None:
         """`say` writes texts past the queue, if it can do so at once."""
         self._send = send
-        self._say = say
+        self._try_write = try_write
         self._queue_bytes = queue_bytes
         self._timeout_s = timeout_s
         self._queue: deque[str] = deque()
         self._waiting_bytes = 0
         self._over_since: float | None = None
-        self._left_bytes = 0  # since then
+        self._sent_bytes = 0  # since then
         self._close: tuple[int, str] | None = None
         self._wake = asyncio.Event()
         self._is_over = False
@@ -60,17 +60,17 @@ class SocketWriter:
         if self._close is not None or self._is_over:
             return
         texts = [header if payload is None else f"{header}\n{payload}" for header, payload in frames]
-        if not self._queue and sum(map(len, texts)) <= AT_ONCE and self._say(texts):
+        if not self._queue and sum(map(len, texts)) <= BATCH_CHARACTERS and self._try_write(texts):
             return
         for text in texts:  # whether there is room for another is known when one is written
-            if self._queue or not self._say((text,)):
-                self._wait(text)
+            if self._queue or not self._try_write((text,)):
+                self._enqueue(text)
 
-    def _wait(self, text: str) -> None:
+    def _enqueue(self, text: str) -> None:
         self._queue.append(text)
         self._waiting_bytes += len(text)
         if self._waiting_bytes > self._queue_bytes and self._over_since is None:
-            self._over_since, self._left_bytes = self._clock(), 0
+            self._over_since, self._sent_bytes = self._clock(), 0
         self._wake.set()
 
     def close(self, code: int, reason: str) -> None:
@@ -89,9 +89,9 @@ class SocketWriter:
             try:
                 await self._run(self._timeout_s)
             except TimeoutError:
-                self._forget()
+                self._discard()
                 self.on_slow()
-                await self._run(min(self._timeout_s, FAREWELL_S))
+                await self._run(min(self._timeout_s, CLOSE_S))
         except TimeoutError:
             # Not even the goodbye left. The server cuts a socket that is closed in this way and can't be written to.
             await self._send({"type": "websocket.close", "code": CLOSE_SLOW, "reason": SLOW})
@@ -104,22 +104,22 @@ class SocketWriter:
 
     async def _run(self, timeout_s: float) -> None:
         async with asyncio.timeout(None) as timeout:
-            watch = _Watch(timeout, timeout_s)
+            timer = _SendTimer(timeout, timeout_s)
             try:
-                await self._drain(watch)
+                await self._drain(timer)
             finally:
-                watch.stop()
+                timer.stop()
 
-    async def _drain(self, watch: _Watch) -> None:
+    async def _drain(self, timer: _SendTimer) -> None:
         while True:
             while self._queue:
-                watch.begin()
+                timer.begin()
                 await self._send({"type": "websocket.send", "text": self._queue[0]})
-                watch.end()
+                timer.end()
                 self._sent()
             if self._close is not None:
                 code, reason = self._close
-                watch.begin()
+                timer.begin()
                 await self._send({"type": "websocket.close", "code": code, "reason": reason})
                 return
             if self._is_over:
@@ -130,21 +130,21 @@ class SocketWriter:
     def _sent(self) -> None:
         size = len(self._queue.popleft())
         self._waiting_bytes -= size
-        self._left_bytes += size
+        self._sent_bytes += size
         if self._waiting_bytes <= self._queue_bytes:
             self._over_since = None
-        elif self._left_bytes > self._queue_bytes:
-            self._over_since, self._left_bytes = self._clock(), 0
+        elif self._sent_bytes > self._queue_bytes:
+            self._over_since, self._sent_bytes = self._clock(), 0
         elif self._over_since is not None and self._clock() - self._over_since > self._timeout_s:
             raise TimeoutError
 
-    def _forget(self) -> None:
+    def _discard(self) -> None:
         self._queue.clear()
         self._waiting_bytes = 0
         self._over_since = None
 
 
-class _Watch:
+class _SendTimer:
     """Lets a timeout expire when one send takes too long. One around each would cost more than the send: this looks
     at the clock when the first would be late, and then again when the one under way would be."""
 
@@ -153,26 +153,26 @@ class _Watch:
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
         self._since: float | None = None
-        self._next_look: asyncio.TimerHandle | None = None
+        self._next_check: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
         self._since = self._loop.time()
-        if self._next_look is None:
-            self._next_look = self._loop.call_at(self._since + self._timeout_s, self._look)
+        if self._next_check is None:
+            self._next_check = self._loop.call_at(self._since + self._timeout_s, self._check)
 
     def end(self) -> None:
         self._since = None
 
     def stop(self) -> None:
-        if self._next_look is not None:
-            self._next_look.cancel()
+        if self._next_check is not None:
+            self._next_check.cancel()
 
-    def _look(self) -> None:
-        self._next_look = None
+    def _check(self) -> None:
+        self._next_check = None
         if self._since is None:
             return
         due = self._since + self._timeout_s
         if due <= self._loop.time():
             self._timeout.reschedule(due)
         else:
-            self._next_look = self._loop.call_at(due, self._look)
+            self._next_check = self._loop.call_at(due, self._check)

@@ -21,8 +21,8 @@ from tabrelay.peers.nodes.remote_peer import BrowserLocation
 from tabrelay.routing.registry import Registry
 from tabserver.wire.names import server_of
 
-USE_S: Final = 1.0
-AT_A_TIME: Final = 100
+USE_INTERVAL_S: Final = 1.0
+ANNOUNCED_AT_ONCE: Final = 100
 
 
 @dataclass(slots=True)
@@ -30,9 +30,9 @@ class LocalBrowser:
     """A browser of our own, as the others know it."""
 
     peer: Peer
-    place: BrowserLocation
+    location: BrowserLocation
     is_up: bool = True
-    told_use: float = field(default=0.0)
+    use_announced: float = field(default=0.0)
 
     @property
     def state(self) -> str:
@@ -73,12 +73,12 @@ class LocalBrowsers:
     def get(self, address: str) -> LocalBrowser | None:
         return self._held.get(address)
 
-    async def tell_all(self) -> None:
+    async def announce_all(self) -> None:
         """The bus was away: whoever listens shall know again. There may be thousands, and calls go on in between."""
         for number, (address, held) in enumerate(list(self._held.items()), 1):
             if self._held.get(address) is held:
                 self.announce(held, held.state, is_sync=True)
-            if number % AT_A_TIME == 0:
+            if number % ANNOUNCED_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
     def _presence(self, address: str, peer: Peer, state: str) -> None:
@@ -88,31 +88,36 @@ class LocalBrowsers:
         held = self._held.get(address)
         if state == "gone":
             if held is not None and held.peer is peer:
-                self.let_go(address)
+                self.release(address)
                 self.announce(held, "gone")
             return
         if held is None or held.peer is not peer:
-            before = held.place if held is not None else None
-            held = self._held[address] = LocalBrowser(peer, self._place(address, peer, before, self._displace(address)))
-            self._own(address)
+            before = held.location if held is not None else None
+            held = self._held[address] = LocalBrowser(
+                peer, self._new_location(address, peer, before, self._displace(address))
+            )
+            self._subscribe(address)
         held.is_up = state != "away"
         self.announce(held, held.state)
 
-    def _place(self, address: str, peer: Peer, *before: BrowserLocation | None) -> BrowserLocation:
+    def _new_location(self, address: str, peer: Peer, *before: BrowserLocation | None) -> BrowserLocation:
         """Newer than whoever had the name before, whatever the clocks of other machines say."""
         gen = max([round(time.time() * 1000), *(place.gen + 1 for place in before if place is not None)])
         identity = peer.identity or f"{self._cluster.id}-{gen}"
         return BrowserLocation(address, self._cluster.id, gen, identity, peer.principal or "", peer.browser)
 
-    def _own(self, address: str) -> None:
+    def _subscribe(self, address: str) -> None:
         server = server_of(address)
         if server not in self._owned:
             self._on_first(server)
             subject = self._cluster.subjects.owner(server)
-            self._owned[server] = set(), self._cluster.bus.subscribe(subject, lambda asked: self._asked(server, asked))
+            self._owned[server] = (
+                set(),
+                self._cluster.bus.subscribe(subject, lambda asked: self._answer_query(server, asked)),
+            )
         self._owned[server][0].add(address)
 
-    def let_go(self, address: str) -> None:
+    def release(self, address: str) -> None:
         """It is not ours (any more)."""
         if self._held.pop(address, None) is None:
             return
@@ -123,7 +128,7 @@ class LocalBrowsers:
             close()
             del self._owned[server]
 
-    def _asked(self, server: str, message: BusMessage) -> None:
+    def _answer_query(self, server: str, message: BusMessage) -> None:
         """Somebody asks who has this server."""
         ours = [self._held[address] for address in self._owned[server][0]]
         places = [self._row(held, held.state) for held in ours]
@@ -134,13 +139,15 @@ class LocalBrowsers:
     def announce(self, held: LocalBrowser, state: str, *, is_sync: bool = False) -> None:
         with suppress(BusDown):
             row = self._row(held, state) | ({"sync": True} if is_sync else {})
-            self._cluster.bus.send(self._cluster.subjects.presence(server_of(held.place.address)), envelope.pack(row))
+            self._cluster.bus.send(
+                self._cluster.subjects.presence(server_of(held.location.address)), envelope.pack(row)
+            )
 
     def _row(self, held: LocalBrowser, state: str) -> dict[str, Any]:
-        row = {"op": "news", "from": self._cluster.id, "state": state, **held.place.to_dict()}
+        row = {"op": "news", "from": self._cluster.id, "state": state, **held.location.to_dict()}
         row["reserved"] = held.peer.is_reserved
         with suppress(UnknownServer):
-            entry = self._registry.find(held.place.address)
+            entry = self._registry.find(held.location.address)
             row["tabs"] = [[tab.id, tab.title, tab.is_visible] for tab in entry.tabs]
             row["turns"], row["used"] = entry.turns, entry.last_used
         return row
@@ -149,6 +156,6 @@ class LocalBrowsers:
         """Our browser was used: where several share a name, that one is in front for everybody."""
         held = self._held.get(address)
         now = time.monotonic()
-        if held is not None and address != server_of(address) and now - held.told_use > USE_S:
-            held.told_use = now
+        if held is not None and address != server_of(address) and now - held.use_announced > USE_INTERVAL_S:
+            held.use_announced = now
             self.announce(held, held.state)

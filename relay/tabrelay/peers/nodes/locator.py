@@ -45,7 +45,7 @@ class Followed:
 
     close: Callable[[], None]
     is_located: bool = False
-    asking: asyncio.Task[bool] | None = None
+    query: asyncio.Task[bool] | None = None
 
 
 class BrowserLocator:
@@ -55,7 +55,7 @@ class BrowserLocator:
         self,
         cluster: Membership,
         registry: Registry,
-        rosters: dict[str, PendingCalls[Pending]],
+        calls_by_address: dict[str, PendingCalls[Pending]],
         settings: Settings,
         *,
         on_up: Callable[[str], None],
@@ -67,46 +67,46 @@ class BrowserLocator:
         self._on_up = on_up
         self._on_gone = on_gone
         self._followed: dict[str, Followed] = {}
-        self._abroad = RemoteBrowsers(rosters)
+        self._remote = RemoteBrowsers(calls_by_address)
         self._tasks: set[asyncio.Task[None]] = set()
         # A call of another relay, which follows the browser by itself? Then it is let go of.
         self.has_moved: Callable[[Pending], bool] = lambda pending: False
-        self._holdings = LocalBrowsers(cluster, registry, on_first=self._follow, displace=self._displace)
-        self._returns = ReplyInbox(
+        self._local = LocalBrowsers(cluster, registry, on_first=self._follow, displace=self._displace)
+        self._replies = ReplyInbox(
             cluster,
             registry,
-            rosters,
-            self._abroad,
+            calls_by_address,
+            self._remote,
             wait_s=settings.away_wait_s,
-            find=self.find,
+            locate=self.find,
             drop=self._drop,
         )
         cluster.on_up.append(self._bus_up)
         cluster.on_lost.append(self._node_lost)
         cluster.on_stall.append(self._stalled)
         cluster.on_declared_lost.append(self._given_up)
-        cluster.handle_question("known", self._known)
+        cluster.handle_question("known", self._answer_known)
 
     # -- finding ------------------------------------------------------------------------------------------------------
 
     def is_held(self, server: str) -> bool:
         """Is it certain, without asking anybody, who gets this server's calls?"""
         peer = self._registry.holder(server)
-        if peer is None or (not peer.is_up and not self._is_ours(peer)):
+        if peer is None or (not peer.is_up and not self._is_local(peer)):
             return False
         followed = self._followed.get(server_of(server))
         return (followed is not None and followed.is_located) or server_of(server) not in self._settings.instances
 
-    def _is_ours(self, peer: Peer) -> bool:
+    def _is_local(self, peer: Peer) -> bool:
         return peer.kind is not PeerKind.NODE
 
     def has(self, server: str) -> bool:
         """Is a browser of this server connected here?"""
-        return self._holdings.has(server)
+        return self._local.has(server)
 
     def local(self, address: str) -> Peer | None:
         """The browser at this address, if it is ours."""
-        held = self._holdings.get(address)
+        held = self._local.get(address)
         return held.peer if held is not None else None
 
     async def find(self, server: str) -> None:
@@ -116,15 +116,15 @@ class BrowserLocator:
             return
         if not self._cluster.is_up:
             peer = self._registry.holder(server)
-            if peer is None or not self._is_ours(peer):
+            if peer is None or not self._is_local(peer):
                 raise unreachable()
             return
         followed = self._follow(server_of(server))
-        if followed.asking is None:
-            followed.asking = asyncio.create_task(self._locate(server_of(server), followed))
+        if followed.query is None:
+            followed.query = asyncio.create_task(self._query_owner(server_of(server), followed))
         is_certain = False
         with suppress(BusDown):
-            is_certain = await asyncio.shield(followed.asking)
+            is_certain = await asyncio.shield(followed.query)
         if not is_certain and not self._registry.knows(server):
             raise no_answer(server)
 
@@ -134,62 +134,62 @@ class BrowserLocator:
         if known is None:
             known = Followed(self._cluster.bus.subscribe(self._cluster.subjects.presence(server), self._news))
         self._followed[server] = known  # the one that was wanted last is last
-        if len(self._followed) - len(self._holdings) > MAX_FOLLOWED:  # our own are followed too, and never forgotten
-            self._forget_idle()
+        if len(self._followed) - len(self._local) > MAX_FOLLOWED:  # our own are followed too, and never forgotten
+            self._unfollow_idle()
         return known
 
-    def _forget_idle(self) -> None:
+    def _unfollow_idle(self) -> None:
         """What nobody wanted for longest is asked for anew when somebody does."""
         remote: dict[str, list[RemotePeer]] = {}
-        for peer in self._abroad.known():
-            remote.setdefault(server_of(peer.place.address), []).append(peer)
+        for peer in self._remote.present():
+            remote.setdefault(server_of(peer.location.address), []).append(peer)
         *others, _ = self._followed.items()  # the last one is wanted now
         idle = [
             (server, one)
             for server, one in others
-            if one.asking is None
-            and not self._holdings.has(server)
+            if one.query is None
+            and not self._local.has(server)
             and all(peer.is_idle for peer in remote.get(server, ()))
         ]
         for server, followed in idle[: MAX_FOLLOWED // 4]:
             for peer in remote.get(server, ()):
-                self._abroad.remove(peer.place.address)
-                self._registry.release(peer.place.address, peer)
+                self._remote.remove(peer.location.address)
+                self._registry.release(peer.location.address, peer)
             followed.close()
             del self._followed[server]
 
-    async def _locate(self, server: str, followed: Followed) -> bool:
+    async def _query_owner(self, server: str, followed: Followed) -> bool:
         """Ask for it. Is it certain then who has it, or that nobody does?"""
-        heard = asyncio.Event()
+        answered = asyncio.Event()
         found: list[dict[str, Any]] = []
 
-        def hear(data: bytes | None) -> None:
+        def receive(data: bytes | None) -> None:
             if data is not None:
                 with suppress(BadEnvelope):
                     found.extend(envelope.unpack(data)[0].get("places", ()))
-            heard.set()
+            answered.set()
 
         close = None
         try:
             data = envelope.pack({"op": "who", "from": self._cluster.id})
-            close = self._cluster.bus.send(self._cluster.subjects.owner(server), data, hear)
+            close = self._cluster.bus.send(self._cluster.subjects.owner(server), data, receive)
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOCATE_S):
-                    await heard.wait()
+                    await answered.wait()
             if found and server in self._settings.instances:
                 await asyncio.sleep(GATHER_S)
             for row in found:
-                self._learn(row)
-            followed.is_located = heard.is_set()
+                self._update(row)
+            followed.is_located = answered.is_set()
             if (peer := self._registry.holder(server)) is None or not peer.is_up:
-                await self._inquire(server)
-            return heard.is_set()
+                await self._learn_catalogue(server)
+            return answered.is_set()
         finally:
-            followed.asking = None
+            followed.query = None
             if close is not None:
                 close()
 
-    async def _inquire(self, server: str) -> None:
+    async def _learn_catalogue(self, server: str) -> None:
         """Nobody has it now. Did anybody ever?"""
         try:
             if self._registry.find(server).catalogue is not None:
@@ -207,104 +207,104 @@ class BrowserLocator:
             if catalogue is not None:
                 self._registry.learn(server, catalogue, last_seen)
 
-    def _known(self, question: dict[str, Any]) -> dict[str, Any] | None:
+    def _answer_known(self, question: dict[str, Any]) -> dict[str, Any] | None:
         try:
             entry = self._registry.find(str(question.get("server")))
         except UnknownServer:
             return None
-        said: dict[str, Any] = {"last_seen": entry.last_seen}
+        answer: dict[str, Any] = {"last_seen": entry.last_seen}
         if entry.catalogue is not None and entry.size < self._cluster.bus.max_payload // 2:
-            said["catalogue"] = entry.catalogue.to_dict()
-        return said
+            answer["catalogue"] = entry.catalogue.to_dict()
+        return answer
 
     def _displace(self, address: str) -> BrowserLocation | None:
         """A browser of ours has this address now."""
-        before = self._abroad.remove(address)
+        before = self._remote.remove(address)
         holder = self._registry.holder(address)
         if holder is None or holder.kind is not PeerKind.BROWSER:  # a browser has claimed them, and is asked again
-            self._lose(address, f'Another browser took over "{address}" while it had the call.')
-        return before.place if before is not None else None
+            self._fail_calls(address, f'Another browser took over "{address}" while it had the call.')
+        return before.location if before is not None else None
 
     # -- browsers of others -------------------------------------------------------------------------------------------
 
     def _news(self, message: BusMessage) -> None:
         with suppress(BadEnvelope):
-            self._learn(envelope.unpack(message.data)[0])
+            self._update(envelope.unpack(message.data)[0])
 
-    def _learn(self, row: dict[str, Any]) -> None:
+    def _update(self, row: dict[str, Any]) -> None:
         place, state = BrowserLocation.read(row), row.get("state")
         if place is None or place.node == self._cluster.id or server_of(place.address) not in self._followed:
             return
-        known, held = self._abroad.get(place.address), self._holdings.get(place.address)
+        known, held = self._remote.get(place.address), self._local.get(place.address)
         if state == "gone":
-            if known is not None and known.place == place:
+            if known is not None and known.location == place:
                 self._drop(known)
             return
         if held is not None and not self._yields(held, place, row):
             return
-        if known is not None and known.place.node == place.node and known.place.gen == place.gen:
-            self._hear_again(known, row)
+        if known is not None and known.location.node == place.node and known.location.gen == place.gen:
+            self._refresh(known, row)
         elif known is None or _is_better(place, row, known):
             self._adopt(place, row)
 
-    def _yields(self, held: LocalBrowser, place: BrowserLocation, row: dict[str, Any]) -> bool:
+    def _yields(self, held: LocalBrowser, location: BrowserLocation, row: dict[str, Any]) -> bool:
         """Two have one name. The one that should not drops its socket, whichever hears of it first. L8: among different
         principals, a browser in its grace has the name like one that is up."""
-        is_other = place.principal != held.place.principal
+        is_other = location.principal != held.location.principal
         if not (row.get("state") == "up" or (is_other and row.get("reserved") is True)):
             return False
-        if (held.is_up or (is_other and held.peer.is_reserved)) and not place.beats(held.place):
-            self._holdings.announce(held, held.state)
+        if (held.is_up or (is_other and held.peer.is_reserved)) and not location.beats(held.location):
+            self._local.announce(held, held.state)
             return False
         return True
 
-    def _hear_again(self, known: RemotePeer, row: dict[str, Any]) -> None:
-        address = known.place.address
-        was_there, known.is_there = known.is_there, row.get("state") == "up"
+    def _refresh(self, known: RemotePeer, row: dict[str, Any]) -> None:
+        address = known.location.address
+        was_there, known.is_connected = known.is_connected, row.get("state") == "up"
         known.is_reserved = row.get("reserved") is not False
-        if known.is_there and not was_there:
+        if known.is_connected and not was_there:
             self._registry.take(address, known)
-            self._describe(address, row)
-            known.ask_rest()
+            self._update_tabs(address, row)
+            known.resend_rest()
             self._on_up(address)
-        elif known.is_there:
-            self._describe(address, row)
+        elif known.is_connected:
+            self._update_tabs(address, row)
         elif was_there:
             self._registry.away(address, known)
-        if known.is_there and row.get("sync") is True:
-            known.ask_all_again(list(self._abroad.roster(address).values()))
+        if known.is_connected and row.get("sync") is True:
+            known.resend_all(list(self._remote.calls(address).values()))
 
-    def _adopt(self, place: BrowserLocation, row: dict[str, Any]) -> None:
+    def _adopt(self, location: BrowserLocation, row: dict[str, Any]) -> None:
         """A browser is at another relay now, with the calls that it has."""
-        address = place.address
-        roster = self._abroad.roster(address)
-        peer = RemotePeer(place, self._cluster, roster, self._returns.not_taken)
-        peer.is_there = row.get("state") == "up"
+        address = location.address
+        calls = self._remote.calls(address)
+        peer = RemotePeer(location, self._cluster, calls, self._replies.call_refused)
+        peer.is_connected = row.get("state") == "up"
         peer.is_reserved = row.get("reserved") is not False
-        self._abroad.put(peer)
+        self._remote.add(peer)
         displaced = self._registry.take(address, peer)
-        self._holdings.let_go(address)
+        self._local.release(address)
         # Notifications that clients sent while the browser was between two relays went to the first.
-        late = displaced.displace(place.inst) if displaced is not None else []
-        self._registry.introduce(address, place.browser)
-        self._describe(address, row)
-        again, lost = roster.claim(place.inst)
+        late = displaced.displace(location.inst) if displaced is not None else []
+        self._registry.introduce(address, location.browser)
+        self._update_tabs(address, row)
+        again, lost = calls.claim(location.inst)
         for pending in again:
             if self.has_moved(pending):
-                roster.pop((pending.call.channel, pending.call.id), None)
+                calls.pop((pending.call.channel, pending.call.id), None)
         for pending in lost:
             if not self.has_moved(pending):
                 pending.fail(BrowserGone(f'Another browser took over "{address}" while it had the call.'))
-        if peer.is_there:
-            peer.ask_rest()
+        if peer.is_connected:
+            peer.resend_rest()
         for said in late:
-            peer.say_late(*said)
-        if peer.is_there:
+            peer.notify_late(*said)
+        if peer.is_connected:
             self._on_up(address)
         else:
             self._registry.away(address, peer)
 
-    def _describe(self, address: str, row: dict[str, Any]) -> None:
+    def _update_tabs(self, address: str, row: dict[str, Any]) -> None:
         tabs, turns, used = row.get("tabs"), row.get("turns"), row.get("used")
         if isinstance(tabs, list) and isinstance(turns, int):
             with suppress(TypeError, ValueError):
@@ -314,62 +314,64 @@ class BrowserLocator:
             self._registry.used_at(address, float(used))
 
     def _drop(self, peer: RemotePeer) -> None:
-        address = peer.place.address
-        if self._abroad.leave(peer):
+        address = peer.location.address
+        if self._remote.departed(peer):
             self._registry.release(address, peer)
             self._on_gone(address)
 
     def _node_lost(self, node: str) -> None:
         """Whatever it had is unknown: it may have run, and it may still run."""
-        for peer in [peer for peer in self._abroad.all() if peer.place.node == node]:
-            address = peer.place.address
-            self._lose(address, f'The relay of "{address}" is gone, and its browser did not come to another in time.')
+        for peer in [peer for peer in self._remote.all() if peer.location.node == node]:
+            address = peer.location.address
+            self._fail_calls(
+                address, f'The relay of "{address}" is gone, and its browser did not come to another in time.'
+            )
             self._drop(peer)
 
     def _stalled(self) -> None:
         """We were taken for lost, and our calls with us: the browsers of others were told to stop, ours forgotten."""
-        self._spawn(self._holdings.tell_all())
-        for peer in self._abroad.all():
-            address = peer.place.address
+        self._spawn(self._local.announce_all())
+        for peer in self._remote.all():
+            address = peer.location.address
             text = f'The relay stood still, and "{address}" was told to stop. Whether it had done it is not known.'
-            self._lose(address, text)
+            self._fail_calls(address, text)
 
     def _given_up(self, node: str) -> None:
         """Our sessions were ended at its browsers, which know nothing of them any more: to us these are new. The one
         that was used last comes last, and is in front again."""
-        known = [(self._registry.find(peer.place.address), peer) for peer in self._abroad.known()]
+        known = [(self._registry.find(peer.location.address), peer) for peer in self._remote.present()]
         known.sort(key=lambda one: one[0].last_used or 0.0)
         for entry, peer in known:
-            if peer.place.node == node:
+            if peer.location.node == node:
                 tabs = [[tab.id, tab.title, tab.is_visible] for tab in entry.tabs]
-                state = "up" if peer.is_there else "away"
-                self._adopt(peer.place, {"state": state, "tabs": tabs, "turns": entry.turns})
+                state = "up" if peer.is_connected else "away"
+                self._adopt(peer.location, {"state": state, "tabs": tabs, "turns": entry.turns})
 
-    def _lose(self, address: str, text: str) -> None:
+    def _fail_calls(self, address: str, text: str) -> None:
         """Nobody will say what became of its calls."""
-        for pending in self._abroad.roster(address).abandon():
+        for pending in self._remote.calls(address).abandon():
             pending.fail(BrowserGone(text))
 
     def _bus_up(self) -> None:
         """What was said while it was away is lost: tell all of ours, and ask for all that we wait for."""
-        self._spawn(self._holdings.tell_all())
+        self._spawn(self._local.announce_all())
         for followed in self._followed.values():
             followed.is_located = False
         # Only these may have been lost: what is asked from now on is on its way.
         asked: dict[str, list[tuple[RemotePeer, list[Pending]]]] = {}
-        for peer in self._abroad.all():
+        for peer in self._remote.all():
             if not peer.is_idle:
-                calls = list(self._abroad.roster(peer.place.address).values())
-                asked.setdefault(server_of(peer.place.address), []).append((peer, calls))
+                calls = list(self._remote.calls(peer.location.address).values())
+                asked.setdefault(server_of(peer.location.address), []).append((peer, calls))
         for server, calls_of in asked.items():
             self._spawn(self._resume(server, calls_of))
 
     async def _resume(self, server: str, asked: list[tuple[RemotePeer, list[Pending]]]) -> None:
         with suppress(RelayError, BusDown):
-            await self._locate(server, self._follow(server))
+            await self._query_owner(server, self._follow(server))
         for peer, calls in asked:
-            if self._abroad.asked(peer.place.address) is peer:  # else whoever came in its place was asked
-                peer.ask_all_again(calls)
+            if self._remote.peer_with_calls(peer.location.address) is peer:  # else whoever came in its place was asked
+                peer.resend_all(calls)
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -377,13 +379,13 @@ class BrowserLocator:
         task.add_done_callback(self._tasks.discard)
 
 
-def _is_better(place: BrowserLocation, row: dict[str, Any], known: RemotePeer) -> bool:
+def _is_better(location: BrowserLocation, row: dict[str, Any], known: RemotePeer) -> bool:
     """Of two browsers at other relays that have one name, the one that is up has it, as each of these relays finds for
     itself; among different principals, also one in its grace. What one relay has at a name it had not before."""
-    if place.node == known.place.node:
-        return place.gen > known.place.gen
-    is_other = place.principal != known.place.principal
+    if location.node == known.location.node:
+        return location.gen > known.location.gen
+    is_other = location.principal != known.location.principal
     has_it = row.get("state") == "up" or (is_other and row.get("reserved") is True)
     # defence: take-over: a browser in its grace at another relay has the name
-    had_it = known.is_there or (is_other and known.is_reserved)
-    return has_it if has_it != had_it else place.beats(known.place)
+    had_it = known.is_connected or (is_other and known.is_reserved)
+    return has_it if has_it != had_it else location.beats(known.location)

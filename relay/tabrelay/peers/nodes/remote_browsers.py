@@ -15,54 +15,54 @@ from tabserver.wire.pending_calls import PendingCalls
 class RemoteBrowsers:
     """One per relay that is on a bus."""
 
-    def __init__(self, rosters: dict[str, PendingCalls[Pending]]) -> None:
-        self._rosters = rosters
-        self._there: dict[str, RemotePeer] = {}
-        self._left: dict[str, RemotePeer] = {}
+    def __init__(self, calls_by_address: dict[str, PendingCalls[Pending]]) -> None:
+        self._calls_by_address = calls_by_address
+        self._present: dict[str, RemotePeer] = {}
+        self._departed: dict[str, RemotePeer] = {}
 
     def get(self, address: str) -> RemotePeer | None:
         """The browser at this address, if it is there."""
-        return self._there.get(address)
+        return self._present.get(address)
 
-    def asked(self, address: str) -> RemotePeer | None:
+    def peer_with_calls(self, address: str) -> RemotePeer | None:
         """Whom the calls for this address were asked of, if that is somebody at another relay."""
-        return self._there.get(address) or self._left.get(address)
+        return self._present.get(address) or self._departed.get(address)
 
-    def known(self) -> list[RemotePeer]:
-        return list(self._there.values())
+    def present(self) -> list[RemotePeer]:
+        return list(self._present.values())
 
     def all(self) -> list[RemotePeer]:
-        return [*self._there.values(), *self._left.values()]
+        return [*self._present.values(), *self._departed.values()]
 
-    def roster(self, address: str) -> PendingCalls[Pending]:
-        return self._rosters.setdefault(address, PendingCalls())
+    def calls(self, address: str) -> PendingCalls[Pending]:
+        return self._calls_by_address.setdefault(address, PendingCalls())
 
-    def put(self, peer: RemotePeer) -> None:
+    def add(self, peer: RemotePeer) -> None:
         """It is there. Whoever had the address before has no calls any more."""
-        self.remove(peer.place.address)
-        self._there[peer.place.address] = peer
+        self.remove(peer.location.address)
+        self._present[peer.location.address] = peer
 
     def remove(self, address: str) -> RemotePeer | None:
         """Whoever is asked now, it is nobody at another relay; gives who it was, if it was still there."""
-        there, left = self._there.pop(address, None), self._left.pop(address, None)
+        there, left = self._present.pop(address, None), self._departed.pop(address, None)
         for peer in (there, left):
             if peer is not None:
                 peer.close()
         return there
 
-    def leave(self, peer: RemotePeer) -> bool:
+    def departed(self, peer: RemotePeer) -> bool:
         """It is not there any more; was it, until now?"""
-        address = peer.place.address
-        was_there = self._there.get(address) is peer
+        address = peer.location.address
+        was_there = self._present.get(address) is peer
         if was_there:
-            self._left[address] = self._there.pop(address)
-        for one in [one for one in self._left if not self._is_awaited(one)]:
-            self._left.pop(one).close()
+            self._departed[address] = self._present.pop(address)
+        for one in [one for one in self._departed if not self._has_calls(one)]:
+            self._departed.pop(one).close()
         return was_there
 
-    def _is_awaited(self, address: str) -> bool:
+    def _has_calls(self, address: str) -> bool:
         """Calls may end without their browser, by their deadline: nobody could be told then to forget them."""
-        roster = self.roster(address)
-        for key in [key for key, pending in roster.items() if pending.is_done]:
-            del roster[key]
-        return bool(roster)
+        calls = self.calls(address)
+        for key in [key for key, pending in calls.items() if pending.is_done]:
+            del calls[key]
+        return bool(calls)

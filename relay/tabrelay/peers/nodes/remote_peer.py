@@ -73,19 +73,19 @@ class RemotePeer:
         self,
         place: BrowserLocation,
         cluster: Membership,
-        roster: PendingCalls[Pending],
+        pending_calls: PendingCalls[Pending],
         on_refused: Callable[..., None],
     ) -> None:
         """`on_refused(peer, pending)`: the other relay is not there, so that the call was certainly not sent."""
-        self.place = place
+        self.location = place
         self.principal = place.principal
-        self.is_there = True
+        self.is_connected = True
         self.is_reserved = True  # as its relay says: is the name kept for its principal?
         self._cluster = cluster
-        self._roster = roster
+        self._pending_calls = pending_calls
         self._on_refused = on_refused
         self._sinks: dict[str, Callable[[Notice], None]] = {}
-        self._waits: dict[Key, Callable[[], None]] = {}
+        self._deliveries: dict[Key, Callable[[], None]] = {}
         self._is_closed = False
 
     @property
@@ -94,33 +94,33 @@ class RemotePeer:
 
     @property
     def identity(self) -> str | None:
-        return self.place.inst
+        return self.location.inst
 
     @property
     def browser(self) -> str:
-        return self.place.browser
+        return self.location.browser
 
     @property
     def is_up(self) -> bool:
-        return self.is_there and self._cluster.is_up
+        return self.is_connected and self._cluster.is_up
 
     def displace(self, successor: str = "") -> list[tuple[str, Caller, str]]:
         return []  # its relay ends it
 
     @property
     def in_flight(self) -> int:
-        return sum(pending.call.method != methods.SUBSCRIPTIONS_LISTEN for pending in self._roster.values())
+        return sum(pending.call.method != methods.SUBSCRIPTIONS_LISTEN for pending in self._pending_calls.values())
 
     def start(self, pending: Pending) -> None:
         call = pending.call
-        if (call.channel, call.id) in self._roster:
+        if (call.channel, call.id) in self._pending_calls:
             raise BadRequest(f"Request id {call.id!r} is still in use in this session.", reason="duplicate_id")
-        if pending.asked_of not in (None, self.place.inst):
-            raise BrowserGone(f'Another browser took over "{self.place.address}" while it had the call.')
-        self._ask(pending, lambda: self._on_refused(self, pending))
-        self._roster[call.channel, call.id] = pending
+        if pending.asked_of not in (None, self.location.inst):
+            raise BrowserGone(f'Another browser took over "{self.location.address}" while it had the call.')
+        self._send_request(pending, lambda: self._on_refused(self, pending))
+        self._pending_calls[call.channel, call.id] = pending
 
-    def ask_again(self, pending: Pending) -> None:
+    def resend(self, pending: Pending) -> None:
         """A call that this browser may have had before, by another way.
 
         If its relay is not on the bus, or we are not, the call may run there all the same, and what the relay keeps for
@@ -130,94 +130,94 @@ class RemotePeer:
         if pending.is_done:
             self.cancel(pending, "nobody waits for it any more")
             return
-        pending.asked_of = self.place.inst
+        pending.asked_of = self.location.inst
         try:
-            self._ask(pending, lambda: None)
+            self._send_request(pending, lambda: None)
         except RelayError:
             if self._cluster.is_up:
-                asyncio.get_running_loop().call_later(PAUSE_S, self._ask_later, pending)
+                asyncio.get_running_loop().call_later(PAUSE_S, self._resend_later, pending)
 
-    def _ask_later(self, pending: Pending) -> None:
+    def _resend_later(self, pending: Pending) -> None:
         """The bus took no more; if nobody else was asked meanwhile, it may now."""
         key = (pending.call.channel, pending.call.id)
-        if not self._is_closed and self._roster.get(key) is pending and key not in self._waits:
-            self.ask_again(pending)
+        if not self._is_closed and self._pending_calls.get(key) is pending and key not in self._deliveries:
+            self.resend(pending)
 
-    def ask_rest(self) -> None:
+    def resend_rest(self) -> None:
         """Calls that were asked of this browser before we knew that it is here."""
-        for key, pending in list(self._roster.items()):
-            if key not in self._waits:
-                self.ask_again(pending)
+        for key, pending in list(self._pending_calls.items()):
+            if key not in self._deliveries:
+                self.resend(pending)
 
-    def ask_all_again(self, calls: list[Pending]) -> None:
+    def resend_all(self, calls: list[Pending]) -> None:
         """Of these, the ones that still wait."""
         for pending in calls:
-            if self._roster.get((pending.call.channel, pending.call.id)) is pending:
-                self.ask_again(pending)
+            if self._pending_calls.get((pending.call.channel, pending.call.id)) is pending:
+                self.resend(pending)
 
-    def _ask(self, pending: Pending, on_nobody: Callable[[], None]) -> None:
+    def _send_request(self, pending: Pending, on_no_node: Callable[[], None]) -> None:
         call = pending.call
         key = (call.channel, call.id)
         header = {
             "op": "call",
-            "a": self.place.address,
-            "gen": self.place.gen,
+            "a": self.location.address,
+            "gen": self.location.gen,
             "c": call.channel,
             "i": call.id,
             "m": call.method,
             "o": call.caller.to_dict(),
             "again": pending.asked_of,
         }
-        self.settle(key)
+        self.end_delivery(key)
         try:
-            self._waits[key] = self._cluster.send_or_report(self.place.node, header, call.payload, on_nobody)
+            self._deliveries[key] = self._cluster.send_or_report(self.location.node, header, call.payload, on_no_node)
         except BusDown:
             raise unreachable() from None
 
-    def settle(self, key: Key) -> None:
+    def end_delivery(self, key: Key) -> None:
         """Whatever became of this call: nobody waits any longer to hear that there was no such node."""
-        close = self._waits.pop(key, None)
+        close = self._deliveries.pop(key, None)
         if close is not None:
             close()
 
     def close(self) -> None:
         """The browser is elsewhere, and its calls with it."""
         self._is_closed = True
-        for key in list(self._waits):
-            self.settle(key)
+        for key in list(self._deliveries):
+            self.end_delivery(key)
 
     def cancel(self, pending: Pending, why: str) -> None:
         call = pending.call
-        self.settle((call.channel, call.id))
-        if self._roster.pop((call.channel, call.id), None) is not None:
-            self._tell({"op": "cancel", "c": call.channel, "i": call.id, "why": why})
+        self.end_delivery((call.channel, call.id))
+        if self._pending_calls.pop((call.channel, call.id), None) is not None:
+            self._send({"op": "cancel", "c": call.channel, "i": call.id, "why": why})
 
     def notify(self, channel: str, caller: Caller, payload: str) -> None:
-        self._tell({"op": "say", "c": channel, "o": caller.to_dict()}, payload)
+        self._send({"op": "say", "c": channel, "o": caller.to_dict()}, payload)
 
-    def say_late(self, channel: str, caller: Caller, payload: str) -> None:
+    def notify_late(self, channel: str, caller: Caller, payload: str) -> None:
         """What was to be said to this browser when it was ours. The session may be of yet another relay."""
-        self._tell({"op": "say", "c": channel, "o": caller.to_dict(), "late": True}, payload)
+        self._send({"op": "say", "c": channel, "o": caller.to_dict(), "late": True}, payload)
 
     def end(self, channel: str, why: str) -> None:
         self._sinks.pop(channel, None)
-        self._tell({"op": "end", "c": channel, "why": why})
+        self._send({"op": "end", "c": channel, "why": why})
 
     def listen(self, channel: str, caller: Caller, sink: Callable[[Notice], None]) -> None:
         self._sinks[channel] = sink
-        self._tell({"op": "listen", "c": channel, "o": caller.to_dict()})
+        self._send({"op": "listen", "c": channel, "o": caller.to_dict()})
 
-    def heard(self, channel: str, payload: str) -> None:
+    def receive(self, channel: str, payload: str) -> None:
         """The server says something on a channel that belongs to no request."""
         sink = self._sinks.get(channel)
         if sink is not None:
             sink(Notice(payload))
 
-    def _tell(self, header: dict[str, Any], payload: str | None = None) -> None:
+    def _send(self, header: dict[str, Any], payload: str | None = None) -> None:
         """What gets no answer: so nobody would notice that it was lost with the bus."""
-        self._cluster.send_reliably(self.place.node, {**header, "a": self.place.address}, payload)
+        self._cluster.send_reliably(self.location.node, {**header, "a": self.location.address}, payload)
 
     @property
     def is_idle(self) -> bool:
         """Would nobody miss it?"""
-        return not self._sinks and not len(self._roster)
+        return not self._sinks and not len(self._pending_calls)

@@ -33,51 +33,51 @@ class ReplyInbox:
         self,
         cluster: Membership,
         registry: Registry,
-        rosters: dict[str, PendingCalls[Pending]],
-        abroad: RemoteBrowsers,
+        calls_by_address: dict[str, PendingCalls[Pending]],
+        remote: RemoteBrowsers,
         *,
         wait_s: float,
-        find: Callable[[str], Awaitable[None]],
+        locate: Callable[[str], Awaitable[None]],
         drop: Callable[[RemotePeer], None],
     ) -> None:
         """`wait_s`: how long a call is tried anew. `find`: learn who has a name; `drop`: a browser is not where it
         was."""
         self._registry = registry
-        self._rosters = rosters
-        self._abroad = abroad
+        self._calls_by_address = calls_by_address
+        self._remote = remote
         self._wait_s = wait_s
-        self._find = find
+        self._locate = locate
         self._drop = drop
-        self._waiting: dict[Pending, float] = {}
+        self._retry_until: dict[Pending, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         for op, handler in (
             ("fail", self._failed),
             ("note", self._noted),
             ("pin", self._pinned),
             ("refused", self._refused),
-            ("heard", self._heard),
+            ("heard", self._received_message),
         ):
             cluster.handle(op, handler)
         cluster.handle_raw("done", self._done)
 
-    def _take(self, header: dict[str, Any]) -> Pending | None:
+    def _pop(self, header: dict[str, Any]) -> Pending | None:
         address, channel, id = str(header.get("a")), str(header.get("c")), header.get("i")
-        roster, peer = self._rosters.get(address), self._abroad.asked(address)
+        calls, peer = self._calls_by_address.get(address), self._remote.peer_with_calls(address)
         if peer is not None:
-            peer.settle((channel, id))  # type: ignore[arg-type]
-        return roster.pop((channel, id), None) if roster is not None and id is not None else None
+            peer.end_delivery((channel, id))  # type: ignore[arg-type]
+        return calls.pop((channel, id), None) if calls is not None and id is not None else None
 
     def _get(self, header: dict[str, Any]) -> Pending | None:
-        roster, id = self._rosters.get(str(header.get("a"))), header.get("i")
-        return roster.get((str(header.get("c")), id)) if roster is not None and id is not None else None
+        calls, id = self._calls_by_address.get(str(header.get("a"))), header.get("i")
+        return calls.get((str(header.get("c")), id)) if calls is not None and id is not None else None
 
     def _done(self, node: str, header: dict[str, Any], payload: memoryview | None) -> None:
-        pending, code = self._take(header), header.get("code")
+        pending, code = self._pop(header), header.get("code")
         if pending is not None and payload is not None:
-            pending.finish(Reply(_said(payload, header.get("brief")), code if isinstance(code, int) else None))
+            pending.finish(Reply(_decode(payload, header.get("brief")), code if isinstance(code, int) else None))
 
     def _failed(self, node: str, header: dict[str, Any], payload: str | None) -> None:
-        pending = self._take(header)
+        pending = self._pop(header)
         if pending is not None:
             self._fail(pending, errors.from_dict(header.get("error")))
 
@@ -95,56 +95,56 @@ class ReplyInbox:
         if pending is not None and pending.on_pin is not None and is_pin(tab):
             pending.on_pin(tab)
 
-    def _heard(self, node: str, header: dict[str, Any], payload: str | None) -> None:
-        peer = self._abroad.get(str(header.get("a")))
+    def _received_message(self, node: str, header: dict[str, Any], payload: str | None) -> None:
+        peer = self._remote.get(str(header.get("a")))
         if peer is not None and payload is not None:
-            peer.heard(str(header.get("c")), payload)
+            peer.receive(str(header.get("c")), payload)
 
     # -- calls that were not taken ------------------------------------------------------------------------------------
 
     def _refused(self, node: str, header: dict[str, Any], payload: str | None) -> None:
         """The relay has the browser no longer, or it is away for a moment: nothing was sent this time."""
         address = str(header.get("a"))
-        peer, pending = self._abroad.asked(address), self._get(header)
-        if pending is None or peer is None or peer.place.node != node:
+        peer, pending = self._remote.peer_with_calls(address), self._get(header)
+        if pending is None or peer is None or peer.location.node != node:
             return  # it went on to another one meanwhile
-        if header.get("why") == "away" and peer.is_there and self._abroad.get(address) is peer:
-            peer.is_there = False
+        if header.get("why") == "away" and peer.is_connected and self._remote.get(address) is peer:
+            peer.is_connected = False
             self._registry.away(address, peer)
-        self.not_taken(peer, pending, is_gone=header.get("why") != "away")
+        self.call_refused(peer, pending, is_gone=header.get("why") != "away")
 
-    def not_taken(self, peer: RemotePeer, pending: Pending, *, is_gone: bool = True) -> None:
-        address, call = peer.place.address, pending.call
-        peer.settle((call.channel, call.id))
-        roster = self._rosters.get(address)
-        was_awaited = roster is not None and roster.pop((call.channel, call.id), None) is not None
+    def call_refused(self, peer: RemotePeer, pending: Pending, *, is_gone: bool = True) -> None:
+        address, call = peer.location.address, pending.call
+        peer.end_delivery((call.channel, call.id))
+        calls = self._calls_by_address.get(address)
+        was_awaited = calls is not None and calls.pop((call.channel, call.id), None) is not None
         if is_gone:
             self._drop(peer)
         if was_awaited:
-            task = asyncio.create_task(self._place_again(address, pending))
+            task = asyncio.create_task(self._retry(address, pending))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _place_again(self, address: str, pending: Pending) -> None:
+    async def _retry(self, address: str, pending: Pending) -> None:
         loop = asyncio.get_running_loop()
-        due = self._waiting.setdefault(pending, loop.time() + self._wait_s)
+        due = self._retry_until.setdefault(pending, loop.time() + self._wait_s)
         try:
             await asyncio.sleep(PAUSE_S)
-            await self._find(address)
+            await self._locate(address)
             _, peer = await self._registry.reach(address, max(due - loop.time(), 0.0))
             if not pending.is_done:
                 peer.start(pending)
         except RelayError as error:
             self._fail(pending, error)
         finally:
-            self._waiting = {one: at for one, at in self._waiting.items() if not one.is_done}
+            self._retry_until = {one: at for one, at in self._retry_until.items() if not one.is_done}
 
 
-def _said(payload: memoryview, brief: object) -> Payload:
+def _decode(payload: memoryview, brief: object) -> Payload:
     """An answer as text; a long one stays as it came. `brief`: see `SlicedPayload`."""
     # defence: loop time: long answers from the bus are not decoded
     if len(payload) <= LARGE:
         return str(payload, "utf-8")
-    said = SlicedPayload((bytes(payload),), None)
-    said.summary = brief if isinstance(brief, str) else ""
-    return said
+    sliced = SlicedPayload((bytes(payload),), None)
+    sliced.summary = brief if isinstance(brief, str) else ""
+    return sliced

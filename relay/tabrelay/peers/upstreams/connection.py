@@ -19,14 +19,14 @@ from tabrelay.calls.calls import Notice, Pending
 from tabrelay.config.specs import IdFormat
 from tabrelay.peers.upstreams.dispatcher import DispatcherConnection, refusal
 from tabrelay.peers.upstreams.handshake import ServerAbout
-from tabrelay.peers.upstreams.question_order import QuestionQueue, named
+from tabrelay.peers.upstreams.question_order import QuestionQueue, target_of
 from tabrelay.routing.question_limits import OpenQuestions, QuestionLimits
 from tabrelay.translation import messages
 from tabrelay.translation.shared_calls import SharedCalls, TrackedCall
 from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.eras import Era
 
-HOLD_S: Final = 10.0
+ATTRIBUTE_S: Final = 10.0
 
 # Set where a call is sent. HTTP transports read the answer in the sender's context, and the SDK's streams carry it on.
 CALL: ContextVar[TrackedCall | None] = ContextVar("tabrelay_call", default=None)
@@ -41,7 +41,7 @@ class ConnectionOwner(Protocol):
     def tools_changed(self) -> None:
         """Whatever is known of the tools may be wrong now."""
 
-    def may_hear(self, channel: str, params: object) -> bool:
+    def wants_log(self, channel: str, params: object) -> bool:
         """Did this caller ask for log messages of that level?"""
 
     def roots(self) -> list[dict[str, Any]]:
@@ -64,19 +64,21 @@ class UpstreamConnection:
         owner: ConnectionOwner,
         ids: IdFormat,
         limits: QuestionLimits,
-        floor: QuestionQueue | None = None,
+        question_queue: QuestionQueue | None = None,
     ) -> None:
         """`floor`: for a line on which questions do not say whose they are. `limits`: of the server's questions."""
         self._owner = owner
-        self._floor = floor
-        self.line = DispatcherConnection(ids=ids, on_request=self._asked, on_notification=self._noticed)
+        self._question_queue = question_queue
+        self.dispatcher = DispatcherConnection(
+            ids=ids, on_request=self._received_request, on_notification=self._received_notification
+        )
         self.about: ServerAbout | None = None
-        self._roll = SharedCalls()
+        self._calls = SharedCalls()
         self._questions: dict[str, ServerQuestion] = {}
         self._open = OpenQuestions(limits)
-        self._unclear = 0  # questions whose call is not known yet
-        self._most_unclear = limits.per_connection
-        self._asks = itertools.count(1)
+        self._unattributed = 0  # questions whose call is not known yet
+        self._max_unattributed = limits.per_connection
+        self._question_ids = itertools.count(1)
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
@@ -87,44 +89,44 @@ class UpstreamConnection:
 
     # -- towards the server -------------------------------------------------------------------------------------------
 
-    async def perform(
+    async def call(
         self, pending: Pending, params: dict[str, Any] | None, headers: dict[str, str] | None = None
     ) -> dict[str, Any]:
         """Do a call; gives its result. Raises the server's MCPError or a LineFault. Cancelled, it cancels the call."""
-        id = self.line.new_id()
+        id = self.dispatcher.new_id()
         token = messages.progress_token(params) if params is not None else None
         if params is not None and token is not None:
             params = {**params, "_meta": {**params["_meta"], "progressToken": id}}
         running = TrackedCall(pending, token)
-        if self._floor is None or not running.may_send:
+        if self._question_queue is None or not running.may_send:
             return await self._send(id, running, params, headers)
         is_answered = False
         try:
-            await self._floor.enter(running, named(pending.call.method, params))
+            await self._question_queue.acquire(running, target_of(pending.call.method, params))
             result = await self._send(id, running, params, headers)
             is_answered = True
             return result
         finally:
-            self._floor.leave(running, is_answered=is_answered)
+            self._question_queue.release(running, is_answered=is_answered)
 
     async def _send(
         self, id: jsonrpc.RequestId, running: TrackedCall, params: dict[str, Any] | None, headers: dict[str, str] | None
     ) -> dict[str, Any]:
-        self._roll.put(id, running)
+        self._calls.put(id, running)
         CALL.set(running)
         is_cancelled = False
         try:
-            return await self.line.request(running.pending.call.method, params, id=id, headers=headers)
+            return await self.dispatcher.request(running.pending.call.method, params, id=id, headers=headers)
         except asyncio.CancelledError:
             is_cancelled = True
             raise
         finally:
             if is_cancelled:
-                self._roll.drop(id, self._loop.time())
+                self._calls.drop(id, self._loop.time())
             else:
-                self._roll.take(id)
+                self._calls.take(id)
             CALL.set(None)
-            self._forget(running)
+            self._fail_questions(running)
             self._changed.set()
 
     def answer(self, channel: str, message: dict[str, Any]) -> bool:
@@ -142,7 +144,7 @@ class UpstreamConnection:
             question.answer.set_result(result if isinstance(result, dict) else {})
         return True
 
-    def _forget(self, running: TrackedCall) -> None:
+    def _fail_questions(self, running: TrackedCall) -> None:
         """The call is over: nobody will answer what it asked."""
         for question in self._questions.values():
             if question.running is running and not question.answer.done():
@@ -150,79 +152,83 @@ class UpstreamConnection:
 
     # -- from the server ----------------------------------------------------------------------------------------------
 
-    def _noticed(self, method: str, params: dict[str, Any] | None, context: contextvars.Context | None) -> None:
-        said = params or {}
+    def _received_notification(
+        self, method: str, params: dict[str, Any] | None, context: contextvars.Context | None
+    ) -> None:
+        content = params or {}
         if method == methods.TOOLS_LIST_CHANGED:
             self._owner.tools_changed()
         running = context.get(CALL) if context is not None else None
-        meta = said.get("_meta")
+        meta = content.get("_meta")
         if method == methods.PROGRESS:
-            owner = self._roll.get(_as_id(said.get("progressToken")))
+            owner = self._calls.get(_as_id(content.get("progressToken")))
             if owner is not None and owner.token is not None:
-                owner.notify(method, {**said, "progressToken": owner.token})
+                owner.notify(method, {**content, "progressToken": owner.token})
         elif method == methods.CANCELLED:
             return  # the dispatcher has stopped the question that it is about
         elif method == methods.LOG_MESSAGE:
-            owner = running or self._roll.only_sender(self._loop.time())
-            if owner is not None and self._owner.may_hear(owner.channel, said):
-                owner.notify(method, said)
+            owner = running or self._calls.only_sender(self._loop.time())
+            if owner is not None and self._owner.wants_log(owner.channel, content):
+                owner.notify(method, content)
         elif isinstance(meta, dict) and eras.META_SUBSCRIPTION in meta:
-            owner = self._roll.get(_as_id(meta[eras.META_SUBSCRIPTION]))
+            owner = self._calls.get(_as_id(meta[eras.META_SUBSCRIPTION]))
             if owner is not None:
-                owner.notify(method, {**said, "_meta": {**meta, eras.META_SUBSCRIPTION: owner.pending.call.id}})
+                owner.notify(method, {**content, "_meta": {**meta, eras.META_SUBSCRIPTION: owner.pending.call.id}})
         elif running is not None and not method.endswith("/list_changed") and method != methods.RESOURCES_UPDATED:
-            running.notify(method, said)
+            running.notify(method, content)
         else:
             self._owner.announced(self, jsonrpc.notification(method, params))
 
-    async def _asked(self, method: str, params: dict[str, Any] | None) -> dict[str, Any]:
+    async def _received_request(self, method: str, params: dict[str, Any] | None) -> dict[str, Any]:
         if method == methods.PING:
             return {}
         if method not in messages.MAY_BE_ASKED or (self.about is not None and self.about.era is Era.MODERN):
             raise refusal(jsonrpc.METHOD_NOT_FOUND, f'The client has no method "{method}".')
         running = CALL.get() or await self._find_call()
-        if running is None and method == methods.ROOTS_LIST and not self._roll.senders():
+        if running is None and method == methods.ROOTS_LIST and not self._calls.senders():
             return {"roots": self._owner.roots()}
         if running is None or running.pending.is_done:
             text = "Nobody can be asked: it is not clear which call this belongs to, or its caller has left."
             raise refusal(jsonrpc.INVALID_REQUEST, text)
         if messages.missing_capability(running.pending.call.caller.capabilities, method, params) is not None:
             raise refusal(jsonrpc.METHOD_NOT_FOUND, f"The client of this call can't do {method}.")
-        return await self._pass_on(running, method, params)
+        return await self._forward_question(running, method, params)
 
     async def _find_call(self) -> TrackedCall | None:
         """Waits for a moment, for so many questions at a time: each is held meanwhile."""
         # defence: questions whose call is not known yet
-        if self._unclear >= self._most_unclear:
-            text = f"{self._most_unclear} questions wait already until it is clear which call they belong to."
+        if self._unattributed >= self._max_unattributed:
+            text = f"{self._max_unattributed} questions wait already until it is clear which call they belong to."
             raise refusal(jsonrpc.INVALID_REQUEST, text)
-        self._unclear += 1
+        self._unattributed += 1
         try:
-            return await self._whose()
+            return await self._attribute()
         finally:
-            self._unclear -= 1
+            self._unattributed -= 1
 
-    async def _whose(self) -> TrackedCall | None:
+    async def _attribute(self) -> TrackedCall | None:
         """The only call that it can come from. Those that begin later can't be it, so the choice only gets smaller."""
-        among = self._roll.senders()
-        if self._floor is not None:
-            among = self._floor.among(among)
+        candidates = self._calls.senders()
+        if self._question_queue is not None:
+            candidates = self._question_queue.candidates(candidates)
         try:
-            async with asyncio.timeout(HOLD_S):
-                while among:
-                    found = self._roll.only_sender(self._loop.time(), among)
+            async with asyncio.timeout(ATTRIBUTE_S):
+                while candidates:
+                    found = self._calls.only_sender(self._loop.time(), candidates)
                     if found is not None:
                         return found
                     self._changed.clear()
                     await self._changed.wait()
-                    still = self._roll.senders()
-                    among = [running for running in among if running in still]
+                    still = self._calls.senders()
+                    candidates = [running for running in candidates if running in still]
         except TimeoutError:
             pass
         return None
 
-    async def _pass_on(self, running: TrackedCall, method: str, params: dict[str, Any] | None) -> dict[str, Any]:
-        id = f"ask-{next(self._asks)}"
+    async def _forward_question(
+        self, running: TrackedCall, method: str, params: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        id = f"ask-{next(self._question_ids)}"
         text = messages.text(jsonrpc.request(id, method, params))
         if text is None:
             raise refusal(jsonrpc.INVALID_PARAMS, "The question nests too deeply.")
@@ -234,21 +240,21 @@ class UpstreamConnection:
         # It may be that the server has left, and nobody waits for what its caller says.
         question.answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
         running.pending.notify(Notice(text))
-        if self._floor is not None:
-            self._floor.asked(running)
+        if self._question_queue is not None:
+            self._question_queue.asked(running)
         try:
             await asyncio.wait({question.answer})
         except asyncio.CancelledError:
             # The server no longer wants to know; its caller knows the question under our id.
             running.notify(methods.CANCELLED, {"requestId": id})
-            if self._floor is not None:
-                self._floor.withdrawn(running)
+            if self._question_queue is not None:
+                self._question_queue.withdrawn(running)
             raise
         finally:
             del self._questions[id]
             self._open.remove(running, len(text))
-        if self._floor is not None:
-            await self._floor.answered(running)
+        if self._question_queue is not None:
+            await self._question_queue.answered(running)
         return question.answer.result()
 
 

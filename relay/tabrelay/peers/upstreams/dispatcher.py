@@ -76,7 +76,7 @@ class UpstreamTransport(Protocol):
     """How an upstream is reached. Whatever fails below is said with `report`, under the id of its request."""
 
     @property
-    def says_whose(self) -> bool:
+    def has_call_context(self) -> bool:
         """Does what comes in the middle of a call come in the context of whoever sent that call?"""
 
     def open(self, report: Report) -> AbstractAsyncContextManager[Streams]: ...
@@ -133,18 +133,18 @@ class WriteHalf(Half[WriteStream]):
 
     def __init__(self, inner: WriteStream) -> None:
         super().__init__(inner)
-        self.handed: set[RequestId] = set()
+        self.handed_over: set[RequestId] = set()
 
     async def send(self, item: SessionMessage, /) -> None:
         id = item.message.id if isinstance(item.message, JSONRPCRequest) else None
         if id is not None:
-            self.handed.add(id)
+            self.handed_over.add(id)
         try:
             await self._inner.send(item)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             self.is_over = True
             if id is not None:
-                self.handed.discard(id)
+                self.handed_over.discard(id)
             raise
 
 
@@ -157,22 +157,24 @@ class DispatcherConnection:
         self._on_request = on_request
         self._on_notification = on_notification
         self._dispatcher: JSONRPCDispatcher | None = None
-        self._inlet: ReadHalf | None = None
-        self._outlet: WriteHalf | None = None
+        self._read_half: ReadHalf | None = None
+        self._write_half: WriteHalf | None = None
         self._waiting: dict[RequestId, asyncio.Task[Any]] = {}
         self._faults: dict[RequestId, UpstreamFault] = {}
-        self.end: UpstreamFault | None = None
+        self.end_fault: UpstreamFault | None = None
         self._ended = asyncio.Event()
         self._opened = asyncio.Event()
 
     async def run(self, streams: Streams) -> None:
         """Carry messages until the connection is closed by the other side, or this is cancelled."""
-        self._inlet, self._outlet = ReadHalf(streams[0]), WriteHalf(streams[1])
-        self._dispatcher = JSONRPCDispatcher(self._inlet, self._outlet, on_stream_exception=_garbled)
+        self._read_half, self._write_half = ReadHalf(streams[0]), WriteHalf(streams[1])
+        self._dispatcher = JSONRPCDispatcher(self._read_half, self._write_half, on_stream_exception=_log_invalid)
         try:
-            await self._dispatcher.run(self._asked, _ignore, self._noticed, task_status=_Started(self._opened))
+            await self._dispatcher.run(
+                self._received_request, _ignore, self._received_notification, task_status=_Started(self._opened)
+            )
         finally:
-            self._close(UpstreamFault("the connection was closed", ends_line=True))
+            self._close(UpstreamFault("the connection was closed", ends_connection=True))
 
     async def opened(self) -> None:
         """Wait until requests can be made."""
@@ -181,8 +183,8 @@ class DispatcherConnection:
     async def ended(self) -> UpstreamFault:
         """Wait until the connection is of no use any more."""
         await self._ended.wait()
-        assert self.end is not None
-        return self.end
+        assert self.end_fault is not None
+        return self.end_fault
 
     def report(self, id: RequestId | None, fault: UpstreamFault, sent: Collection[RequestId] | None = None, /) -> None:
         """The transport's word."""
@@ -190,7 +192,7 @@ class DispatcherConnection:
             self._fail(id, fault)
         for unsent in [other for other in self._waiting if sent is not None and other not in sent]:
             self._fail(unsent, replace(fault, delivered="no"))
-        if id is None or fault.ends_line:
+        if id is None or fault.ends_connection:
             self._close(fault)
 
     def _fail(self, id: RequestId, fault: UpstreamFault) -> None:
@@ -200,8 +202,8 @@ class DispatcherConnection:
             task.cancel()
 
     def _close(self, fault: UpstreamFault) -> None:
-        if self.end is None:
-            self.end = fault
+        if self.end_fault is None:
+            self.end_fault = fault
             self._ended.set()
 
     def new_id(self) -> RequestId:
@@ -219,21 +221,23 @@ class DispatcherConnection:
         may_cancel: bool = True,
     ) -> dict[str, Any]:
         """The result. Raises MCPError with the server's own error, or LineFault when there is no answer of its."""
-        if self._dispatcher is None or self.end is not None:
+        if self._dispatcher is None or self.end_fault is not None:
             raise ConnectionFault(
-                UpstreamFault(self.end.text if self.end else "not connected", delivered="no", ends_line=True)
+                UpstreamFault(
+                    self.end_fault.text if self.end_fault else "not connected", delivered="no", ends_connection=True
+                )
             )
         id = self.new_id() if id is None else id
         options: CallOptions = {"request_id": id, "cancel_on_abandon": may_cancel}
         if headers:
             options["headers"] = headers
         task = asyncio.current_task()
-        assert self._outlet is not None and task is not None
+        assert self._write_half is not None and task is not None
         self._waiting[id] = task
         try:
             return await self._dispatcher.send_raw_request(method, params, options)
         except MCPError as error:
-            raise self._explained(id, error) from None
+            raise self._classify(id, error) from None
         except asyncio.CancelledError:
             fault = self._faults.get(id)
             if fault is None or task.uncancel() > 0:
@@ -242,16 +246,18 @@ class DispatcherConnection:
         finally:
             del self._waiting[id]
             self._faults.pop(id, None)
-            self._outlet.handed.discard(id)
+            self._write_half.handed_over.discard(id)
 
-    def _explained(self, id: RequestId, error: MCPError) -> Exception:
+    def _classify(self, id: RequestId, error: MCPError) -> Exception:
         """Tell the server's own errors from those that stand for a lost connection."""
-        assert self._inlet is not None and self._outlet is not None
+        assert self._read_half is not None and self._write_half is not None
         fault = self._faults.get(id)
         if fault is None and error.code == CONNECTION_CLOSED:
-            if self._inlet.is_over or self._outlet.is_over:
-                text = self.end.text if self.end else "the connection was closed"
-                fault = UpstreamFault(text, "unknown" if id in self._outlet.handed else "no", ends_line=True)
+            if self._read_half.is_over or self._write_half.is_over:
+                text = self.end_fault.text if self.end_fault else "the connection was closed"
+                fault = UpstreamFault(
+                    text, "unknown" if id in self._write_half.handed_over else "no", ends_connection=True
+                )
                 self._close(fault)
             elif error.error.message.startswith(LOST_STREAM):
                 fault = UpstreamFault(error.error.message)
@@ -261,15 +267,15 @@ class DispatcherConnection:
         if self._dispatcher is not None:
             await self._dispatcher.notify(method, params, {"headers": headers} if headers else None)
 
-    async def _asked(
+    async def _received_request(
         self, context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         return await self._on_request(method, dict(params) if params is not None else None)
 
-    def _noticed(self, method: str, params: Mapping[str, Any] | None) -> bool:
+    def _received_notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
         """In the order of arrival, before anything that came later is looked at."""
-        assert self._inlet is not None
-        self._on_notification(method, dict(params) if params is not None else None, self._inlet.last_context)
+        assert self._read_half is not None
+        self._on_notification(method, dict(params) if params is not None else None, self._read_half.last_context)
         return True
 
 
@@ -292,5 +298,5 @@ async def _ignore(context: object, method: str, params: object) -> None:
     """Every notification was taken when it arrived."""
 
 
-async def _garbled(error: Exception) -> None:
+async def _log_invalid(error: Exception) -> None:
     log.debug("passed over something that is no message: %s", type(error).__name__)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 _FIELDS: Final = (b"event", b"id", b"retry")
-_MARK: Final = b"\xef\xbb\xbf"  # a byte order mark may stand before the first line
-KEPT: Final = 4096
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"  # a byte order mark may stand before the first line
+KEPT_BYTES: Final = 4096
 
 
 @dataclass(slots=True)
@@ -31,8 +31,8 @@ class UpstreamEvent:
 class EventReader:
     """Of one stream. `largest`: bytes of one event."""
 
-    def __init__(self, largest: int) -> None:
-        self._largest = largest
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._is_first = True
         self._had_return = False  # at the end of the chunk before: a line feed belongs to it
         self._line: list[bytes] = []  # of a line that is not complete
@@ -43,7 +43,7 @@ class EventReader:
 
     def feed(self, chunk: bytes) -> Iterator[UpstreamEvent]:
         if self._is_first:
-            self._is_first, chunk = False, chunk.removeprefix(_MARK)
+            self._is_first, chunk = False, chunk.removeprefix(_BYTE_ORDER_MARK)
         if self._had_return:
             chunk = chunk.removeprefix(b"\n")
         self._had_return = chunk.endswith(b"\r")
@@ -53,7 +53,7 @@ class EventReader:
             line = b"".join(self._line)
             self._line.clear()
             if line:
-                self._take(line)
+                self._add_line(line)
             elif self._data or self._fields:
                 yield UpstreamEvent(b"\n".join(self._data), self._fields, self._is_too_long)
                 self._reset()
@@ -66,15 +66,15 @@ class EventReader:
 
     def _add(self, part: bytes) -> None:
         self._size += len(part)
-        if self._size > self._largest and not self._is_too_long:
+        if self._size > self._max_bytes and not self._is_too_long:
             self._is_too_long = True
-            self._take(b"".join((*self._line, part)))
-            self._data = [b"\n".join(self._data)[:KEPT]]
+            self._add_line(b"".join((*self._line, part)))
+            self._data = [b"\n".join(self._data)[:KEPT_BYTES]]
             self._line.clear()
         elif part and not self._is_too_long:
             self._line.append(part)
 
-    def _take(self, line: bytes) -> None:
+    def _add_line(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
         if name == b"data":
             self._data.append(value.removeprefix(b" "))

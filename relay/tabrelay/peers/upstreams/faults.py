@@ -32,7 +32,7 @@ class UpstreamFault:
 
     text: str
     delivered: Delivered = "unknown"
-    ends_line: bool = False
+    ends_connection: bool = False
     status: int | None = None
     answer: Literal["too_large", "bad"] | None = None
 
@@ -70,7 +70,7 @@ def relay_error(server: str, fault: UpstreamFault) -> RelayError:
     if fault.answer is not None:
         kind = ResultTooLarge if fault.answer == "too_large" else BadAnswer
         return kind(f'Server "{server}" answered, but {fault.text}.')
-    if fault.status is not None and not fault.ends_line:
+    if fault.status is not None and not fault.ends_connection:
         error: RelayError = UpstreamFailed(f'Server "{server}" refused the request: {fault.text}')
         error.delivered = fault.delivered
         return error

@@ -24,7 +24,11 @@ PROBE_S: Final = 5.0
 CLIENT: Final = {"name": "tabrelay", "version": __version__}
 # All that a caller may be capable of, for a session that all of them share: a server asks only for what its client has
 # declared, and which caller it will be is not known yet. A caller that can't is answered for, with an error.
-EVERYTHING: Final[dict[str, Any]] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
+ALL_CAPABILITIES: Final[dict[str, Any]] = {
+    "elicitation": {"form": {}, "url": {}},
+    "sampling": {"tools": {}},
+    "roots": {},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,46 +58,46 @@ class ServerAbout:
     result: dict[str, Any]
 
 
-async def greet(
-    line: HandshakeChannel, choice: EraChoice, introduction: ClientIdentity | None = None, *, probe_s: float = PROBE_S
+async def negotiate(
+    channel: HandshakeChannel, choice: EraChoice, identity: ClientIdentity | None = None, *, probe_s: float = PROBE_S
 ) -> ServerAbout:
     """Raises LineFault, with words for people, if the two can't understand each other."""
-    introduction = introduction or ClientIdentity(CLIENT, {})
+    identity = identity or ClientIdentity(CLIENT, {})
     if choice == "legacy":
-        return await _initialize(line, introduction)
+        return await _initialize(channel, identity)
     try:
-        found = await _discover(line, None if choice == "modern" else probe_s)
+        found = await _discover(channel, None if choice == "modern" else probe_s)
     except MCPError as error:
         if choice == "modern" or _is_modern_only(error):
-            raise _strange(error) from None
+            raise _refused(error) from None
         found = None
     if found is not None:
         return found
     if choice == "modern":
         raise ConnectionFault(UpstreamFault("it does not speak 2026-07-28, as its configuration says"))
     try:
-        return await _initialize(line, introduction)
+        return await _initialize(channel, identity)
     except MCPError as error:
         # It was too slow to answer the first question, and that question has settled its era.
-        again = await _discover(line, None) if error.code == jsonrpc.UNSUPPORTED_VERSION else None
+        again = await _discover(channel, None) if error.code == jsonrpc.UNSUPPORTED_VERSION else None
         if again is None:
-            raise _strange(error) from None
+            raise _refused(error) from None
         return again
 
 
-async def _discover(line: HandshakeChannel, timeout_s: float | None) -> ServerAbout | None:
+async def _discover(channel: HandshakeChannel, timeout_s: float | None) -> ServerAbout | None:
     """None: nothing that a modern server would say. Raises its error."""
     version = eras.MODERN_VERSIONS[0]
-    params = {"_meta": envelope(version)}
+    params = {"_meta": request_meta(version)}
     try:
         async with asyncio.timeout(timeout_s):
             headers = {mcp_headers.PROTOCOL_VERSION: version, mcp_headers.METHOD: methods.SERVER_DISCOVER}
-            result = await line.request(methods.SERVER_DISCOVER, params, headers=headers)
+            result = await channel.request(methods.SERVER_DISCOVER, params, headers=headers)
     except TimeoutError:
         return None
     except ConnectionFault as lost:
         # What an HTTP server says to a request that it has no use for is no word about its era; a lost connection is.
-        if lost.fault.ends_line or lost.fault.status in (None, 401, 403) or (lost.fault.status or 0) >= 500:
+        if lost.fault.ends_connection or lost.fault.status in (None, 401, 403) or (lost.fault.status or 0) >= 500:
             raise
         return None
     supported = result.get("supportedVersions")
@@ -101,7 +105,7 @@ async def _discover(line: HandshakeChannel, timeout_s: float | None) -> ServerAb
     return ServerAbout(Era.MODERN, known[0], read_server_description(result)) if known else None
 
 
-def envelope(version: str, capabilities: dict[str, Any] | None = None) -> dict[str, Any]:
+def request_meta(version: str, capabilities: dict[str, Any] | None = None) -> dict[str, Any]:
     """What a modern request of the relay's own says of itself."""
     return {eras.META_VERSION: version, eras.META_CLIENT: CLIENT, eras.META_CAPABILITIES: capabilities or {}}
 
@@ -115,19 +119,19 @@ def _is_modern_only(error: MCPError) -> bool:
     return not any(version in eras.LEGACY_VERSIONS for version in supported)
 
 
-async def _initialize(line: HandshakeChannel, introduction: ClientIdentity) -> ServerAbout:
+async def _initialize(channel: HandshakeChannel, identity: ClientIdentity) -> ServerAbout:
     params = {
         "protocolVersion": eras.NEWEST_LEGACY,
-        "capabilities": introduction.capabilities,
-        "clientInfo": introduction.client,
+        "capabilities": identity.capabilities,
+        "clientInfo": identity.client,
     }
-    result = await line.request(methods.INITIALIZE, params, may_cancel=False)
+    result = await channel.request(methods.INITIALIZE, params, may_cancel=False)
     version = result.get("protocolVersion")
     if version not in eras.LEGACY_VERSIONS:
         raise ConnectionFault(UpstreamFault(f"it speaks MCP {str(version)[:40]!r}, which this relay does not know"))
-    await line.notify(methods.INITIALIZED, headers={mcp_headers.PROTOCOL_VERSION: version})
+    await channel.notify(methods.INITIALIZED, headers={mcp_headers.PROTOCOL_VERSION: version})
     return ServerAbout(Era.LEGACY, version, read_server_description(result))
 
 
-def _strange(error: MCPError) -> ConnectionFault:
+def _refused(error: MCPError) -> ConnectionFault:
     return ConnectionFault(UpstreamFault(f"it refused to be greeted: MCP error {error.code}: {error.error.message}"))

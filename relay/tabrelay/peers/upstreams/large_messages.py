@@ -40,7 +40,7 @@ LARGE: Final = 64 * 1024
 MAX_NOTICE: Final = 4 * 1024 * 1024
 EVENTS_AT_ONCE: Final = 32
 DROP_S: Final = 5.0
-NO_MESSAGE: Final = b"{"  # which the SDK answers for, as for everything that is not JSON
+INVALID_JSON: Final = b"{"  # which the SDK answers for, as for everything that is not JSON
 _MEMBERS: Final = ("jsonrpc", "id", "method", "params", "result", "error")
 _CONTENTS: Final = ("params", "result")
 
@@ -53,7 +53,7 @@ class MessageLimits:
     values: int
 
 
-class Heavy(Exception):
+class TooManyValues(Exception):
     """A message has more values than the relay parses."""
 
 
@@ -67,20 +67,20 @@ async def parse(data: bytes, most: int) -> Any:
     text = data.decode()
     # defence: values of an HTTP server's message
     if await run_in_turns(checking_weight(text, most)):
-        raise Heavy
+        raise TooManyValues
     await asyncio.sleep(0)
     value = orjson.loads(text)
     if len(data) > MAX_NOTICE and isinstance(value, dict) and "method" in value:
-        raise Heavy
+        raise TooManyValues
     await asyncio.sleep(0)
     return value
 
 
-def message_of(value: Any) -> JSONRPCMessage:
+def to_message(value: Any) -> JSONRPCMessage:
     """The SDK's message of these values, whose contents are not looked into. Raises ValueError."""
     if not isinstance(value, dict):
         raise ValueError("not an object")
-    frame, contents, data = _taken_apart(value)
+    frame, contents, data = _split(value)
     message = jsonrpc_message_adapter.validate_python(frame, by_name=False)
     for name, content in contents.items():
         if hasattr(message, name):
@@ -90,7 +90,7 @@ def message_of(value: Any) -> JSONRPCMessage:
     return message
 
 
-def _taken_apart(value: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], Any]:
+def _split(value: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], Any]:
     """A message without its contents, these contents, and the data of its error."""
     frame: dict[str, Any] = {name: value[name] for name in _MEMBERS if name in value}
     contents = {name: frame[name] for name in _CONTENTS if isinstance(frame.get(name), dict)}
@@ -102,7 +102,7 @@ def _taken_apart(value: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any],
     return frame, contents, data
 
 
-def written(message: JSONRPCMessage) -> bytes:
+def encode(message: JSONRPCMessage) -> bytes:
     """As JSON. orjson refuses integers of more than 64 bits, which the SDK writes."""
     known = message.model_fields_set
     fields = {name: getattr(message, name) for name in type(message).model_fields if name in known}
@@ -114,7 +114,7 @@ def written(message: JSONRPCMessage) -> bytes:
         return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
-class Deposit:
+class LargeMessageStore:
     """The large messages of one connection that the SDK has just now."""
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ class Deposit:
     def replace(self, value: Any) -> tuple[str, bytes]:
         """A ticket, and a small message in place of these values. Raises ValueError if they are not a message. Call
         `drop_soon` when the SDK has passed the small message on, or will not."""
-        message = message_of(value)
+        message = to_message(value)
         ticket = self._ticket()
         small: dict[str, Any] = {"jsonrpc": "2.0"}
         if not isinstance(message, JSONRPCNotification):
@@ -158,7 +158,7 @@ class Deposit:
             if not isinstance(message, JSONRPCResponse | JSONRPCError):
                 return message
             error = {"code": INTERNAL_ERROR, "message": "The message was lost."}
-            return message_of({"jsonrpc": "2.0", "id": message.id, "error": error})
+            return to_message({"jsonrpc": "2.0", "id": message.id, "error": error})
         if isinstance(found, JSONRPCResponse | JSONRPCError) and isinstance(message, JSONRPCResponse | JSONRPCError):
             found.id = message.id  # the SDK knows better which request a stream answers
         return found
@@ -171,7 +171,7 @@ class Deposit:
             self._cancel((message.params or {}).get("requestId"))
         if isinstance(message, JSONRPCError) or not _contents(message):
             return message
-        text = written(message)
+        text = encode(message)
         if len(text) <= LARGE:
             return message
         ticket = self._ticket()
@@ -221,12 +221,12 @@ class _Sending(Protocol):
     async def aclose(self) -> None: ...
 
 
-class Restoring:
+class RestoringStream:
     """What comes from the SDK's transport, with the large messages in their places."""
 
-    def __init__(self, inner: _Receiving, deposit: Deposit) -> None:
+    def __init__(self, inner: _Receiving, store: LargeMessageStore) -> None:
         self._inner = inner
-        self._deposit = deposit
+        self._store = store
 
     @property
     def last_context(self) -> contextvars.Context | None:
@@ -235,22 +235,22 @@ class Restoring:
     async def receive(self) -> SessionMessage | Exception:
         item = await self._inner.receive()
         if isinstance(item, SessionMessage):
-            item.message = self._deposit.restore(item.message)
+            item.message = self._store.restore(item.message)
         return item
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
-class Depositing:
+class StoringStream:
     """What goes to the SDK's transport, without the large messages."""
 
-    def __init__(self, inner: _Sending, deposit: Deposit) -> None:
+    def __init__(self, inner: _Sending, store: LargeMessageStore) -> None:
         self._inner = inner
-        self._deposit = deposit
+        self._store = store
 
     async def send(self, item: SessionMessage, /) -> None:
-        item.message = self._deposit.put(item.message)
+        item.message = self._store.put(item.message)
         await self._inner.send(item)
 
     async def aclose(self) -> None:
@@ -258,7 +258,7 @@ class Depositing:
 
 
 async def small_events(
-    chunks: AsyncIterator[bytes], deposit: Deposit, limits: MessageLimits, on_heavy: Callable[[bytes], None]
+    chunks: AsyncIterator[bytes], store: LargeMessageStore, limits: MessageLimits, on_heavy: Callable[[bytes], None]
 ) -> AsyncGenerator[bytes, None]:
     """An event stream for the SDK: few events at a time, and a small message in place of each large one. A message
     beyond the limits is left out, and `on_heavy` gets it; of one that is too long, its beginning."""
@@ -268,7 +268,7 @@ async def small_events(
         for event in reader.feed(chunk):
             ticket = ""
             if len(event.data) > LARGE and not event.is_too_long:
-                ticket = await _replace(event, deposit, limits.values)
+                ticket = await _replace(event, store, limits.values)
             if event.is_too_long:
                 on_heavy(event.data)
                 continue
@@ -277,7 +277,7 @@ async def small_events(
                 try:
                     yield b"".join(pieces)
                 finally:  # the SDK asks for more when it has passed on what it got
-                    deposit.drop_soon(ticket)
+                    store.drop_soon(ticket)
                 pieces.clear()
                 await asyncio.sleep(0)
         if pieces:
@@ -285,13 +285,13 @@ async def small_events(
         await asyncio.sleep(0)
 
 
-async def _replace(event: UpstreamEvent, deposit: Deposit, most: int) -> str:
+async def _replace(event: UpstreamEvent, store: LargeMessageStore, most: int) -> str:
     """Deposit the large message of an event; gives its ticket."""
     ticket = ""
     try:
-        ticket, event.data = deposit.replace(await parse(event.data, most))
-    except Heavy:
+        ticket, event.data = store.replace(await parse(event.data, most))
+    except TooManyValues:
         event.is_too_long = True
     except ValueError:
-        event.data = NO_MESSAGE
+        event.data = INVALID_JSON
     return ticket

@@ -18,7 +18,7 @@ from tabrelay.errors import RelayError, UnknownServer
 from tabrelay.peers.upstreams.connection import UpstreamConnection
 from tabrelay.peers.upstreams.dispatcher import UpstreamTransport
 from tabrelay.peers.upstreams.faults import Redactor
-from tabrelay.peers.upstreams.handshake import CLIENT, EVERYTHING, ClientIdentity, ServerAbout, greet
+from tabrelay.peers.upstreams.handshake import ALL_CAPABILITIES, CLIENT, ClientIdentity, ServerAbout, negotiate
 from tabrelay.peers.upstreams.large_messages import MessageLimits
 from tabrelay.peers.upstreams.question_order import AskHistory, QuestionQueue
 from tabrelay.peers.upstreams.request_headers import RoutingHeaders
@@ -36,10 +36,10 @@ from tabrelay.translation.to_legacy import LegacyCall
 log = logging.getLogger(__name__)
 
 # Clients that come first shall find most servers there; a slow one must not keep the relay from starting.
-FIRST_S: Final = 0.25
+START_WAIT_S: Final = 0.25
 # Sessions of one server that clients have to themselves: each is a process, or costs somebody else's memory.
-MOST_CHILDREN: Final = 8
-MOST_SESSIONS: Final = 64
+MAX_CHILDREN: Final = 8
+MAX_SESSIONS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class PooledUpstream:
         return self.supervisor.status.state == "connecting"
 
     async def reach(self) -> None:
-        await self.supervisor.reach()
+        await self.supervisor.wait_for_start()
 
     def dismiss(self, error: RelayError) -> None:
         self.supervisor.dismiss(error)
@@ -98,15 +98,15 @@ class UpstreamPool:
         self._registry = registry
         self._settings = settings
         self._on_up = on_up
-        self._parking: ParkedCalls[LegacyCall] = ParkedCalls(ttl_s=settings.park_s, most=settings.park_caller)
-        self._ships: dict[str, PooledUpstream] = {}
+        self._parked_calls: ParkedCalls[LegacyCall] = ParkedCalls(ttl_s=settings.park_s, most=settings.park_caller)
+        self._upstreams: dict[str, PooledUpstream] = {}
 
     async def start(self, specs: Iterable[UpstreamSpec]) -> None:
         """Start them all; returns when they are there, or after a moment."""
         await self.change(specs)
-        waits = [asyncio.create_task(ship.reach()) for ship in self._ships.values()]
+        waits = [asyncio.create_task(pooled.reach()) for pooled in self._upstreams.values()]
         if waits:
-            _there, late = await asyncio.wait(waits, timeout=FIRST_S)
+            _there, late = await asyncio.wait(waits, timeout=START_WAIT_S)
             for task in late:
                 task.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
@@ -114,58 +114,58 @@ class UpstreamPool:
     async def change(self, specs: Iterable[UpstreamSpec]) -> None:
         """From now on there are these. Those that are the same as before are not touched."""
         wanted = {spec.name: spec for spec in specs}
-        gone = [name for name, ship in self._ships.items() if wanted.get(name) != ship.spec]
+        gone = [name for name, pooled in self._upstreams.items() if wanted.get(name) != pooled.spec]
         await asyncio.gather(*(self._remove(name, is_replaced=name in wanted) for name in gone))
         for name, spec in wanted.items():
-            if name not in self._ships:
+            if name not in self._upstreams:
                 self._add(spec)
 
     async def stop(self) -> None:
-        await asyncio.gather(*(ship.sessions.stop() for ship in self._ships.values()))
+        await asyncio.gather(*(pooled.sessions.stop() for pooled in self._upstreams.values()))
 
     def reconnect(self, name: str) -> None:
-        ship = self._ships.get(name)
-        if ship is None:
+        pooled = self._upstreams.get(name)
+        if pooled is None:
             raise UnknownServer(f'"{name}" is no server that the relay connects to.')
-        ship.supervisor.reconnect()
+        pooled.supervisor.reconnect()
 
     def _add(self, spec: UpstreamSpec) -> None:
         settings, name = self._settings, spec.name
-        habits = AskHistory()
+        history = AskHistory()
         sessions = UpstreamSessions(
             name,
-            lambda introduction: self._session(spec, introduction, habits, lambda: sessions),
+            lambda introduction: self._session(spec, introduction, history, lambda: sessions),
             is_shared=spec.is_shared,
-            most=MOST_CHILDREN if isinstance(spec, StdioSpec) else MOST_SESSIONS,
+            max_sessions=MAX_CHILDREN if isinstance(spec, StdioSpec) else MAX_SESSIONS,
             in_flight_limit=settings.in_flight_server,
         )
-        ship = self._ships[name] = PooledUpstream(spec, sessions)
-        self._registry.hold(name, sessions, ship, fingerprint(spec))
-        ship.supervisor.start()
+        pooled = self._upstreams[name] = PooledUpstream(spec, sessions)
+        self._registry.hold(name, sessions, pooled, fingerprint(spec))
+        pooled.supervisor.start()
 
     def _session(
         self,
         spec: UpstreamSpec,
-        introduction: ClientIdentity | None,
-        habits: AskHistory,
+        identity: ClientIdentity | None,
+        history: AskHistory,
         whole: Callable[[], UpstreamSessions],
     ) -> UpstreamSession:
         """One session. The first, which has no client to introduce, is the one that the registry is told of."""
-        settings, name, is_first = self._settings, spec.name, introduction is None
+        settings, name, is_first = self._settings, spec.name, identity is None
         redact, roots = Redactor(spec.secrets), _roots(spec)
-        introduction = introduction or ClientIdentity(
-            dict(CLIENT), EVERYTHING if spec.is_shared else {"roots": {}} if roots else {}
+        identity = identity or ClientIdentity(
+            dict(CLIENT), ALL_CAPABILITIES if spec.is_shared else {"roots": {}} if roots else {}
         )
         transport = self._transport(spec, redact)
         may_ask = not is_first or spec.is_shared
         upstream = Upstream(
             name,
-            parking=self._parking,
+            parked_calls=self._parked_calls,
             in_flight_limit=settings.in_flight_server,
             timeout_s=settings.upstream_timeout_s or spec.timeout_s,
-            repeating=None if isinstance(spec, StdioSpec) else RoutingHeaders(name),
+            routing_headers=None if isinstance(spec, StdioSpec) else RoutingHeaders(name),
             roots=roots,
-            reach=lambda: supervisor.reach(),
+            wait_for_start=lambda: supervisor.wait_for_start(),
         )
 
         def up(connection: UpstreamConnection) -> None:
@@ -179,14 +179,14 @@ class UpstreamPool:
             if is_first:
                 self._registry.away(name, whole())
 
-        async def greeted(connection: UpstreamConnection) -> ServerAbout:
-            return await greet(connection.line, spec.era if is_first else "legacy", introduction)
+        async def negotiated(connection: UpstreamConnection) -> ServerAbout:
+            return await negotiate(connection.dispatcher, spec.era if is_first else "legacy", identity)
 
         supervisor = Supervisor(
             name,
             transport=transport,
             # Without a session of its own a client is served all the same, so it need not wait long for one.
-            ladder=RetryPolicy(probes=not isinstance(spec, StdioSpec))
+            retry_policy=RetryPolicy(probes=not isinstance(spec, StdioSpec))
             if is_first
             else RetryPolicy(probes=False, steps_s=()),
             redact=redact,
@@ -194,9 +194,9 @@ class UpstreamPool:
                 upstream,
                 spec.ids,
                 limits_of(settings),
-                QuestionQueue(habits) if may_ask and not transport.says_whose else None,
+                QuestionQueue(history) if may_ask and not transport.has_call_context else None,
             ),
-            greet=greeted,
+            negotiate=negotiated,
             start_s=settings.upstream_start_s,
             on_up=up,
             on_away=away,
@@ -211,9 +211,9 @@ class UpstreamPool:
         return HttpTransport(spec, limits=limits, redact=redact, sign_in=sign_in)
 
     async def _remove(self, name: str, *, is_replaced: bool) -> None:
-        ship = self._ships.pop(name)
-        await ship.sessions.stop()
-        self._registry.release(name, ship.sessions)
+        pooled = self._upstreams.pop(name)
+        await pooled.sessions.stop()
+        self._registry.release(name, pooled.sessions)
         if not is_replaced:
             self._registry.forget(name)
 
@@ -224,8 +224,8 @@ def _problem(status: Status, retry_s: float | None) -> str | None:
         return None
     parts = [status.state, f"{status.attempts} attempts" if status.attempts else ""]
     parts.append(f"next in {retry_s:g} s" if retry_s is not None else "")
-    said = ", ".join(part for part in parts if part)
-    return f"{said}: {status.error}" if status.error else said
+    summary = ", ".join(part for part in parts if part)
+    return f"{summary}: {status.error}" if status.error else summary
 
 
 def _roots(spec: UpstreamSpec) -> list[dict[str, Any]]:

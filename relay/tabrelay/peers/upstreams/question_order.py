@@ -17,12 +17,12 @@ from tabrelay.translation.shared_calls import TrackedCall
 from tabserver.wire import methods
 
 # Questions that are asked at once come at once. After this, a call that waits for its answer asks nothing else.
-SETTLE_S: Final = 0.25
+BURST_S: Final = 0.25
 # For a tool that nobody knows: those that ask mostly ask at once.
-PATIENCE_S: Final = 1.0
+UNKNOWN_WAIT_S: Final = 1.0
 # For a tool that is known to ask. Past this it goes on, and its question may have to wait.
-ASKING_S: Final = 10.0
-MAX_HABITS: Final = 4096
+ASKING_WAIT_S: Final = 10.0
+MAX_HISTORY: Final = 4096
 
 
 class AskHistory:
@@ -34,9 +34,9 @@ class AskHistory:
     def get(self, what: str) -> bool | None:
         return self._asks.get(what)
 
-    def learn(self, what: str, *, asks: bool) -> None:
+    def record(self, what: str, *, asks: bool) -> None:
         """One that asked once may always do so."""
-        if what in self._asks or len(self._asks) < MAX_HABITS:
+        if what in self._asks or len(self._asks) < MAX_HISTORY:
             self._asks[what] = asks or self._asks.get(what, False)
 
 
@@ -45,7 +45,7 @@ class QuestionTurn:
     """One call that may ask."""
 
     what: str
-    has_floor: bool = False
+    is_active: bool = False
     has_asked: bool = False
     questions: int = 0
     timer: asyncio.TimerHandle | None = None
@@ -55,37 +55,37 @@ class QuestionTurn:
 class QuestionQueue:
     """Of one connection."""
 
-    def __init__(self, habits: AskHistory) -> None:
-        self._habits = habits
+    def __init__(self, history: AskHistory) -> None:
+        self._history = history
         self._turns: dict[TrackedCall, QuestionTurn] = {}
         self._freed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
-    async def enter(self, running: TrackedCall, what: str) -> None:
+    async def acquire(self, running: TrackedCall, what: str) -> None:
         """Wait for the floor, as far as this call needs it."""
         turn = self._turns[running] = QuestionTurn(what)
-        asks = self._habits.get(what)
+        asks = self._history.get(what)
         if asks is not False:
-            await self._take(running, turn, ASKING_S if asks else PATIENCE_S)
+            await self._wait_for_turn(running, turn, ASKING_WAIT_S if asks else UNKNOWN_WAIT_S)
 
-    async def _take(self, running: TrackedCall, turn: QuestionTurn, patience_s: float) -> None:
+    async def _wait_for_turn(self, running: TrackedCall, turn: QuestionTurn, patience_s: float) -> None:
         try:
             async with asyncio.timeout(patience_s):
-                while any(one.has_floor and other.channel != running.channel for other, one in self._turns.items()):
+                while any(one.is_active and other.channel != running.channel for other, one in self._turns.items()):
                     self._freed.clear()
                     await self._freed.wait()
         except TimeoutError:
             return
-        turn.has_floor = True
+        turn.is_active = True
 
-    def leave(self, running: TrackedCall, *, is_answered: bool) -> None:
+    def release(self, running: TrackedCall, *, is_answered: bool) -> None:
         turn = self._turns.pop(running, None)
         if turn is None:
             return
         if turn.timer is not None:
             turn.timer.cancel()
         if is_answered:
-            self._habits.learn(turn.what, asks=turn.has_asked)
+            self._history.record(turn.what, asks=turn.has_asked)
         self._freed.set()
 
     def asked(self, running: TrackedCall) -> None:
@@ -95,14 +95,14 @@ class QuestionQueue:
             return
         turn.has_asked = True
         turn.questions += 1
-        self._habits.learn(turn.what, asks=True)
+        self._history.record(turn.what, asks=True)
         if turn.timer is None and not turn.is_waiting:
-            turn.timer = self._loop.call_later(SETTLE_S, self._settled, turn)
+            turn.timer = self._loop.call_later(BURST_S, self._yield_turn, turn)
 
-    def _settled(self, turn: QuestionTurn) -> None:
+    def _yield_turn(self, turn: QuestionTurn) -> None:
         turn.timer = None
         if turn.questions:
-            turn.is_waiting, turn.has_floor = True, False
+            turn.is_waiting, turn.is_active = True, False
             self._freed.set()
 
     async def answered(self, running: TrackedCall) -> None:
@@ -112,7 +112,7 @@ class QuestionQueue:
             return
         turn.questions -= 1
         if turn.is_waiting:
-            await self._take(running, turn, ASKING_S)
+            await self._wait_for_turn(running, turn, ASKING_WAIT_S)
             turn.is_waiting = False
 
     def withdrawn(self, running: TrackedCall) -> None:
@@ -122,22 +122,22 @@ class QuestionQueue:
             turn.questions -= 1
             turn.is_waiting = turn.is_waiting and turn.questions > 0
 
-    def among(self, speakers: Sequence[TrackedCall]) -> list[TrackedCall]:
+    def candidates(self, speakers: Sequence[TrackedCall]) -> list[TrackedCall]:
         """Whose a question can be that has just come. Within one client's calls what is known of them counts; between
         clients nothing is guessed."""
         able = [running for running in speakers if not self._is_waiting(running)] or list(speakers)
         if len({_client(running) for running in able}) == 1:
-            return [running for running in able if not self._is_silent(running)] or able
+            return [running for running in able if not self._never_asks(running)] or able
         return able
 
     def _is_waiting(self, running: TrackedCall) -> bool:
         return running in self._turns and self._turns[running].is_waiting
 
-    def _is_silent(self, running: TrackedCall) -> bool:
-        return running in self._turns and self._habits.get(self._turns[running].what) is False
+    def _never_asks(self, running: TrackedCall) -> bool:
+        return running in self._turns and self._history.get(self._turns[running].what) is False
 
 
-def named(method: str, params: dict[str, Any] | None) -> str:
+def target_of(method: str, params: dict[str, Any] | None) -> str:
     """What a call is of: a tool, a prompt or a resource."""
     name = (params or {}).get("uri" if method == methods.RESOURCES_READ else "name")
     return f"{method} {name}" if isinstance(name, str) and len(name) <= 1024 else method

@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 from tabrelay import mcp_headers
 from tabrelay.http import param_headers
 from tabrelay.peers.upstreams.connection import UpstreamConnection
-from tabrelay.peers.upstreams.handshake import envelope
+from tabrelay.peers.upstreams.handshake import request_meta
 from tabserver.wire import methods
 
 log = logging.getLogger(__name__)
@@ -32,14 +32,14 @@ class RoutingHeaders:
     def __init__(self, server: str) -> None:
         self._server = server
         self._tools: dict[str, tuple[param_headers.ParamHeader, ...]] = {}
-        self._known: UpstreamConnection | None = None
+        self._loaded_from: UpstreamConnection | None = None
         self._lock = asyncio.Lock()
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """The tools are others now."""
-        self._known = None
+        self._loaded_from = None
 
-    def learn(self, tools: list[Any]) -> list[Any]:
+    def filter_tools(self, tools: list[Any]) -> list[Any]:
         """The tools that may be passed on; what they want repeated is remembered."""
         kept = []
         for tool in tools:
@@ -61,29 +61,29 @@ class RoutingHeaders:
         if isinstance(name, str):
             found[mcp_headers.NAME] = param_headers.encode(name)
         if method == methods.TOOLS_CALL and isinstance(name, str) and params.get("arguments"):
-            await self._know(connection)
+            await self._load_tools(connection)
             found |= param_headers.write(self._tools.get(name, ()), params["arguments"])
         return found
 
-    async def _know(self, connection: UpstreamConnection) -> None:
+    async def _load_tools(self, connection: UpstreamConnection) -> None:
         """Read the tools, once for each connection and each change. Raises LineFault."""
         async with self._lock:
-            if self._known is connection:
+            if self._loaded_from is connection:
                 return
-            self._known = connection
+            self._loaded_from = connection
             assert connection.about is not None
             headers = {mcp_headers.PROTOCOL_VERSION: connection.about.version, mcp_headers.METHOD: methods.TOOLS_LIST}
-            params: dict[str, Any] = {"_meta": envelope(connection.about.version)}
+            params: dict[str, Any] = {"_meta": request_meta(connection.about.version)}
             try:
                 for _page in range(MAX_PAGES):
-                    result = await connection.line.request(methods.TOOLS_LIST, params, headers=headers)
+                    result = await connection.dispatcher.request(methods.TOOLS_LIST, params, headers=headers)
                     tools, cursor = result.get("tools"), result.get("nextCursor")
-                    self.learn(tools if isinstance(tools, list) else [])
+                    self.filter_tools(tools if isinstance(tools, list) else [])
                     if not isinstance(cursor, str):
                         break
                     params["cursor"] = cursor
             except MCPError as error:
                 log.debug("%s: could not read its tools: %s", self._server, error)
             except BaseException:
-                self._known = None
+                self._loaded_from = None
                 raise

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 STEPS_S: Final = (0.5, 1.0, 2.0, 4.0)
-MOST_ROUNDS: Final = 5
+MAX_ROUNDS: Final = 5
 WINDOW_S: Final = 30.0
 FIRST_PROBE_S: Final = 15.0
 LAST_PROBE_S: Final = 300.0
@@ -34,7 +34,7 @@ class RetryPolicy:
     def __init__(self, *, probes: bool, steps_s: Sequence[float] = STEPS_S) -> None:
         self._probes = probes
         self._steps_s = steps_s
-        self._rounds: deque[float] = deque(maxlen=MOST_ROUNDS + 1)
+        self._rounds: deque[float] = deque(maxlen=MAX_ROUNDS + 1)
         self._step = 0
         self._probe_s = FIRST_PROBE_S
         self.attempts = 0
@@ -44,7 +44,7 @@ class RetryPolicy:
         self._rounds.append(now)
         self._step = 0
         self.attempts = 0
-        return len(self._rounds) <= MOST_ROUNDS or now - self._rounds[0] > WINDOW_S
+        return len(self._rounds) <= MAX_ROUNDS or now - self._rounds[0] > WINDOW_S
 
     def attempted(self) -> None:
         self.attempts += 1

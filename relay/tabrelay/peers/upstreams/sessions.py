@@ -34,8 +34,8 @@ ASKABLE: Final = ("elicitation", "sampling", "roots")
 IDLE_S: Final = 1800.0
 SWEEP_S: Final = 60.0
 # A server of which there can be only one is not asked for another all the time.
-REST_S: Final = 300.0
-MAX_INTRODUCTION: Final = 4096
+SHARE_S: Final = 300.0
+MAX_IDENTITY: Final = 4096
 
 
 @dataclass(slots=True, eq=False)
@@ -47,33 +47,35 @@ class UpstreamSession:
     key: str = ""
     channels: set[str] = field(default_factory=set)
     waiting: int = 0  # calls that wait for it to begin
-    used: float = 0.0
+    last_used: float = 0.0
 
     @property
     def is_idle(self) -> bool:
         return not self.channels and not self.waiting and self.upstream.is_idle
 
 
-Make = Callable[[ClientIdentity | None], UpstreamSession]
+NewSession = Callable[[ClientIdentity | None], UpstreamSession]
 
 
 class UpstreamSessions:
     """A peer, as the switch sees it. `make` gives the first session when it gets None, else one for that client."""
 
-    def __init__(self, server: str, make: Make, *, is_shared: bool, most: int, in_flight_limit: int) -> None:
+    def __init__(
+        self, server: str, new_session: NewSession, *, is_shared: bool, max_sessions: int, in_flight_limit: int
+    ) -> None:
         self.server = server
-        self._make = make
+        self._new_session = new_session
         self._is_shared = is_shared
-        self._most = most
+        self._max_sessions = max_sessions
         self._in_flight_limit = in_flight_limit
-        self.first = make(None)
+        self.first = new_session(None)
         self._own: dict[str, UpstreamSession] = {}
         self._bound: dict[str, UpstreamSession] = {}
         self._sinks: dict[str, tuple[Caller, Callable[[Notice], None]]] = {}
         self._waiting: dict[Pending, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._sweeping: asyncio.TimerHandle | None = None
-        self._rests_until = 0.0
+        self._share_until = 0.0
         self._loop = asyncio.get_running_loop()
 
     def __len__(self) -> int:
@@ -127,7 +129,7 @@ class UpstreamSessions:
         return sum(session.upstream.in_flight for session in self) + len(self._waiting)
 
     def start(self, pending: Pending) -> None:
-        session = self._for(
+        session = self._session_for(
             pending.call.channel, pending.call.caller, is_hello=pending.call.method == methods.INITIALIZE
         )
         if session is self.first:
@@ -164,42 +166,42 @@ class UpstreamSessions:
                 task.cancel()
         session = self._bound.pop(channel, self.first)
         session.channels.discard(channel)
-        session.used = self._loop.time()
+        session.last_used = self._loop.time()
         session.upstream.end(channel, why)
 
     def listen(self, channel: str, caller: Caller, sink: Callable[[Notice], None]) -> None:
-        session = self._for(channel, caller)
+        session = self._session_for(channel, caller)
         if session is not self.first:
             self._sinks[channel] = (caller, sink)
         session.upstream.listen(channel, caller, sink)
 
     # -- whose session ------------------------------------------------------------------------------------------------
 
-    def _for(self, channel: str, caller: Caller, *, is_hello: bool = False) -> UpstreamSession:
+    def _session_for(self, channel: str, caller: Caller, *, is_hello: bool = False) -> UpstreamSession:
         """A client with a session of its own in the relay stays where it is, for as long as that lasts."""
         bound = self._bound.get(channel)
         if bound is not None:
             return bound
         if self._is_shared or is_hello or caller.principal == RELAY or self.first.upstream.era != Era.LEGACY:
             return self.first
-        introduction = introduced(caller)
-        session = self.first if introduction is None else self._session(caller.principal, introduction)
+        identity = client_identity(caller)
+        session = self.first if identity is None else self._own_session(caller.principal, identity)
         if session is not self.first:
-            session.used = self._loop.time()
+            session.last_used = self._loop.time()
             if caller.era is Era.LEGACY:
                 self._bound[channel] = session
                 session.channels.add(channel)
         return session
 
-    def _session(self, principal: str, introduction: ClientIdentity) -> UpstreamSession:
-        key = json.dumps([principal, introduction.capabilities, introduction.client], sort_keys=True)
+    def _own_session(self, principal: str, identity: ClientIdentity) -> UpstreamSession:
+        key = json.dumps([principal, identity.capabilities, identity.client], sort_keys=True)
         found = self._own.get(key)
         if found is not None:
             return found
-        if self._loop.time() < self._rests_until or not self._has_room():
+        if self._loop.time() < self._share_until or not self._has_room():
             return self.first
-        log.info("%s: a session for %s", self.server, introduction.client["name"])
-        session = self._own[key] = self._make(introduction)
+        log.info("%s: a session for %s", self.server, identity.client["name"])
+        session = self._own[key] = self._new_session(identity)
         session.key = key
         session.supervisor.start()
         if self._sweeping is None:
@@ -208,15 +210,15 @@ class UpstreamSessions:
 
     def _has_room(self) -> bool:
         idle = [session for session in self._own.values() if session.is_idle]
-        if len(self._own) >= self._most and idle:
-            self._drop(min(idle, key=lambda session: session.used))
-        return len(self._own) < self._most
+        if len(self._own) >= self._max_sessions and idle:
+            self._drop(min(idle, key=lambda session: session.last_used))
+        return len(self._own) < self._max_sessions
 
     def _sweep(self) -> None:
         """Sessions that nobody uses any more end."""
         now = self._loop.time()
         for session in list(self._own.values()):
-            if session.is_idle and now - session.used > IDLE_S:
+            if session.is_idle and now - session.last_used > IDLE_S:
                 self._drop(session)
         self._sweeping = self._loop.call_later(SWEEP_S, self._sweep) if self._own else None
 
@@ -231,21 +233,21 @@ class UpstreamSessions:
 
     async def _start_later(self, session: UpstreamSession, pending: Pending) -> None:
         try:
-            await session.supervisor.reach()
+            await session.supervisor.wait_for_start()
         except RelayError as error:
             log.warning("%s: no session of its own for a client: %s", self.server, error)
-            self._do_without(session)
+            self._fall_back(session)
             session = self.first
         try:
             session.upstream.start(pending)
         except RelayError as error:
             pending.fail(error)
 
-    def _do_without(self, session: UpstreamSession) -> None:
+    def _fall_back(self, session: UpstreamSession) -> None:
         """Its callers share the first session from now on, and nobody else gets one for a while."""
         if session.key not in self._own:
             return
-        self._rests_until = self._loop.time() + REST_S
+        self._share_until = self._loop.time() + SHARE_S
         for channel in session.channels:
             self._bound[channel] = self.first
             if channel in self._sinks:
@@ -253,7 +255,7 @@ class UpstreamSessions:
         self._drop(session)
 
 
-def introduced(caller: Caller) -> ClientIdentity | None:
+def client_identity(caller: Caller) -> ClientIdentity | None:
     """What a server is told of a caller; None if there is nothing that it could be asked."""
     able = {name: caller.capabilities[name] for name in ASKABLE if isinstance(caller.capabilities.get(name), dict)}
     if not able:
@@ -262,5 +264,5 @@ def introduced(caller: Caller) -> ClientIdentity | None:
         able["roots"] = {}  # nobody tells the server when they change
     known: dict[str, Any] = caller.client if isinstance(caller.client, dict) else {}
     is_named = isinstance(known.get("name"), str) and isinstance(known.get("version"), str)
-    client = known if is_named and len(json.dumps(known)) <= MAX_INTRODUCTION else CLIENT
-    return ClientIdentity(client, able) if len(json.dumps(able)) <= MAX_INTRODUCTION else None
+    client = known if is_named and len(json.dumps(known)) <= MAX_IDENTITY else CLIENT
+    return ClientIdentity(client, able) if len(json.dumps(able)) <= MAX_IDENTITY else None

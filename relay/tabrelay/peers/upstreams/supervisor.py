@@ -23,7 +23,7 @@ from tabrelay.peers.upstreams.retry_policy import RetryPolicy
 log = logging.getLogger(__name__)
 
 State = Literal["connecting", "connected", "waiting", "failed", "suspended", "stopped"]
-Greet = Callable[[UpstreamConnection], Awaitable[ServerAbout]]
+Negotiate = Callable[[UpstreamConnection], Awaitable[ServerAbout]]
 
 
 class SupervisorTimer(Protocol):
@@ -51,10 +51,10 @@ class Supervisor:
         name: str,
         *,
         transport: UpstreamTransport,
-        ladder: RetryPolicy,
+        retry_policy: RetryPolicy,
         redact: Redactor,
         new_connection: Callable[[], UpstreamConnection],
-        greet: Greet,
+        negotiate: Negotiate,
         start_s: float,
         on_up: Callable[[UpstreamConnection], None],
         on_away: Callable[[], None],
@@ -64,10 +64,10 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         self._name = name
         self._transport = transport
-        self._ladder = ladder
+        self._retry_policy = retry_policy
         self._redact = redact
         self._new_connection = new_connection
-        self._greet = greet
+        self._negotiate = negotiate
         self._start_s = start_s
         self._on_up = on_up
         self._on_away = on_away
@@ -78,39 +78,39 @@ class Supervisor:
         self._error: str | None = None
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
-        self._round: asyncio.Future[None] = loop.create_future()
+        self._outcome: asyncio.Future[None] = loop.create_future()
         self._current: UpstreamConnection | None = None
         self._was_up = False
         self._opening: asyncio.Task[object] | None = None
-        self._leaving = asyncio.Event()
+        self._stopping = asyncio.Event()
 
     # -- what others ask ----------------------------------------------------------------------------------------------
 
     @property
     def status(self) -> Status:
-        return Status(self._state, self._ladder.attempts, self._retry_at, self._error)
+        return Status(self._state, self._retry_policy.attempts, self._retry_at, self._error)
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name=f"upstream {self._name}")
 
-    async def reach(self) -> None:
+    async def wait_for_start(self) -> None:
         """Return when the server is there. A server that is not looked for any more gets one attempt for this. Raises
         ServerOffline as soon as it is known that it won't come."""
         # Lost a moment ago counts as lost: its task may not have noticed yet.
-        if self._current is not None and self._current.line.end is None:
+        if self._current is not None and self._current.dispatcher.end_fault is None:
             return
         if self._state in ("suspended", "stopped"):
             raise self._offline()
         if self._state in ("waiting", "failed"):
             self._wake.set()
         # Shared by all who wait: shielded, so that one of them leaving does not end it for the others.
-        await asyncio.shield(self._round)
+        await asyncio.shield(self._outcome)
 
     def reconnect(self) -> None:
         """By hand: whatever counted against it is forgotten, and it is connected anew."""
-        self._ladder.reset()
+        self._retry_policy.reset()
         if self._state == "connected" and self._current is not None:
-            self._current.line.report(None, UpstreamFault("it was asked to connect anew", ends_line=True))
+            self._current.dispatcher.report(None, UpstreamFault("it was asked to connect anew", ends_connection=True))
         else:
             if self._state in ("suspended", "failed"):
                 self._set("connecting")
@@ -119,13 +119,13 @@ class Supervisor:
     async def stop(self) -> None:
         """End it, and return when nothing of it is left."""
         self._set("stopped")
-        self._leaving.set()
+        self._stopping.set()
         self._wake.set()
         if self._opening is not None:
             self._opening.cancel()
         if self._task is not None:
             await asyncio.wait({self._task})
-        self._settle(ServerOffline(f'Server "{self._name}" was stopped.'))
+        self._resolve(ServerOffline(f'Server "{self._name}" was stopped.'))
 
     def absence(self) -> str:
         """Why there is nobody, and what will be done about it."""
@@ -144,35 +144,35 @@ class Supervisor:
 
     async def _run(self) -> None:
         is_allowed = True
-        while not self._leaving.is_set():
+        while not self._stopping.is_set():
             if is_allowed:
                 await self._try_until_over()
             else:
                 self._set("suspended")
-                self._settle(self._offline())
-            if self._leaving.is_set():
+                self._resolve(self._offline())
+            if self._stopping.is_set():
                 return
             if self._state in ("failed", "suspended"):
-                await self._woken()
+                await self._wait_for_wake()
             self._set("connecting")
-            is_allowed = self._ladder.begin(self._clock())
+            is_allowed = self._retry_policy.begin(self._clock())
 
     async def _try_until_over(self) -> None:
         """Attempts until the server was there and left again, or no more are to be made."""
-        while not self._leaving.is_set():
-            self._ladder.attempted()
+        while not self._stopping.is_set():
+            self._retry_policy.attempted()
             was_up = await self._attempt()
-            if was_up or self._leaving.is_set():
+            if was_up or self._stopping.is_set():
                 return
-            again = self._ladder.failed()
+            again = self._retry_policy.failed()
             if again is None:
                 self._set("failed")
-                self._settle(self._offline())
+                self._resolve(self._offline())
                 return
             self._set("waiting" if again.is_probe else "connecting")
             if again.is_probe:
-                self._settle(self._offline())
-            await self._woken(again.delay_s)
+                self._resolve(self._offline())
+            await self._wait_for_wake(again.delay_s)
             self._set("connecting")
 
     async def _attempt(self) -> bool:
@@ -185,45 +185,45 @@ class Supervisor:
         if fault is not None:
             self._error = self._redact(fault.text)
             log.warning("%s: %s", self._name, self._error)
-            if not was_up and not self._leaving.is_set() and self._transport.adapt(fault):
+            if not was_up and not self._stopping.is_set() and self._transport.adapt(fault):
                 return await self._attempt()
         return was_up
 
     async def _connection(self) -> UpstreamFault | None:
         connection = self._new_connection()
-        line = connection.line
+        dispatcher = connection.dispatcher
         async with AsyncExitStack() as stack:
-            streams = await self._open(stack, line)
+            streams = await self._open(stack, dispatcher)
             if streams is None:
                 return None
-            carrying = asyncio.create_task(line.run(streams))
-            leaving = asyncio.create_task(self._leaving.wait())
-            ended = asyncio.create_task(line.ended())
-            greeting = asyncio.create_task(self._greeted(connection))
+            carrying = asyncio.create_task(dispatcher.run(streams))
+            stopping = asyncio.create_task(self._stopping.wait())
+            ended = asyncio.create_task(dispatcher.ended())
+            negotiation = asyncio.create_task(self._negotiate_in_time(connection))
             try:
-                await asyncio.wait({greeting, leaving, ended}, return_when=asyncio.FIRST_COMPLETED)
-                if greeting.done() and not leaving.done():
-                    connection.about = greeting.result()
+                await asyncio.wait({negotiation, stopping, ended}, return_when=asyncio.FIRST_COMPLETED)
+                if negotiation.done() and not stopping.done():
+                    connection.about = negotiation.result()
                     self._up(connection)
-                    await asyncio.wait({leaving, ended}, return_when=asyncio.FIRST_COMPLETED)
-                return line.end if ended.done() and not leaving.done() else None
+                    await asyncio.wait({stopping, ended}, return_when=asyncio.FIRST_COMPLETED)
+                return dispatcher.end_fault if ended.done() and not stopping.done() else None
             finally:
                 # Before the transport is closed, which may take its time: nobody shall use it any more.
                 self._down()
-                for task in (greeting, leaving, ended, carrying):
+                for task in (negotiation, stopping, ended, carrying):
                     task.cancel()
-                await asyncio.wait({greeting, leaving, ended, carrying})
+                await asyncio.wait({negotiation, stopping, ended, carrying})
 
-    async def _open(self, stack: AsyncExitStack, line: DispatcherConnection) -> Streams | None:
+    async def _open(self, stack: AsyncExitStack, dispatcher: DispatcherConnection) -> Streams | None:
         """None when nobody wants it any more."""
         self._opening = asyncio.current_task()
         try:
             async with asyncio.timeout(self._start_s):
-                return await stack.enter_async_context(self._transport.open(line.report))
+                return await stack.enter_async_context(self._transport.open(dispatcher.report))
         except TimeoutError:
             raise ConnectionFault(UpstreamFault(f"it could not be reached within {self._start_s:g} s", "no")) from None
         except asyncio.CancelledError:
-            if not self._leaving.is_set() or self._opening is None:
+            if not self._stopping.is_set() or self._opening is None:
                 raise
             self._opening.uncancel()
             return None
@@ -233,11 +233,11 @@ class Supervisor:
     def _up(self, connection: UpstreamConnection) -> None:
         self._was_up = True
         self._current = connection
-        self._ladder.connected()
+        self._retry_policy.connected()
         self._error = None
         self._set("connected")
         log.info("%s: connected", self._name)
-        self._settle(None)
+        self._resolve(None)
         self._on_up(connection)
 
     def _down(self) -> None:
@@ -246,20 +246,20 @@ class Supervisor:
             self._set("connecting")
             self._on_away()
 
-    async def _greeted(self, connection: UpstreamConnection) -> ServerAbout:
+    async def _negotiate_in_time(self, connection: UpstreamConnection) -> ServerAbout:
         try:
             async with asyncio.timeout(self._start_s):
-                await connection.line.opened()
-                return await self._greet(connection)
+                await connection.dispatcher.opened()
+                return await self._negotiate(connection)
         except TimeoutError:
             raise ConnectionFault(UpstreamFault(f"it did not answer within {self._start_s:g} s")) from None
 
-    async def _woken(self, delay_s: float | None = None) -> None:
+    async def _wait_for_wake(self, delay_s: float | None = None) -> None:
         """Wait until somebody wants the server, or for this long."""
         self._wake.clear()
         timer = self._call_later(delay_s, self._wake.set) if delay_s is not None else None
         self._retry_at = self._clock() + delay_s if delay_s is not None else None
-        if self._leaving.is_set():
+        if self._stopping.is_set():
             return
         await self._wake.wait()
         self._retry_at = None
@@ -272,11 +272,11 @@ class Supervisor:
 
     def dismiss(self, error: RelayError) -> None:
         """Whoever waits, waits no longer."""
-        self._settle(error)
+        self._resolve(error)
 
-    def _settle(self, outcome: RelayError | None) -> None:
+    def _resolve(self, outcome: RelayError | None) -> None:
         """Tell everybody who waits, and begin anew."""
-        round, self._round = self._round, asyncio.get_running_loop().create_future()
+        round, self._outcome = self._outcome, asyncio.get_running_loop().create_future()
         if round.done():
             return
         if outcome is None:

@@ -33,9 +33,9 @@ from tabserver.wire.frames import Caller
 log = logging.getLogger(__name__)
 
 MAX_LISTENERS: Final = 512
-MOST_SORTED: Final = 10_000  # tools; of longer lists, clients get no more than `max_tools`
+MAX_SORTED: Final = 10_000  # tools; of longer lists, clients get no more than `max_tools`
 # Asking these again does no harm, even if they were answered already.
-HARMLESS: Final = frozenset(
+IDEMPOTENT: Final = frozenset(
     {
         methods.COMPLETION_COMPLETE,
         methods.PING,
@@ -57,27 +57,27 @@ class Upstream:
         self,
         server: str,
         *,
-        parking: ParkedCalls[LegacyCall],
+        parked_calls: ParkedCalls[LegacyCall],
         in_flight_limit: int,
         timeout_s: float | None,
-        repeating: RoutingHeaders | None,
+        routing_headers: RoutingHeaders | None,
         roots: list[dict[str, Any]],
-        reach: Callable[[], Any],
+        wait_for_start: Callable[[], Any],
     ) -> None:
         """`reach` waits for a connection, and raises ServerOffline when there will be none. `repeating`: for servers
         that want parts of a request repeated in HTTP headers."""
         self._server = server
         self._in_flight_limit = in_flight_limit
         self._timeout_s = timeout_s
-        self._repeating = repeating
+        self._routing_headers = routing_headers
         self._roots = roots
-        self._reach = reach
+        self._wait_for_start = wait_for_start
         self._connection: UpstreamConnection | None = None
-        self._audience = Subscribers()
-        self._translator = ModernToLegacy(self, parking)
-        self._interpreter = LegacyToModern(self, dict(CLIENT))
+        self._subscribers = Subscribers()
+        self._to_legacy = ModernToLegacy(self, parked_calls)
+        self._to_modern = LegacyToModern(self, dict(CLIENT))
         self._tasks: dict[Pending, asyncio.Task[None]] = {}
-        self._said: set[asyncio.Task[None]] = set()
+        self._own_requests: set[asyncio.Task[None]] = set()
 
     # -- connections --------------------------------------------------------------------------------------------------
 
@@ -85,12 +85,12 @@ class Upstream:
         """Begin with a server that knows nothing yet of what our callers asked of it."""
         self._connection = connection
         if connection.era is Era.MODERN:
-            self._interpreter.came_up()
+            self._to_modern.came_up()
             return
-        if self._audience.level is not None:
-            self._say(methods.LOGGING_SET_LEVEL, {"level": self._audience.level})
-        for uri in self._audience.uris:
-            self._say(methods.RESOURCES_SUBSCRIBE, {"uri": uri})
+        if self._subscribers.level is not None:
+            self._send_own_request(methods.LOGGING_SET_LEVEL, {"level": self._subscribers.level})
+        for uri in self._subscribers.uris:
+            self._send_own_request(methods.RESOURCES_SUBSCRIBE, {"uri": uri})
 
     def away(self) -> None:
         self._connection = None
@@ -98,7 +98,7 @@ class Upstream:
     def retire(self) -> None:
         """For good: streams that would wait for it end."""
         self._connection = None
-        self._translator.retire()
+        self._to_legacy.retire()
         for pending, task in list(self._tasks.items()):
             task.cancel()
             pending.fail(UpstreamGone(f'Server "{self._server}" was stopped while it had the call.'))
@@ -111,7 +111,7 @@ class Upstream:
 
     @property
     def is_up(self) -> bool:
-        return self._connection is not None and self._connection.line.end is None
+        return self._connection is not None and self._connection.dispatcher.end_fault is None
 
     @property
     def is_modern(self) -> bool:
@@ -125,7 +125,7 @@ class Upstream:
     @property
     def is_idle(self) -> bool:
         """Does nobody call, wait for an answer, or listen?"""
-        return not self._tasks and self._audience.is_empty
+        return not self._tasks and self._subscribers.is_empty
 
     @property
     def era(self) -> str | None:
@@ -149,25 +149,25 @@ class Upstream:
         if self._connection is None:
             raise ServerOffline(f'Server "{self._server}" is not connected.', retry_after_ms=3000)
         if call.caller.era is Era.MODERN and self._connection.era is Era.LEGACY:
-            self._translator.start(pending)
+            self._to_legacy.start(pending)
             return
         if call.caller.era is Era.LEGACY and self._connection.era is Era.MODERN:
-            self._check(pending)
-            self._interpreter.start(pending)
+            self._check_limit(pending)
+            self._to_modern.start(pending)
             return
         params = call.message().get("params")
         params = params if isinstance(params, dict) else None
         if call.caller.era is Era.MODERN:
-            self._go(pending, params)
+            self._start_task(pending, params)
         else:
-            self._share(pending, params)
+            self._start_shared(pending, params)
 
     def cancel(self, pending: Pending, why: str) -> None:
         task = self._tasks.get(pending)
         if task is not None:
             task.cancel()
-        elif not self._interpreter.cancel(pending, why):
-            self._translator.cancel(pending, why)
+        elif not self._to_modern.cancel(pending, why):
+            self._to_legacy.cancel(pending, why)
 
     def notify(self, channel: str, caller: Caller, payload: str) -> None:
         message = orjson.loads(payload)
@@ -181,11 +181,11 @@ class Upstream:
         if is_answered:
             return
         if method == methods.CANCELLED and isinstance(params, dict):
-            self._stop(channel, params.get("requestId"))
+            self._cancel_by_id(channel, params.get("requestId"))
         # Anything else would speak for every caller at once: the server has its own handshake, and asks for roots anew.
-        self._interpreter.notify(channel, message)
+        self._to_modern.notify(channel, message)
 
-    def _stop(self, channel: str, id: object) -> None:
+    def _cancel_by_id(self, channel: str, id: object) -> None:
         """Servers do not answer what was cancelled, and the caller's stream must end."""
         for pending in self._of(channel):
             if pending.call.id == id:
@@ -193,29 +193,29 @@ class Upstream:
                 pending.refuse(jsonrpc.REQUEST_CANCELLED, "The request was cancelled.")
 
     def end(self, channel: str, why: str) -> None:
-        for pending in [*self._of(channel), *self._interpreter.of(channel)]:
+        for pending in [*self._of(channel), *self._to_modern.of(channel)]:
             self.cancel(pending, why)
             pending.fail(UpstreamGone(f"The session has ended: {why}."))
-        self._interpreter.end(channel)
-        before = self._audience.level
-        unwanted = self._audience.leave(channel)
+        self._to_modern.end(channel)
+        before = self._subscribers.level
+        unwanted = self._subscribers.leave(channel)
         if self._connection is None or self._connection.era is Era.MODERN:
             return
-        if self._audience.level not in (None, before):
-            self._say(methods.LOGGING_SET_LEVEL, {"level": self._audience.level})
+        if self._subscribers.level not in (None, before):
+            self._send_own_request(methods.LOGGING_SET_LEVEL, {"level": self._subscribers.level})
         for uri in unwanted:
-            self._say(methods.RESOURCES_UNSUBSCRIBE, {"uri": uri})
+            self._send_own_request(methods.RESOURCES_UNSUBSCRIBE, {"uri": uri})
 
     def listen(self, channel: str, caller: Caller, sink: Callable[[Notice], None]) -> None:
-        self._audience.listen(channel, sink)
-        self._interpreter.listen(channel, sink)
+        self._subscribers.listen(channel, sink)
+        self._to_modern.listen(channel, sink)
 
     # -- a call that crosses as it is ---------------------------------------------------------------------------------
 
     def _of(self, channel: str) -> list[Pending]:
         return [pending for pending in self._tasks if pending.call.channel == channel]
 
-    def _check(self, pending: Pending) -> None:
+    def _check_limit(self, pending: Pending) -> None:
         call, running = pending.call, self.in_flight
         if call.method == methods.SUBSCRIPTIONS_LISTEN and len(self._tasks) - running >= MAX_LISTENERS:
             raise Busy(f'{MAX_LISTENERS} callers listen to "{self._server}" already.', retry_after_ms=10_000)
@@ -223,11 +223,11 @@ class Upstream:
             text = f'Server "{self._server}" has {running} calls in flight already. Try again in a moment.'
             raise Busy(text, retry_after_ms=1000)
         is_used = any(other.call.id == call.id and not other.is_done for other in self._of(call.channel))
-        if is_used or self._interpreter.find(call.channel, call.id) is not None:
+        if is_used or self._to_modern.find(call.channel, call.id) is not None:
             raise BadRequest(f"Request id {call.id!r} is still in use in this session.", reason="duplicate_id")
 
-    def _go(self, pending: Pending, params: dict[str, Any] | None) -> None:
-        self._check(pending)
+    def _start_task(self, pending: Pending, params: dict[str, Any] | None) -> None:
+        self._check_limit(pending)
         task = asyncio.create_task(self._run(pending, params))
         self._tasks[pending] = task
         timer = None
@@ -257,48 +257,48 @@ class Upstream:
 
     async def _reply(self, pending: Pending, params: dict[str, Any] | None) -> Reply:
         try:
-            return await self._once(pending, params)
+            return await self._attempt(pending, params)
         except ConnectionFault as lost:
             if not _may_repeat(pending, lost.fault):
                 raise relay_error(self._server, lost.fault) from None
         # One reconnect, one more try; how that one ends is the answer.
-        await self._reach()
+        await self._wait_for_start()
         try:
-            return await self._once(pending, params)
+            return await self._attempt(pending, params)
         except ConnectionFault as lost:
             raise relay_error(self._server, lost.fault) from None
 
-    async def _once(self, pending: Pending, params: dict[str, Any] | None) -> Reply:
+    async def _attempt(self, pending: Pending, params: dict[str, Any] | None) -> Reply:
         connection, method = self._connection, pending.call.method
         if connection is None:
-            raise ConnectionFault(UpstreamFault("it is not connected", delivered="no", ends_line=True))
+            raise ConnectionFault(UpstreamFault("it is not connected", delivered="no", ends_connection=True))
         headers = None
-        if self._repeating is not None:  # it is reached over HTTP
+        if self._routing_headers is not None:  # it is reached over HTTP
             headers = headers_for(params)
             if connection.era is Era.MODERN:
-                headers |= await self._repeating.headers(connection, method, params or {})
+                headers |= await self._routing_headers.headers(connection, method, params or {})
         try:
-            result = await connection.perform(pending, params, headers)
+            result = await connection.call(pending, params, headers)
         except MCPError as error:
             message = {"code": error.code, "message": error.error.message}
             if error.error.data is not None:
                 message["data"] = error.error.data
-            return _written(pending, {"jsonrpc": "2.0", "id": pending.call.id, "error": message}, error.code)
+            return _encode_reply(pending, {"jsonrpc": "2.0", "id": pending.call.id, "error": message}, error.code)
         if method == methods.TOOLS_LIST and isinstance(result.get("tools"), list):
-            result = {**result, "tools": self._listed(connection, result["tools"])}
-        return _written(pending, jsonrpc.result_message(pending.call.id, result))
+            result = {**result, "tools": self._sort_tools(connection, result["tools"])}
+        return _encode_reply(pending, jsonrpc.result_message(pending.call.id, result))
 
-    def _listed(self, connection: UpstreamConnection, tools: list[Any]) -> list[Any]:
+    def _sort_tools(self, connection: UpstreamConnection, tools: list[Any]) -> list[Any]:
         """In the order of their names, so that the same tools are the same bytes after a reconnect."""
-        if len(tools) > MOST_SORTED:
+        if len(tools) > MAX_SORTED:
             return tools
-        if self._repeating is not None and connection.era is Era.MODERN:
-            tools = self._repeating.learn(tools)
+        if self._routing_headers is not None and connection.era is Era.MODERN:
+            tools = self._routing_headers.filter_tools(tools)
         return sorted(tools, key=lambda tool: str(tool.get("name")) if isinstance(tool, dict) else "")
 
     # -- callers of the handshake era share one session with a server of it -------------------------------------------
 
-    def _share(self, pending: Pending, params: dict[str, Any] | None) -> None:
+    def _start_shared(self, pending: Pending, params: dict[str, Any] | None) -> None:
         call = pending.call
         if call.method == methods.INITIALIZE:
             pending.answer({**self.about, "protocolVersion": self._version(call.caller)})
@@ -309,25 +309,25 @@ class Upstream:
             and params is not None
             and params.get("level") in methods.LOG_LEVELS
         ):
-            before = self._audience.level
-            self._audience.set_level(call.channel, params["level"])
-            if self._audience.level == before:
+            before = self._subscribers.level
+            self._subscribers.set_level(call.channel, params["level"])
+            if self._subscribers.level == before:
                 pending.answer({})
             else:
-                self._go(pending, {**params, "level": self._audience.level})
+                self._start_task(pending, {**params, "level": self._subscribers.level})
         elif call.method == methods.RESOURCES_SUBSCRIBE and params is not None and isinstance(params.get("uri"), str):
-            if (refusal := self._audience.refusal(call.channel, params["uri"])) is not None:
+            if (refusal := self._subscribers.refusal(call.channel, params["uri"])) is not None:
                 pending.refuse(jsonrpc.INVALID_PARAMS, refusal)
                 return
-            self._audience.subscribe(call.channel, params["uri"])
-            self._go(pending, params)
+            self._subscribers.subscribe(call.channel, params["uri"])
+            self._start_task(pending, params)
         elif call.method == methods.RESOURCES_UNSUBSCRIBE and params is not None and isinstance(params.get("uri"), str):
-            if self._audience.unsubscribe(call.channel, params["uri"]):
-                self._go(pending, params)
+            if self._subscribers.unsubscribe(call.channel, params["uri"]):
+                self._start_task(pending, params)
             else:
                 pending.answer({})  # another caller still wants to hear of it
         else:
-            self._go(pending, params)
+            self._start_task(pending, params)
 
     def _version(self, caller: Caller) -> str:
         """The older of what the client speaks and what the server speaks."""
@@ -338,34 +338,34 @@ class Upstream:
         ]
         return max(known, key=eras.LEGACY_VERSIONS.index)
 
-    def _say(self, method: str, params: dict[str, Any]) -> None:
+    def _send_own_request(self, method: str, params: dict[str, Any]) -> None:
         """A request of our own, whose answer changes nothing."""
         connection = self._connection
         if connection is None:
             return
 
-        async def say() -> None:
+        async def send() -> None:
             try:
-                await connection.line.request(method, params)
+                await connection.dispatcher.request(method, params)
             except (MCPError, ConnectionFault) as error:
                 log.debug("%s: %s: %s", self._server, method, error)
 
-        task = asyncio.create_task(say())
-        self._said.add(task)
-        task.add_done_callback(self._said.discard)
+        task = asyncio.create_task(send())
+        self._own_requests.add(task)
+        task.add_done_callback(self._own_requests.discard)
 
     # -- what the connection tells ------------------------------------------------------------------------------------
 
     def announced(self, connection: UpstreamConnection, message: dict[str, Any]) -> None:
         if connection is self._connection:
-            self._audience.announce(message)
+            self._subscribers.announce(message)
 
     def tools_changed(self) -> None:
-        if self._repeating is not None:
-            self._repeating.forget()
+        if self._routing_headers is not None:
+            self._routing_headers.invalidate()
 
-    def may_hear(self, channel: str, params: object) -> bool:
-        return self._audience.wants_level(channel, params)
+    def wants_log(self, channel: str, params: object) -> bool:
+        return self._subscribers.wants_level(channel, params)
 
     def roots(self) -> list[dict[str, Any]]:
         return self._roots
@@ -376,11 +376,11 @@ def _may_repeat(pending: Pending, fault: UpstreamFault) -> bool:
     if pending.is_done or pending.call.method == methods.SUBSCRIPTIONS_LISTEN:
         return False
     if fault.delivered == "no":
-        return fault.ends_line
-    return pending.call.method in HARMLESS and (fault.ends_line or fault.status in (502, 503, 504))
+        return fault.ends_connection
+    return pending.call.method in IDEMPOTENT and (fault.ends_connection or fault.status in (502, 503, 504))
 
 
-def _written(pending: Pending, message: dict[str, Any], code: int | None = None) -> Reply:
+def _encode_reply(pending: Pending, message: dict[str, Any], code: int | None = None) -> Reply:
     text = messages.text(message)
     if text is None:
         raise BadAnswer("The server's answer nests too deeply to be passed on.")

@@ -196,7 +196,7 @@ async def test_a_child_gets_what_was_configured_and_not_the_relays_environment(
         (StdioSpec("bad", "true"), "code 0"),
     ],
 )
-async def test_a_child_that_does_not_start_says_why_and_hurts_nobody(
+async def test_a_child_that_does_not_start_gives_the_reason_and_disturbs_no_other_server(
     tmp_path: Path, spec: StdioSpec, words: str
 ) -> None:
     async with RunningRelay(tmp_path, specs=[spec, child("second")], away_wait_s=0.2) as relay:
@@ -234,7 +234,7 @@ async def test_tools_are_listed_in_the_order_of_their_names(relay: RunningRelay)
     assert names == sorted(names) and len(names) > 5
 
 
-async def test_no_page_can_take_the_name_of_a_server_elsewhere(relay: RunningRelay) -> None:
+async def test_no_page_can_take_the_name_of_an_upstream(relay: RunningRelay) -> None:
     probe = await relay.http.get("/-/probe/first")
     assert (probe.status_code, probe.json()["error"]) == (403, "taken")
 

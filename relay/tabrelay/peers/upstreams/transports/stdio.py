@@ -22,7 +22,7 @@ from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse, jsonrpc_mes
 from tabrelay.config.specs import StdioSpec
 from tabrelay.peers.upstreams.dispatcher import Report, Streams
 from tabrelay.peers.upstreams.faults import ConnectionFault, Redactor, UpstreamFault
-from tabrelay.peers.upstreams.large_messages import LARGE, Heavy, MessageLimits, message_of, parse, written
+from tabrelay.peers.upstreams.large_messages import LARGE, MessageLimits, TooManyValues, encode, parse, to_message
 from tabrelay.system import process_group
 from tabrelay.system.pipe_lines import LineSplitter, LineTooLong, too_long
 from tabserver.wire import jsonrpc
@@ -31,14 +31,14 @@ log = logging.getLogger(__name__)
 
 CHUNK: Final = 64 * 1024
 LINES_AT_ONCE: Final = 64  # in one callback of the event loop
-LAST_WORDS: Final = 5
-MAX_WORDS: Final = 2000
+STDERR_LINES: Final = 5
+MAX_STDERR_LINE: Final = 2000
 
 
 class UpstreamProcess:
     """The transport of one spec. Each `open` is another process."""
 
-    says_whose = False
+    has_call_context = False
 
     def __init__(self, spec: StdioSpec, *, limits: MessageLimits, redact: Redactor) -> None:
         self._spec = spec
@@ -72,11 +72,11 @@ class UpstreamProcess:
             )
         except FileNotFoundError:
             raise ConnectionFault(
-                UpstreamFault(f'there is no program "{spec.command}"', "no", ends_line=True)
+                UpstreamFault(f'there is no program "{spec.command}"', "no", ends_connection=True)
             ) from None
         except (OSError, ValueError) as error:
             text = f'"{spec.command}" could not be started: {getattr(error, "strerror", None) or error}'
-            raise ConnectionFault(UpstreamFault(text, "no", ends_line=True)) from None
+            raise ConnectionFault(UpstreamFault(text, "no", ends_connection=True)) from None
         log.debug("%s: started as process %d", spec.name, process.pid)
         return process
 
@@ -92,27 +92,27 @@ class StdioTransport:
         self._limits = limits
         self._redact = redact
         self._report = report
-        self._words: deque[str] = deque(maxlen=LAST_WORDS)
+        self._stderr_lines: deque[str] = deque(maxlen=STDERR_LINES)
         # Written to the end, and not answered yet.
         self._sent: set[jsonrpc.RequestId] = set()
         self._incoming, self._read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         self._write, self._outgoing = anyio.create_memory_object_stream[SessionMessage](0)
 
     async def __aenter__(self) -> Streams:
-        self._overhearing = asyncio.create_task(self._overhear())
-        self._hearing = asyncio.create_task(self._hear())
-        self._speaking = asyncio.create_task(self._speak())
+        self._stderr_task = asyncio.create_task(self._read_stderr())
+        self._stdout_task = asyncio.create_task(self._read_stdout())
+        self._stdin_task = asyncio.create_task(self._write_stdin())
         return self._read, self._write
 
     async def __aexit__(self, *exc: object) -> None:
         # What was said before still reaches a process that reads; one that does not must not keep us.
         self._write.close()
         self._read.close()
-        await asyncio.wait({self._speaking}, timeout=process_group.EXIT_S)
+        await asyncio.wait({self._stdin_task}, timeout=process_group.EXIT_S)
 
     async def end(self) -> None:
         await process_group.stop(self._process)
-        tasks = {self._hearing, self._speaking, self._overhearing}
+        tasks = {self._stdout_task, self._stdin_task, self._stderr_task}
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
@@ -120,7 +120,7 @@ class StdioTransport:
         self._outgoing.close()
         process_group.release(self._process)
 
-    async def _hear(self) -> None:
+    async def _read_stdout(self) -> None:
         assert self._process.stdout is not None
         lines = LineSplitter(self._limits.size)
         with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -132,26 +132,26 @@ class StdioTransport:
                     elif number % LINES_AT_ONCE == 0:
                         await asyncio.sleep(0)
         # A moment, so that it can be said how it ended; the pipe may be closed by a process that goes on.
-        await asyncio.wait({self._overhearing}, timeout=process_group.KILL_S)
+        await asyncio.wait({self._stderr_task}, timeout=process_group.KILL_S)
         await process_group.wait_until(lambda: self._process.returncode is not None, process_group.KILL_S)
-        self._report(None, UpstreamFault(self._farewell(), ends_line=True), self._sent)
+        self._report(None, UpstreamFault(self._end_text(), ends_connection=True), self._sent)
         self._incoming.close()
 
     async def _message(self, line: bytes | LineTooLong) -> SessionMessage | None:
         """What a line says; None if it is no message, which is said in the log and does no harm."""
         if isinstance(line, LineTooLong):
             text = f"its answer has {line.size:,} bytes; at most {self._limits.size:,} are taken"
-            self._pass_over(line, text)
+            self._skip(line, text)
             return None
         try:
             # defence: values of a process's message
             if len(line) > LARGE:
-                message = message_of(await parse(line, self._limits.values))
+                message = to_message(await parse(line, self._limits.values))
             else:
                 message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-        except Heavy:
+        except TooManyValues:
             text = f"its answer has more than {self._limits.values:,} values, where keys and lists count twice"
-            self._pass_over(too_long(line), text)
+            self._skip(too_long(line), text)
             return None
         except ValueError:
             shown = self._redact(line[:80].decode("utf-8", "replace"), 80)
@@ -166,29 +166,29 @@ class StdioTransport:
             self._sent.discard(message.id)
         return SessionMessage(message)
 
-    def _pass_over(self, line: LineTooLong, text: str) -> None:
+    def _skip(self, line: LineTooLong, text: str) -> None:
         log.warning("%s: passed over a line of %d bytes", self._name, line.size)
         if line.id is not None and line.is_answer:  # a question has an id of the server's own
             self._report(json.loads(line.id), UpstreamFault(text, answer="too_large"))
 
-    async def _speak(self) -> None:
+    async def _write_stdin(self) -> None:
         async with self._outgoing:
-            if await self._is_heard_to_the_end():
+            if await self._write_all():
                 return
             # Until it is said how it ended, and which requests it never had, nobody may find the line closed: what was
             # being written just now would pass for delivered.
-            await asyncio.wait({self._hearing}, timeout=4 * process_group.KILL_S)
-            if not self._hearing.done():
-                self._report(None, UpstreamFault("it reads no more", ends_line=True), self._sent)
+            await asyncio.wait({self._stdout_task}, timeout=4 * process_group.KILL_S)
+            if not self._stdout_task.done():
+                self._report(None, UpstreamFault("it reads no more", ends_connection=True), self._sent)
 
-    async def _is_heard_to_the_end(self) -> bool:
+    async def _write_all(self) -> bool:
         """Write what there is to say. False: nobody reads the pipe any more; the last line was not written whole."""
         stdin = self._process.stdin
         assert stdin is not None
         with contextlib.suppress(anyio.ClosedResourceError):
             async for item in self._outgoing:
                 try:
-                    stdin.write(written(item.message) + b"\n")
+                    stdin.write(encode(item.message) + b"\n")
                     await stdin.drain()
                 except OSError:
                     return False
@@ -198,24 +198,26 @@ class StdioTransport:
                     self._sent.add(item.message.id)
         return True
 
-    async def _overhear(self) -> None:
+    async def _read_stderr(self) -> None:
         """What it says on stderr is for people: kept for the moment it fails, and logged."""
         assert self._process.stderr is not None
-        lines = LineSplitter(MAX_WORDS)
+        lines = LineSplitter(MAX_STDERR_LINE)
         while data := await self._process.stderr.read(CHUNK):
             for number, line in enumerate(lines.feed(data), 1):
                 if number % LINES_AT_ONCE == 0:
                     await asyncio.sleep(0)
                 text = (
-                    "…" if isinstance(line, LineTooLong) else self._redact(line.decode("utf-8", "replace"), MAX_WORDS)
+                    "…"
+                    if isinstance(line, LineTooLong)
+                    else self._redact(line.decode("utf-8", "replace"), MAX_STDERR_LINE)
                 )
-                self._words.append(text)
+                self._stderr_lines.append(text)
                 log.info("%s: %s", self._name, text)
 
-    def _farewell(self) -> str:
+    def _end_text(self) -> str:
         how = process_group.describe_exit(self._process.returncode)
-        said = " / ".join(word for word in self._words if word)
-        return f"{how}; its last words: {said}" if said else how
+        output = " / ".join(word for word in self._stderr_lines if word)
+        return f"{how}; its last words: {output}" if output else how
 
 
 def _answer_id(line: bytes) -> Any:
