@@ -43,7 +43,7 @@ PROSE: Final = {
     r"knock|knocks|knocked|knocking": "connect, request a handshake",
     r"(the )?ordinary (way|path|lane)": "the regular path",
     r"fast lane": "fast path",
-    r"letters": "characters",
+    r"letters(?!,? (?:and )?digits)": "characters",
     r"server elsewhere": "upstream",
     r"backplane": "bus",
     r"take[sn]? the floor|on the floor": "name the queue or the order",

@@ -1,7 +1,7 @@
-"""Completion: what an argument of a prompt or a template may be, while the user types.
+"""Argument completion for prompts and resource templates (`completion/complete`).
 
-A completer is a list of values, of which those are offered that begin with what was typed, or a function of the typed
-text (and, if it takes two, of the other arguments). Arguments with a Literal or Enum type complete themselves.
+A completer is a list of values, filtered by the typed prefix, or a function of the typed text (and, with a second
+parameter, of the other arguments). Arguments with a Literal or Enum type need none. Requests are read in `mcp`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .signature import Signature, choices
 
 Completer = Sequence[str] | Callable[..., Any]
 
-# MCP: at most 100 values in one answer.
+# MCP: at most 100 values in one result.
 MOST: Final = 100
 
 

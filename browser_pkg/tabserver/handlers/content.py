@@ -1,8 +1,8 @@
-"""Content as Python values: text, pictures, sound, resources and links, and messages made of them.
+"""Content blocks as Python values: text, images, audio, embedded resources, links, and messages of prompts.
 
     return ["This is what the page shows:", Image(png_bytes)]
 
-Each knows its own form on the wire. What a tool, prompt or resource makes of a list of them is decided there.
+Each class has its own JSON form. How a list of them becomes a result is decided in `tools`, `prompts` and `resources`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A picture: its bytes, or the same in base64."""
+    """An image: its bytes, or base64 text."""
 
     data: bytes | str
     mime_type: str = "image/png"
@@ -50,7 +50,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Audio:
-    """A sound: its bytes, or the same in base64."""
+    """Audio: its bytes, or base64 text."""
 
     data: bytes | str
     mime_type: str = "audio/wav"
@@ -64,7 +64,7 @@ class Audio:
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """A resource that is part of the answer: text as `str`, anything else as `bytes`."""
+    """A resource inside the result: text as `str`, anything else as `bytes`."""
 
     uri: str
     data: str | bytes
@@ -72,7 +72,7 @@ class Embedded:
     annotations: dict[str, Any] | None = None
 
     def contents(self) -> Block:
-        """The form in which reading a resource gives it."""
+        """Its form in the result of `resources/read`."""
         held = {"text": self.data} if isinstance(self.data, str) else {"blob": _base64(self.data)}
         return {"uri": self.uri} | _given(mimeType=self.mime_type) | held
 
@@ -82,7 +82,7 @@ class Embedded:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A resource that the answer only points to."""
+    """A reference to a resource, without its content."""
 
     uri: str
     name: str
@@ -108,7 +108,7 @@ CONTENT: Final = (Text, Image, Audio, Embedded, Link)
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a prompt, or of what a model is asked to continue."""
+    """One message of a prompt, or of a conversation that a model continues."""
 
     role: Role
     content: str | Content | Block
@@ -118,7 +118,7 @@ class Message:
 
 
 def to_block(value: str | Content | Block) -> Block:
-    """One block; raises TypeError for what is none."""
+    """One content block; raises TypeError for other values."""
     if isinstance(value, str):
         return {"type": "text", "text": value}
     if isinstance(value, CONTENT):
@@ -129,7 +129,7 @@ def to_block(value: str | Content | Block) -> Block:
 
 
 def is_block(value: object) -> bool:
-    """Is it a content block in its form on the wire?"""
+    """Whether a value is a content block in its JSON form."""
     kind = value.get("type") if isinstance(value, dict) else None
     return isinstance(value, dict) and isinstance(kind, str) and all(key in value for key in _KINDS.get(kind, ("",)))
 

@@ -1,12 +1,12 @@
-"""The Context: what a handler may know about its request, and what it may say and ask while it runs.
+"""Context of a running handler: the caller, progress, log messages, and questions to the client.
 
     @tool
     async def book(ctx: Context, room: str) -> str:
         answer = await ctx.elicit(f"Really book {room}?", Confirmation)
         return f"Booked {room}." if answer.accepted else "Left as it was."
 
-It stands on a Request, which the MCP core, the hub or a page provides. A handler never learns how its question reaches
-the client: as a request of the server's own in the eras that have those, as `input_required` in the one that has not.
+A Context wraps a Request, which the MCP server, the hub or a page provides. Handlers are independent of the era: their
+questions are sent as requests in a session, and as the response `input_required` to a modern client.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ Result = dict[str, Any]
 
 @dataclass(slots=True)
 class Written:
-    """A tool's result that is JSON text already, and known to be sound: it is passed on unread.
+    """A tool's result that is already validated JSON text; it is forwarded without parsing.
 
-    `text`: an object with `content`, perhaps `structuredContent`, and nothing else. `meta`: what its `_meta` is to say.
+    `text`: an object with `content`, perhaps `structuredContent`, and nothing else. `meta`: its `_meta`.
     """
 
     text: str
@@ -58,14 +58,14 @@ class Written:
         return result | {"_meta": self.meta}
 
 
-# How a handler ended: with a result, with an error of the protocol, or with questions that come before a result.
+# How a handler ended: a result, a protocol error, or questions that come before a result.
 Outcome = Result | Written | Refusal | InputRequired
 Done = Callable[[Outcome], None]
 Cancel = Callable[[str], None]
 
 
 class Request(Protocol):
-    """One request that runs. The seam between whoever took it and whoever handles it."""
+    """One running request: the interface between the MCP server and a handler."""
 
     @property
     def caller(self) -> Caller: ...
@@ -75,13 +75,13 @@ class Request(Protocol):
     def is_cancelled(self) -> bool: ...
     @property
     def target(self) -> Target | None:
-        """The tab that it wants, if it wants one."""
+        """The tab that the request names, if any."""
 
     @property
     def trace(self) -> TraceContext | None: ...
     @property
     def caller_key(self) -> str:
-        """The same for all requests of one caller: see `states`."""
+        """Equal for all requests of one caller: see `mcp.caller_state`."""
 
     @property
     def state(self) -> dict[str, Any]: ...
@@ -91,15 +91,15 @@ class Request(Protocol):
     def request_state(self) -> Any: ...
     @property
     def goes_on(self) -> bool:
-        """Did this worker begin it before, and is it back with what its client was asked for?"""
+        """Whether this worker started it before, and the client now answers its questions."""
 
     def pin(self, tab: str | None) -> None:
-        """Let the caller's requests go to one tab from now on, or to whichever is in front."""
+        """Send the caller's requests to one tab from now on; None: to the tab in front."""
 
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None: ...
     def log(self, level: str, data: Any, logger: str | None = None) -> None: ...
     async def ask(self, question: Question[Any], key: str | None) -> Answer:
-        """The client's answer as it came. Raises MissingCapability, ClientError, or TimeoutError."""
+        """The client's answer, unchanged. Raises MissingCapability, ClientError, or TimeoutError."""
 
     def close_stream(self, retry_ms: int | None) -> None: ...
 
@@ -134,28 +134,28 @@ class Context:
 
     @property
     def trace(self) -> TraceContext | None:
-        """The trace that the call belongs to (W3C `traceparent`, `tracestate`, `baggage`); None if nobody traces.
+        """The trace that the call belongs to (W3C `traceparent`, `tracestate`, `baggage`); None without tracing.
 
-        A tracer of the page's own goes on from it; `trace.to_dict()` are the headers for calls of the tool's own.
+        A tracer in the page can continue it; `trace.to_dict()` has the headers for requests that the tool sends.
         """
         return self._request.trace
 
     @property
     def is_cancelled(self) -> bool:
-        """Did the caller give up? An asynchronous handler is stopped anyway; a plain loop may look here."""
+        """Whether the caller cancelled. An asynchronous handler is stopped anyway; synchronous code can check this."""
         return self._request.is_cancelled
 
     @property
     def state(self) -> dict[str, Any]:
-        """What handlers keep for this caller; empty at first, the same dict at its next request.
+        """State of this caller; empty at first, the same dict at its next request.
 
-        It belongs to a session, or to a client of the modern era with its token. It lives in this worker or page and is
-        gone with it; the 1,000 callers that were there last have one, each for 24 hours after its last request.
+        It belongs to a session, or to a modern client with its token. It ends with this worker or page.
+        The 1,000 most recent callers have one, each for 24 hours after its last request.
         """
         return self._request.state
 
     def can(self, question: Question[Any] | str) -> bool:
-        """Can the client be asked this? Also by name: `"elicitation"`, `"sampling"`, `"roots"`."""
+        """Whether the client supports this question. Also by name: `"elicitation"`, `"sampling"`, `"roots"`."""
         if isinstance(question, str):
             return isinstance(self.caller.capabilities.get(question), dict)
         return question.lacking(self.caller.capabilities) is None
@@ -188,9 +188,9 @@ class Context:
         self.log("error", data, logger)
 
     def close_stream(self, retry_ms: int | None = None) -> None:
-        """Let the caller's connection go while the call runs on; it comes back for the result after `retry_ms`.
+        """Close the caller's connection while the call runs; the client reconnects for the result after `retry_ms`.
 
-        Only sessions can do that. For a caller without one this does nothing.
+        Only sessions can do that. For a caller without a session this does nothing.
         """
         self._request.close_stream(retry_ms)
 
@@ -203,12 +203,12 @@ class Context:
     async def elicit(self, message: str, schema: Any, *, key: str | None = None) -> Elicited[Any]:
         """Show the user a form. `schema`: a dataclass or TypedDict with plain fields, or a JSON Schema of that kind.
 
-        `key` names the question for the client. Without one it gets a number.
+        `key` names the question for the client. The default is a number.
         """
         return await self.ask(Elicit(message, schema), key=key)
 
     async def elicit_url(self, message: str, url: str, *, key: str | None = None) -> Elicited[None]:
-        """Ask the user to open an address. The answer says whether they agreed, not whether they are done there."""
+        """Ask the user to open a URL. The answer tells whether the user agreed, not whether the visit is complete."""
         return await self.ask(ElicitUrl(message, url), key=key)
 
     async def sample(
@@ -224,7 +224,7 @@ class Context:
         tool_choice: dict[str, Any] | None = None,
         key: str | None = None,
     ) -> Sampled:
-        """Let the client's model say something."""
+        """Ask the client's model for a message."""
         question = Sample(
             messages,
             max_tokens,
@@ -242,22 +242,22 @@ class Context:
         return await self.ask(ListRoots(), key=key)
 
     async def ask(self, question: Question[T], *, key: str | None = None) -> T:
-        """Ask the client. Questions that run at the same time (`asyncio.gather`) reach it together, if its era can."""
+        """Ask the client. Concurrent questions (`asyncio.gather`) are sent together to a modern client."""
         return question.read(await self._request.ask(question, key))
 
     # -- answers to InputRequired -------------------------------------------------------------------------------------
 
     @property
     def input_responses(self) -> Mapping[str, Answer]:
-        """The answers that came with this request, by key, as they came; `answer` reads them."""
+        """The answers in this request, by key, unchanged; `answer` reads them."""
         return self._request.input_responses
 
     @property
     def request_state(self) -> Any:
-        """What the handler gave to InputRequired as `state`; None the first time."""
+        """The `state` that the handler gave to InputRequired; None the first time."""
         return self._request.request_state
 
     def answer(self, key: str, question: Question[T]) -> T | None:
-        """The answer that came for a question of InputRequired, or None while there is none."""
+        """The answer to a question of InputRequired, or None while there is none."""
         given = self.input_responses.get(key)
         return None if given is None else question.read(given)

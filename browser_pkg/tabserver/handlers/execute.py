@@ -1,6 +1,7 @@
-"""Running a handler, plain or asynchronous: it ends exactly once, with an outcome, whatever it does.
+"""Execution of a handler, synchronous or asynchronous.
 
-Knows nothing of what is run: that is told by three functions.
+`done` is called exactly once with an outcome, whatever the handler does. What is run, and how its value or exception
+becomes an outcome, is given by three functions.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Final
 from .context import Cancel, Done, Outcome
 
 _VALUES: Final = frozenset((str, dict, list, int, float, bool, type(None)))
-# asyncio keeps only weak references to tasks; a call must not vanish because nobody else holds it.
+# asyncio keeps only weak references to tasks; this set keeps a call alive.
 _running: Final[set[asyncio.Task[Outcome]]] = set()
 
 
@@ -24,13 +25,13 @@ def run(
     fail: Callable[[BaseException], Outcome],
     done: Done,
 ) -> Cancel:
-    """Call `begin` now. `done` is called exactly once, for a plain function before this returns."""
+    """Call `begin` now. `done` is called exactly once, for a synchronous function before this returns."""
     try:
         value = begin()
     except (Exception, SystemExit) as error:
         done(fail(error))
         return nothing_to_cancel
-    # Asked of everything, `isawaitable` takes longer than most functions.
+    # `isawaitable` takes longer than most functions, so common types are checked first.
     if type(value) in _VALUES or not inspect.isawaitable(value):
         done(_shaped(value, shape, fail))
         return nothing_to_cancel
@@ -40,7 +41,7 @@ def run(
 def _shaped(value: Any, shape: Callable[[Any], Outcome], fail: Callable[[BaseException], Outcome]) -> Outcome:
     try:
         return shape(value)
-    except Exception as error:  # a value whose own code fails while it is read
+    except Exception as error:  # a value whose own code raises while it is read
         return fail(error)
 
 
@@ -51,7 +52,7 @@ def _start(
     fail: Callable[[BaseException], Outcome],
     done: Done,
 ) -> Cancel:
-    """One task for an asynchronous call; cancelling it raises CancelledError inside the function."""
+    """Run an asynchronous call as a task; cancelling it raises CancelledError inside the function."""
 
     async def finish() -> Outcome:
         try:
@@ -65,7 +66,7 @@ def _start(
     def ended(task: asyncio.Task[Outcome]) -> None:
         _running.discard(task)
         if inspect.iscoroutine(value):
-            value.close()  # cancelled before its first step, it would complain that nobody awaited it
+            value.close()  # cancelled before its first step: closing it avoids the "never awaited" warning
         done(fail(asyncio.CancelledError("The call was cancelled.")) if task.cancelled() else task.result())
 
     task.add_done_callback(ended)
@@ -77,4 +78,4 @@ def _start(
 
 
 def nothing_to_cancel(reason: str) -> None:
-    """It has run to its end before anybody could cancel it."""
+    """Used when the handler has ended before it could be cancelled."""

@@ -1,4 +1,4 @@
-"""Python functions as MCP prompts: their arguments from the signature, what they return as messages.
+"""Prompts from Python functions: arguments from the signature, messages from the returned value.
 
 @prompt
 def review(code: str, tone: Literal["kind", "strict"] = "kind") -> str:
@@ -24,7 +24,7 @@ from .signature import InvalidArguments, Signature, describe, name_of, read_sign
 
 
 class UnknownPrompt(LookupError):
-    """There is no prompt of that name here."""
+    """There is no prompt with this name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -33,7 +33,7 @@ class UnknownPrompt(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One function that makes messages."""
+    """One function that returns messages."""
 
     name: str
     signature: Signature

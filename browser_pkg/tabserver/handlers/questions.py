@@ -1,7 +1,7 @@
-"""What a server may ask its client in the middle of a request, and what comes back: plain values.
+"""Questions of a server to its client: elicitation, sampling and roots, and their answers, as plain values.
 
-A handler asks with its Context (`await ctx.elicit(…)`), or returns `InputRequired` with several of these. How a
-question reaches the client depends on the era and is none of its business.
+A handler asks with its Context (`await ctx.elicit(…)`), or returns `InputRequired` with several questions. How a
+question is sent depends on the era and is decided in `mcp.call`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NAMES: Final[dict[Any, str]] = {str: "string", int: "integer", list: "array", d
 
 
 class MissingCapability(Refusal):
-    """The client did not say that it can do what was to be asked. A handler may catch this and do without."""
+    """The client did not declare the capability that the question needs. A handler may catch this."""
 
     def __init__(self, method: str, needed: dict[str, Any]) -> None:
         text = f"This client does not support {_spell(needed)}, which {method} needs."
@@ -48,15 +48,15 @@ class ClientError(Exception):
 
 
 class InvalidAnswer(ValueError):
-    """The client's answer is not what was asked for."""
+    """The client's answer does not match the question."""
 
 
 class Declined(Exception):
-    """The user said no, or nothing."""
+    """The user declined, or closed the form."""
 
 
 class Question(Protocol[T_co]):
-    """`kind` begins the keys that are made for it."""
+    """One question. `kind`: prefix of generated keys."""
 
     @property
     def method(self) -> str: ...
@@ -64,7 +64,7 @@ class Question(Protocol[T_co]):
     def kind(self) -> str: ...
     def params(self) -> dict[str, Any]: ...
     def lacking(self, capabilities: Capabilities) -> dict[str, Any] | None:
-        """What the client would have to declare, if it did not."""
+        """The capability that the client lacks for this question; None: it has all."""
 
     def read(self, answer: Answer) -> T_co:
         """The answer as a Python value; raises InvalidAnswer."""
@@ -75,7 +75,7 @@ class Question(Protocol[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Elicited(Generic[T]):
-    """What the user made of a form or an address. `content` is what was filled in, as it came."""
+    """The user's response to a form or a URL. `content`: the fields, unchanged."""
 
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, Any] | None = None
@@ -87,7 +87,7 @@ class Elicited(Generic[T]):
 
     @property
     def data(self) -> T:
-        """What was filled in, of the type that was asked for. Raises Declined if the user did not go along."""
+        """The fields as the requested type. Raises Declined if the user did not accept."""
         if not self.accepted:
             raise Declined("The user declined." if self.action == "decline" else "The user dismissed the question.")
         return self.value  # type: ignore[return-value]  # T itself may be None: an address has no form
@@ -107,7 +107,7 @@ class Elicit(Generic[T]):
 
     def lacking(self, capabilities: Capabilities) -> dict[str, Any] | None:
         modes = capabilities.get("elicitation")
-        # No mode named is how clients said "forms" before there were others.
+        # Before there were modes, clients declared forms without naming one.
         can = isinstance(modes, dict) and ("form" in modes or "url" not in modes)
         return None if can else {"elicitation": {"form": {}}}
 
@@ -146,7 +146,7 @@ class Elicit(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class ElicitUrl:
-    """An address that the user shall open: for what must not pass through the client, such as a password."""
+    """A URL for the user to open: for input that must not pass through the client, such as a password."""
 
     message: str
     url: str
@@ -184,7 +184,7 @@ def _check_flat(form: str, name: str, prop: Schema) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What the client's model said."""
+    """A message of the client's model."""
 
     role: Role
     content: list[Block]
@@ -264,7 +264,7 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class ListRoots:
-    """Which folders and files does the client work on?"""
+    """A request for the folders and files that the client works on."""
 
     method: str = field(default=methods.ROOTS_LIST, init=False)
     kind: str = field(default="roots", init=False)
@@ -289,7 +289,7 @@ class ListRoots:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question that somebody else put together; its answer is passed on as it comes."""
+    """A question that a page wrote as JSON; its answer is forwarded unchanged."""
 
     method: str
     kind: str

@@ -1,4 +1,4 @@
-"""Python functions as MCP resources: fixed ones, and templates whose URI has arguments.
+"""Resources from Python functions: fixed URIs, and templates whose URI has arguments.
 
     @resource("notes://{name}", mime_type="text/markdown")
     def note(name: str) -> str:
@@ -30,7 +30,7 @@ from .uri_templates import check_uri, match
 
 
 class ResourceNotFound(Refusal):
-    """There is no such resource. A template's function raises it for an argument that leads nowhere."""
+    """There is no such resource. A template's function raises it for an argument without a resource."""
 
     def __init__(self, uri: str) -> None:
         super().__init__(INVALID_PARAMS, f"Resource not found: {uri}", {"uri": uri})
@@ -39,7 +39,7 @@ class ResourceNotFound(Refusal):
 
 @dataclass(frozen=True, slots=True)
 class ResourceHandler:
-    """One function that gives the contents of one URI, or of all that fit a template."""
+    """One function that returns the contents of one URI, or of all URIs of a template."""
 
     uri: str
     signature: Signature
@@ -52,7 +52,7 @@ class ResourceHandler:
         return self.signature.function
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The arguments that a URI has for this resource, or None if it is another one's."""
+        """The arguments in a URI of this resource; None for the URI of another one."""
         if self.is_template:
             return match(self.uri, uri)
         return {} if uri == self.uri else None
@@ -77,7 +77,7 @@ class ResourceHandler:
 
 
 def to_contents(uri: str, value: Any, mime_type: str | None) -> dict[str, Any]:
-    """Whatever a resource's function returned as a ReadResourceResult."""
+    """The returned value of a resource's function as a ReadResourceResult."""
     if isinstance(value, dict) and isinstance(value.get("contents"), list):
         return value
     if isinstance(value, list | tuple) and value and all(isinstance(item, Embedded) for item in value):

@@ -1,6 +1,7 @@
-"""What a handler's signature says: its arguments with their shapes, and which parameter wants the Context.
+"""Signature of a handler: its arguments with their schema shapes, and the parameter that receives the Context.
 
-Used alike for tools, whose arguments are JSON, and for prompts and resource templates, whose arguments are text.
+Tools have JSON arguments; prompts and resource templates have text arguments, which are parsed. Results are not read
+here.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from .context import Context, Request
 
 
 class InvalidArguments(ValueError):
-    """The arguments do not fit; the text has one line for each fault, with its path."""
+    """The arguments do not fit; the text has one line per error, with its path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """`record` is None when the author wrote the schema: the arguments are then taken as they come.
+    """`record` is None when the author wrote the schema: the arguments are then passed unchanged.
 
-    `returns` is the annotation of what the function returns, as a type; `filled` are defaults that the function itself
-    does not have. `simple`: the types of arguments that are taken as they are, if all of them may be.
+    `returns`: the return annotation as a type. `filled`: defaults that the function itself does not have. `simple`: the
+    types of the arguments, if none of them needs conversion.
     """
 
     function: Callable[..., Any]
@@ -56,9 +57,9 @@ class Signature:
         return made
 
     def read_texts(self, texts: Mapping[str, str]) -> dict[str, Any]:
-        """The same for arguments that can only be text: a number or a list is then written as JSON."""
+        """The same for text arguments: a number or a list is written as JSON."""
         known = self.properties
-        # What is not known stays as it is: the record says so itself.
+        # Unknown arguments stay: reading the record reports them.
         return self.read({k: _from_text(known[k].shape, text) if k in known else text for k, text in texts.items()})
 
     def call(self, made: dict[str, Any], request: Request | None) -> Any:
@@ -68,7 +69,7 @@ class Signature:
 
 
 def _are(arguments: dict[str, Any], types: dict[str, type]) -> bool:
-    """Are all of them there, and nothing else, each of just its type?"""
+    """Whether exactly these arguments are present, each of exactly its type."""
     if arguments.keys() != types.keys():
         return False
     for name, value in arguments.items():  # noqa: SIM110 - a generator takes longer than all that it would do

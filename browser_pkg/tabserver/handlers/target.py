@@ -1,11 +1,12 @@
-"""Which tab a request wants: named in its `_meta`, named by an argument, or pinned by its caller. A value, no decision.
+"""Target tab of a request: named in its `_meta`, named by an argument, or pinned by its caller.
 
     {"tabrelay/tab": "3f9a12bc"}                          this request
     {"tabrelay/tab": "3f9a12bc", "tabrelay/pin": true}    this one and those after it
     {"tabrelay/pin": true}                                those after it go to the tab that gets this one
     {"tabrelay/pin": false}                               none is pinned any more
 
-Instead of the id, the object that results carry under the same key will do.
+Instead of the id, the object that results have under the same key is accepted. Only values: `tabs.routing` decides
+which tab a request goes to.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ..wire.static_tools import META_TAB, TAB_ARGUMENT
 
 META_PIN: Final = "tabrelay/pin"
 META_ERROR: Final = "tabrelay/error"
-# In the state of a call that asked its client something: the answers are for the tab that asked.
+# In the state of a call that asked its client a question: the answers go to the tab that asked.
 ASKING_TAB: Final = "$tab"
 
 _ARGUMENT: Final = {"type": "string", "description": "Optional: the id of the tab to use, from tabs_list."}
@@ -37,7 +38,7 @@ class Target:
 
 
 def read_target(meta: Mapping[str, Any]) -> Target | None:
-    """What a request says of tabs in its `_meta`; raises Refusal for what makes no sense."""
+    """The target in a request's `_meta`; raises Refusal for values of the wrong type."""
     if META_TAB not in meta and META_PIN not in meta:
         return None
     named, pins = meta.get(META_TAB), meta.get(META_PIN)
@@ -61,7 +62,7 @@ def with_argument(tool: dict[str, Any]) -> dict[str, Any]:
 def take_argument(arguments: dict[str, Any], schema: Any) -> tuple[dict[str, Any], Target | None]:
     """The arguments without the one that names a tab, unless the tool has such an argument itself.
 
-    Models fill in what they could leave out: null and the empty string name no tab.
+    Models fill in optional arguments: null and the empty string name no tab.
     """
     if TAB_ARGUMENT not in arguments or (isinstance(schema, dict) and TAB_ARGUMENT in schema.get("properties", {})):
         return arguments, None

@@ -1,8 +1,8 @@
-"""The toolbox: what one place offers, the worker or a page: tools, resources and prompts. And how they get into it.
+"""Toolbox: the tools, resources and prompts of one worker or page, and the decorators that add to it.
 
     from tabserver import prompt, resource, tool
 
-Each decorator leaves the function as it is: it can be called as before.
+A decorator returns its function unchanged. Lists of several toolboxes are merged in `tabs.listing`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Toolbox:
-    """`on_change` is called when something comes or goes, `on_update` with the URI of a resource that changed."""
+    """`on_change` is called when an offer is added or removed, `on_update` with the URI of a changed resource."""
 
     def __init__(self) -> None:
         self._tools: dict[str, Tool] = {}
@@ -31,7 +31,7 @@ class Toolbox:
         self.on_update: Callable[[str], None] = lambda uri: None
 
     def add(self, item: Tool | ResourceHandler | Prompt) -> None:
-        """Offer something. The same function declared again (its module was reloaded) replaces the old one."""
+        """Add an offer. A function that is declared again (its module was reloaded) replaces the old one."""
         if isinstance(item, Tool):
             _put(self._tools, item.name, item, "tool")
         elif isinstance(item, Prompt):
@@ -41,11 +41,11 @@ class Toolbox:
         self.on_change()
 
     def remove(self, name: str) -> None:
-        """Take a tool back."""
+        """Remove a tool."""
         self._take(self._tools, name)
 
     def remove_resource(self, uri: str) -> None:
-        """Take a resource or a template back, by the URI it was declared with."""
+        """Remove a resource or a template, by the URI it was declared with."""
         self._take(self._resources, uri)
 
     def remove_prompt(self, name: str) -> None:
@@ -73,7 +73,7 @@ class Toolbox:
         return self._find(uri) is not None
 
     def _find(self, uri: str) -> tuple[ResourceHandler, dict[str, str]] | None:
-        # What is spelt out comes before what a template would make of it.
+        # A fixed URI comes before a template that matches it.
         for item in sorted(self._resources.values(), key=lambda item: item.is_template):
             if (arguments := item.match(uri)) is not None:
                 return item, arguments
@@ -89,7 +89,7 @@ class Toolbox:
         return tool.start(arguments, request, done)
 
     def find_plain(self, name: str) -> Tool | None:
-        """A tool that needs nothing but its arguments, and has ended when it returns."""
+        """A synchronous tool without a Context."""
         tool = self._tools.get(name)
         return tool if tool is not None and tool.is_plain else None
 
@@ -178,9 +178,9 @@ def tool(
     meta: dict[str, Any] | None = None,
     toolbox: Toolbox | None = None,
 ) -> F | Callable[[F], F]:
-    """Offer a function as a tool. With `input_schema`, that is offered instead of what the signature says.
+    """Offer a function as a tool. `input_schema` replaces the schema of the signature.
 
-    `params` spells parameters out, for pages that also run in MicroPython, which keeps no annotations: for each one its
+    `params` declares parameters for pages that also run in MicroPython, which keeps no annotations: for each one its
     type, `(type, default)`, a JSON Schema, or `Context`.
     """
     hints = {
@@ -225,7 +225,7 @@ def resource(
     meta: dict[str, Any] | None = None,
     toolbox: Toolbox | None = None,
 ) -> Callable[[F], F]:
-    """Offer what a function returns as a resource. With `{arguments}` in the URI it is a template."""
+    """Offer the returned value of a function as a resource. With `{arguments}` in the URI it is a template."""
 
     def register(function: F) -> F:
         declared = declare_resource(
@@ -274,7 +274,7 @@ def prompt(
     meta: dict[str, Any] | None = None,
     toolbox: Toolbox | None = None,
 ) -> F | Callable[[F], F]:
-    """Offer a function as a prompt. `complete`: for an argument, its possible values, or a function that finds them.
+    """Offer a function as a prompt. `complete`: for an argument, its possible values, or a function that returns them.
 
     `params` is as for a tool.
     """
@@ -297,5 +297,5 @@ def prompt(
 
 
 def resource_updated(uri: str, *, toolbox: Toolbox | None = None) -> None:
-    """Tell everybody who subscribed to a resource that it is not what it was."""
+    """Notify all subscribers of a resource that it has changed."""
     (default_toolbox if toolbox is None else toolbox).on_update(uri)

@@ -1,11 +1,11 @@
-"""Python functions as MCP tools: declaring them, checking their arguments, and shaping what they return.
+"""Tools from Python functions: declaration, argument checks, and results from returned values.
 
     @tool
     def add(a: int, b: Annotated[int, "the second number"]) -> int:
         "Add two numbers."
         return a + b
 
-Knows nothing of channels, eras or tabs. Who holds the tools is `toolbox`; how one is run is `running`.
+Independent of channels, eras and tabs. `toolbox` has the table of tools; `execute` runs one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
 class UnknownTool(LookupError):
-    """There is no tool of that name here."""
+    """There is no tool with this name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -44,12 +44,12 @@ class UnknownTool(LookupError):
 
 
 class ToolError(Exception):
-    """Raised by a tool to say what went wrong in its own words: the caller sees the text as it is."""
+    """Raised by a tool with a message for the caller, who gets the text unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult(Generic[T]):
-    """A whole result: what the model reads beside what programs read, or an error with content.
+    """A complete result: content for the model and structured content for programs, or an error with content.
 
     As a return type, `ToolResult[Weather]` promises that `structured` is a Weather.
     """
@@ -80,7 +80,7 @@ def text_result(text: str, *, is_error: bool = False) -> Result:
 
 
 def failure(error: BaseException) -> Outcome:
-    """What a caller sees of a tool that raised: type and message, never a traceback."""
+    """The result of a tool that raised: type and message, never a traceback."""
     if isinstance(error, Refusal):
         return error
     text = str(error)
@@ -90,7 +90,7 @@ def failure(error: BaseException) -> Outcome:
 
 
 def to_result(value: Any) -> Result:
-    """Any value as a CallToolResult. One that already is a result, or a list of content blocks, is taken as it is."""
+    """Any value as a CallToolResult. A result or a list of content blocks stays unchanged."""
     if isinstance(value, ToolResult):
         return value.to_dict()
     if isinstance(value, str | Content):
@@ -129,7 +129,7 @@ def _text(plain: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One function with the schemas of its arguments and of what it returns (`returns` None: it promises nothing)."""
+    """One function with the schemas of its arguments and its result (`returns` None: no output schema)."""
 
     name: str
     signature: Signature
@@ -142,27 +142,27 @@ class Tool:
 
     @property
     def is_plain(self) -> bool:
-        """Does it know nothing of its request, and end when it returns, as far as can be told before?"""
+        """Whether it takes no Context and is synchronous, as far as its signature shows."""
         return self.signature.context_name is None and not inspect.iscoroutinefunction(self.function)
 
     def read(self, arguments: dict[str, Any]) -> dict[str, Any]:
         return self.signature.read(arguments)
 
     def start(self, arguments: dict[str, Any], request: Request | None, done: Done) -> Cancel:
-        """Raises InvalidArguments before anything is run."""
+        """Raises InvalidArguments before anything runs."""
         made = self.read(arguments)
         return self.start_by(lambda: self.signature.call(made, request), done)
 
     def start_by(self, begin: Callable[[], Any], done: Done) -> Cancel:
-        """By a function that calls it."""
+        """Run it by a function that calls it."""
         return run(f"tool {self.name}", begin, self.shape, failure, done)
 
     def call(self, made: dict[str, Any]) -> Any:
-        """Call a plain one, with arguments that were read."""
+        """Call a plain tool, with arguments that were read."""
         return self.signature.call(made, None)
 
     def written(self, value: Any) -> str | None:
-        """The same as `shape`, as JSON text, for what most tools return: text. None for everything else."""
+        """Like `shape`, as JSON text, for a returned text. None for other values."""
         if type(value) is not str:
             return None
         text = quote(value)
@@ -172,7 +172,7 @@ class Tool:
         return f'{{{content},"structuredContent":{text}}}' if self.returns is SCALARS[str] else None
 
     def shape(self, value: Any) -> Outcome:
-        """The CallToolResult of a returned value, held to the return type that the tool declared."""
+        """The CallToolResult of a returned value, checked against the declared return type."""
         if isinstance(value, InputRequired):
             return value
         try:
@@ -205,7 +205,7 @@ def declare(
 ) -> Tool:
     """Make a Tool of a function; raises SchemaError, naming function and parameter, for what has no JSON form.
 
-    A schema of its author's own is offered as it is; what it is about is passed on as it comes.
+    A schema that the author wrote is offered unchanged, and its arguments are passed unchanged.
     """
     name = name_of(function, name, "tool")
     if not _NAME.fullmatch(name):
@@ -230,10 +230,10 @@ def declare(
 
 
 def _promise(name: str, hint: Any) -> tuple[Shape, Schema] | None:
-    """What a return annotation promises: its shape and its schema.
+    """The shape and schema of a return annotation.
 
-    `Any`, `None`, a bare `dict` or `list` and content promise nothing: such a tool may return text, content or a ready
-    result.
+    `Any`, `None`, a bare `dict` or `list` and content have no schema: such a tool may return text, content or a
+    ToolResult.
     """
     if hint is ToolResult or _is_open(hint):
         return None
@@ -259,5 +259,5 @@ def _is_open(hint: Any) -> bool:
 
 
 def _is_open_arm(hint: Any) -> bool:
-    """Content anywhere in a list or union makes the whole of it content. A None there is just a value."""
+    """Content anywhere in a list or union makes all of it content. None in it is a value."""
     return hint is not type(None) and _is_open(hint)

@@ -1,7 +1,7 @@
-"""URI templates: which variables one has, and what a URI gives for them.
+"""URI templates: the variables of a template, and their values in a URI.
 
-`{name}` is one path segment; `{name*}` may have slashes in it. The rest of RFC 6570 is left out on purpose: what stands
-between the variables is literal, so that a URI fits or does not.
+`{name}` is one path segment; `{name*}` may contain slashes. The rest of RFC 6570 is deliberately not supported: the
+text between variables is literal, so a URI matches in one way or not at all.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from urllib.parse import unquote
 
 _VARIABLE: Final = re.compile(r"\{([A-Za-z_]\w*)(\*?)\}")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-# Whoever calls chooses the URI: a pattern must not be made to work on a novel.
+# Callers choose the URI; a limit bounds the work of the pattern.
 LONGEST_URI: Final = 4096
 
 
 def check_uri(uri: str) -> list[str]:
-    """The variables of a URI or URI template, in order; raises ValueError for what is neither."""
+    """The variables of a URI or URI template, in order; raises ValueError for other text."""
     if not _SCHEME.match(uri):
         raise ValueError(f"{uri!r}: a URI begins with a scheme, such as notes://")
     variables = [found[1] for found in _VARIABLE.finditer(uri)]
@@ -32,7 +32,7 @@ def check_uri(uri: str) -> list[str]:
 
 
 def match(template: str, uri: str) -> dict[str, str] | None:
-    """What a URI gives for a template's variables, or None if it is another one's."""
+    """The values of a template's variables in a URI; None if it does not match."""
     found = _pattern(template).fullmatch(uri) if len(uri) <= LONGEST_URI else None
     return {name: unquote(text) for name, text in found.groupdict().items()} if found else None
 

@@ -1,9 +1,9 @@
-"""Bounds: what a value must keep to beside its type, as JSON Schema keywords, and the check of a value against them.
+"""Bounds of a value beside its type, as JSON Schema keywords, and the check of a value against them.
 
     number: Annotated[int, "how many", Bounds(ge=1, le=10)]
 
-The names are those of `annotated-types`, whose own objects work as well. A dict in the place of `Bounds` is taken for
-JSON Schema keywords; of those, what is known here is checked and the rest is shown.
+The names are those of `annotated-types`, whose own objects work as well. A dict in the place of `Bounds` has JSON
+Schema keywords: the known ones are checked, the others are only in the schema.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Bounds:
 
 
 def keywords_of(note: object, kinds: frozenset[str]) -> Schema:
-    """What a note in Annotated says; nothing for one that is meant for somebody else.
+    """The keywords of a note in Annotated; none for a note of another library.
 
     `kinds`: of the type that is annotated (empty: any). Raises ValueError for a bound that such values can't have.
     """
@@ -73,7 +73,7 @@ def keywords_of(note: object, kinds: frozenset[str]) -> Schema:
 
 
 def _given(note: object, name: str) -> Any:
-    # Only of an instance: a class or a function in Annotated is somebody else's, whatever its attributes.
+    # Only of an instance: a class or a function in Annotated belongs to another library.
     value = None if isinstance(note, type | str) else getattr(note, name, None)
     return None if callable(value) else value
 
@@ -87,7 +87,7 @@ def check_pattern(pattern: object) -> None:
 
 
 def check_bounds(keywords: Mapping[str, Any], value: Json) -> list[str]:
-    """What is wrong with a value, a sentence each."""
+    """The bounds that a value violates, a sentence each."""
     kind, faults = kind_of(value), []
     if kind == "number":
         for keyword, words, holds in _LIMITS:
@@ -112,7 +112,7 @@ def _is_multiple(value: float, step: float) -> bool:
         return True
     if isinstance(value, int) and isinstance(step, int):
         return value % step == 0
-    # 0.3 is a multiple of 0.1, whatever binary fractions say.
+    # 0.3 is a multiple of 0.1 in decimals, though not in binary fractions.
     return math.isclose(value / step, round(value / step), rel_tol=1e-9)
 
 

@@ -1,4 +1,7 @@
-"""Shapes that are put together: records, unions, named types, and types with a description or bounds."""
+"""Composite shapes: records, unions, named types, and types with a description or bounds.
+
+Each reports errors with their path. The simple shapes are in `shapes`.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ class Record:
             shape = prop.shape
             if key in value:
                 given = value[key]
-                # Most are scalars: where there is nothing to say, no path is made for it.
+                # Most values are valid scalars: a path is built only for an error.
                 fits = type(shape) is Scalar and type(given) is shape.fits
                 made[key] = given if fits else shape.read(given, at(path, key), reading)
             elif prop.is_required:
@@ -71,14 +74,14 @@ class Record:
         try:
             return self.make(made)
         except (TypeError, ValueError) as error:
-            # A dataclass may have rules of its own in __post_init__.
+            # A dataclass may check more in __post_init__.
             reading.fault(path, str(error) or type(error).__name__)
             return None
 
 
 @dataclass(slots=True)
 class Named:
-    """`type X = …`, which may speak of itself. `shape` is filled in when X is known."""
+    """`type X = …`, which may refer to itself. `shape` is set when X is known."""
 
     name: str
     shape: Shape
@@ -137,7 +140,7 @@ class Either:
         return None
 
     def _meant(self, value: Json, near: list[tuple[Shape, Reading]], path: str) -> Reading | None:
-        """Of the members that the value could have meant, the one whose own faults say more than a list of all."""
+        """The member that the value was probably meant for: its errors are more useful than a list of all members."""
         if len(near) == 1:
             return near[0][1]
         tagged = [trial for member, trial in near if _has_tag(member, value)]
@@ -151,7 +154,7 @@ class Either:
 
 
 def _has_tag(member: Shape, value: Json) -> bool:
-    """Has the value a property that only this record can have, such as `kind: Literal["circle"]`?"""
+    """Whether the value has a property that only this record can have, such as `kind: Literal["circle"]`."""
     if not isinstance(value, dict):
         return False
     tags = _tags(member).items()
@@ -165,7 +168,7 @@ def _tags(member: Shape) -> dict[str, Choice]:
 
 
 def _wrong_tag(members: list[Shape], value: Json, path: str) -> Reading | None:
-    """Every record has the tag, and none has this one: then all of them are what was expected."""
+    """All records have the tag, and none has this value: the error then lists the tags of all."""
     every = [_tags(member) for member in members]
     for name in every[0]:
         if isinstance(value, dict) and name in value and all(name in tags for tags in every):
@@ -186,7 +189,7 @@ def bare(shape: Shape) -> Shape:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """Annotated[X, "text", Bounds(…)]: a description, and what else the schema shall say."""
+    """Annotated[X, "text", Bounds(…)]: a description, and more keywords of the schema."""
 
     shape: Shape
     text: str | None = None

@@ -1,4 +1,7 @@
-"""Types as they were written and as they are meant: string annotations resolved, type variables filled in."""
+"""Resolution of annotations: string annotations become types, and type variables are substituted.
+
+Which types have a JSON form is decided in `types`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ def resolve(owner: Any) -> dict[str, Any]:
 
 
 def parameters_of(hint: Any) -> dict[Any, Any]:
-    """What the type variables of a generic class or alias stand for in `hint`, and in what the class inherits from."""
+    """The types of the type variables of a generic class or alias in `hint`, and in its base classes."""
     origin = typing.get_origin(hint) or hint
     parameters: tuple[Any, ...] = getattr(origin, "__parameters__", ()) or getattr(origin, "__type_params__", ())
     given = dict(zip(parameters, typing.get_args(hint), strict=False))
@@ -33,7 +36,7 @@ def parameters_of(hint: Any) -> dict[Any, Any]:
 
 
 def fill(hint: Any, given: Mapping[Any, Any]) -> Any:
-    """A type with its type variables replaced; one that nobody has given stays."""
+    """A type with its type variables substituted; unknown ones stay."""
     if isinstance(hint, typing.TypeVar):
         return given.get(hint, hint)
     free = () if isinstance(hint, type) else getattr(hint, "__parameters__", ())

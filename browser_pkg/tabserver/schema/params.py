@@ -1,9 +1,9 @@
-"""Parameters that are spelt out, for pages that also run in MicroPython, which keeps no annotations.
+"""Explicit parameters (`params=`), for pages that also run in MicroPython, which keeps no annotations.
 
     @tool(params={"text": str, "times": (int, 1), "tone": {"type": "string", "enum": ["kind", "stern"]}})
 
-A type means what it means as an annotation, in a pair it has a default, and a dict is a JSON Schema. The words of one
-that people write by hand are kept to; the others only reach the client, as with a whole `input_schema`.
+A type means what it means as an annotation, in a pair it has a default, and a dict is a JSON Schema. Its common
+keywords are checked; the others are only sent to the client, as with a whole `input_schema`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 from .compounds import Described
 from .shapes import SCALARS, Anything, Array, Choice, Map, Schema, SchemaError, Shape
 
-# As `inspect` says it, so that either can stand in the place of the other.
+# The value of `inspect`, so that both are interchangeable.
 MISSING: Final[Any] = inspect.Parameter.empty
 _SCALARS: Final = {shape.label: shape for shape in SCALARS.values() if not shape.extra}
 
@@ -29,7 +29,7 @@ def split(given: Any) -> tuple[Any, Any]:
 
 
 def written(schema: Schema) -> Shape:
-    """The shape of a JSON Schema that somebody wrote."""
+    """The shape of a JSON Schema that the author wrote."""
     kind, items = schema.get("type"), schema.get("items")
     shape: Shape = Anything()
     if isinstance(schema.get("enum"), list) and schema["enum"]:

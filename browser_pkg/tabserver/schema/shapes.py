@@ -1,8 +1,7 @@
-"""Shapes: each gives its JSON Schema, and reads a JSON value with faults that name the path.
+"""Shapes of scalars and collections: each has a JSON Schema and reads a JSON value, with errors that name the path.
 
-These are the simple ones and collections; what is put together of named parts is in `compounds`. Which Python type has
-which shape is decided in `schema`. This is deliberately no general JSON Schema validator: a schema that a page wrote by
-hand is checked by that page.
+Composite shapes are in `compounds`; `types` decides which Python type has which shape. This is deliberately not a
+general JSON Schema validator: a page checks the schemas that it wrote by hand.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Reading:
 
 
 class Shape(Protocol):
-    """One type. `kinds`: the JSON kinds it takes (empty: any), so that a union can tell its members apart."""
+    """One type. `kinds`: the JSON kinds it accepts (empty: any), by which a union selects a member."""
 
     @property
     def kinds(self) -> frozenset[str]: ...
@@ -49,7 +48,7 @@ class Shape(Protocol):
     def read(self, value: Json, path: str, reading: Reading) -> Any: ...
 
 
-# What JSON itself is read into; anything else is looked at more closely.
+# The types that json.loads returns; others take the slower branch.
 _KINDS: Final[dict[type, str]] = {
     str: "string",
     dict: "object",
@@ -76,7 +75,7 @@ def kind_of(value: object) -> str:
 
 
 def show(value: Json) -> str:
-    """A value as it appears in a fault: its kind and, when that is short, itself."""
+    """A value in an error message: its kind and, if short, its text."""
     kind = kind_of(value)
     if kind == "null":
         return "null"
@@ -91,7 +90,7 @@ def at(path: str, key: str) -> str:
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean "x"?`, or nothing when nothing is near."""
+    """`; did you mean "x"?`, or empty if no name is similar."""
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f'; did you mean "{near[0]}"?' if near else ""
 
@@ -119,7 +118,7 @@ class Anything:
 class Scalar:
     """str, int, float, bool or None. `take` returns the Python value, or raises ValueError with what is wrong.
 
-    `fits`: a value of just this type is taken as it is.
+    `fits`: a value of exactly this type needs no conversion.
     """
 
     label: str
@@ -142,7 +141,7 @@ class Scalar:
 
 
 def _take_integer(value: int | float) -> int:
-    # JSON has one kind of number: 3.0 is an integer there, and JavaScript could not write it otherwise.
+    # JSON has one kind of number: 3.0 is an integer in it, and JavaScript writes it as 3.
     if isinstance(value, int):
         return value
     if not value.is_integer():
@@ -298,6 +297,6 @@ class Map:
     def _read_key(self, key: str, path: str, reading: Reading) -> Any:
         if self.key is None:
             return key
-        # A name is always text, also where the type says that it is a number.
+        # A name is always text, also where its type is a number.
         is_number = "number" in self.key.kinds and _INTEGER.fullmatch(key)
         return self.key.read(int(key) if is_number else key, path, reading)

@@ -14,14 +14,14 @@ MAX_NAME: Final = 128
 MAX_TITLE: Final = 256
 MAX_DESCRIPTION: Final = 8 * 1024
 MAX_DEPTH: Final = 32
-# Control characters (but for tabs and line breaks), and letters that turn text round or hide it.
+# Control characters (but for tabs and line breaks), and characters that reverse or hide text.
 _UNSEEN: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]"
 )
 
 
 def check_caps(item: Mapping[str, Any]) -> None:
-    """Raises ValueError with what is too much, and how much would do."""
+    """Raises ValueError with the size and its limit."""
     name = item.get("name")
     if isinstance(name, str) and len(name) > MAX_NAME and "uri" not in item and "uriTemplate" not in item:
         raise ValueError(f"Its name has {len(name):,} characters; at most {MAX_NAME} are passed on.")
@@ -39,7 +39,7 @@ def check_caps(item: Mapping[str, Any]) -> None:
 
 
 def _depth(value: Any) -> int:
-    """Without recursion, since it may be deeper than Python's stack."""
+    """Without recursion: the value may be deeper than Python's stack."""
     deepest, open_ = 0, [(value, 1)]
     while open_:
         each, level = open_.pop()

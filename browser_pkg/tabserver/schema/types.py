@@ -1,8 +1,8 @@
-"""Which Python type has which shape, the JSON Schema of a whole value, and Python values turned into JSON.
+"""JSON Schema from Python types, and JSON values from Python values.
 
 Covers what a tool's signature needs: scalars, collections, Literal, Enum, unions, dataclasses, TypedDict, NamedTuple,
-dates, generics, types that contain themselves, and Annotated[..., "a description", Bounds(ge=1)]. A type outside that
-list is refused when the tool is declared, never during a call.
+dates, generics, types that contain themselves, and Annotated[..., "a description", Bounds(ge=1)]. Other types
+are refused when the tool is declared, never during a call. Values are read by the shapes themselves.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _QUALIFIERS: Final = ("Required", "NotRequired", "ReadOnly")
 
 @dataclass(slots=True)
 class Shapes:
-    """Builds the shapes of one signature, and remembers those with a name so that a type may contain itself."""
+    """Builds the shapes of one signature. Named ones are cached, so that a type may contain itself."""
 
     _named: dict[Any, Record | Named] = field(default_factory=dict)
     _open: set[Any] = field(default_factory=set)
@@ -79,7 +79,7 @@ class Shapes:
         return self._collection(hint, kind, args)
 
     def document(self, shape: Shape) -> Schema:
-        """The schema of a whole value: the root spelt out, and what refers to itself under `$defs`."""
+        """The schema of a whole value: the root in full, and recursive types under `$defs`."""
         inner = shape.shape if isinstance(shape, Described) else shape
         schema = inner.expanded() if isinstance(inner, Record) else shape.schema()
         loops = {named.name: named.expanded() for named in self._named.values() if named.is_recursive}
@@ -99,7 +99,7 @@ class Shapes:
         return Described(shape, text, keywords) if text or keywords else shape
 
     def _variable(self, hint: typing.TypeVar) -> Shape:
-        """A type variable that nobody has filled in: whatever it may be."""
+        """A type variable without a value: its bound or constraints, or any value."""
         if hint.__constraints__:
             return Either(tuple(self.of(one) for one in hint.__constraints__))
         return self.of(Any if hint.__bound__ is None else hint.__bound__)
@@ -140,7 +140,7 @@ class Shapes:
         )
 
     def _key(self, hint: Any, key: Any) -> Shape | None:
-        """What the names of a JSON object are. None: any text."""
+        """The shape of the names of a JSON object. None: any text."""
         if key in (str, Any):
             return None
         shape = self.of(key)
@@ -182,7 +182,7 @@ class Shapes:
         return record
 
     def _met(self, hint: Any) -> Record | Named | None:
-        """A type that came before; if it is still being made, it contains itself."""
+        """A type that occurred before; if its shape is not complete yet, it contains itself."""
         known = self._named.get(hint)
         if known is not None:
             known.is_recursive = known.is_recursive or hint in self._open
@@ -207,7 +207,7 @@ class Shapes:
         properties: dict[str, Property] = {}
         for name, inner in hints.items():
             is_required = name in hint.__required_keys__
-            # With string annotations `__required_keys__` does not know of NotRequired: the resolved hint does.
+            # With string annotations `__required_keys__` lacks NotRequired: the resolved hint has it.
             while (qualifier := getattr(typing.get_origin(inner), "_name", None)) in _QUALIFIERS:
                 is_required = {"Required": True, "NotRequired": False}.get(str(qualifier), is_required)
                 inner = typing.get_args(inner)[0]
@@ -215,12 +215,12 @@ class Shapes:
         return properties
 
     def prop(self, hint: Any, default: Any, missing: Any, is_made: bool = False) -> Property:
-        """One property. A default that JSON can't hold still works; it is just not shown in the schema."""
+        """One property. A default without a JSON form works, but is not in the schema."""
         shape = self.of(hint)
         if default is missing:
             return Property(shape, is_required=not is_made)
         if default is None and check(shape, None, ""):
-            shape = Either((shape, SCALARS[type(None)]))  # x: int = None means what it says
+            shape = Either((shape, SCALARS[type(None)]))  # x: int = None allows None
         try:
             return Property(shape, False, to_json(default, "default"), True)
         except NotJson:
@@ -228,7 +228,7 @@ class Shapes:
 
 
 def check(shape: Shape, value: Json, path: str) -> list[str]:
-    """The faults of a JSON value against a shape; builds nothing."""
+    """The errors of a JSON value against a shape, without building a Python value."""
     reading = Reading(builds=False)
     shape.read(value, path, reading)
     return reading.faults
@@ -236,7 +236,7 @@ def check(shape: Shape, value: Json, path: str) -> list[str]:
 
 def to_json(value: Any, path: str) -> Json:
     """A Python value as plain JSON values; raises NotJson with the path of what JSON can't hold."""
-    if type(value) is str:  # most of what there is
+    if type(value) is str:  # the most common values
         return value
     if isinstance(value, enum.Enum):
         return to_json(value.value, path)
@@ -282,6 +282,6 @@ def _short(hint: Any) -> str:
 
 
 def _about(hint: Any) -> str | None:
-    """What its author wrote about a class; a dataclass without words has its own signature there."""
+    """The docstring that the author wrote; a dataclass without one has its signature there."""
     text = hint.__dict__.get("__doc__")
     return inspect.cleandoc(text) if text and not text.startswith(f"{hint.__name__}(") else None
