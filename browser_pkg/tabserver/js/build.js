@@ -1,5 +1,6 @@
 /**
- * Which build of the relay this copy of the client came with. Empty for what the relay serves, which is its own; the npm
- * package has it filled in.
+ * Build id of the relay that this copy of the client belongs to.
+ *
+ * Empty in the files that the relay serves, which always match it; the npm package has it filled in. Nothing else belongs here.
  */
 export const BUILD = "";

@@ -1,11 +1,11 @@
 /**
- * The page's side: attach this tab to the shared worker and offer its functions to MCP clients.
+ * Entry point for pages: attach this tab to the shared worker and offer its functions to MCP clients.
  *
  *     import { connect } from "/-/client.js";
  *     const connection = connect({ server: "notes" });
  *     connection.offerTool({ name: "title", description: "The page's title", execute: () => document.title });
  *
- * A page on another origin gets this file through `tabrelay.js`. Only the names that pages use; what each of them is, says client.d.ts.
+ * A page on another origin gets this file through `tabrelay.js`. It exports only the public names; client.d.ts documents them.
  */
 
 export { connect, Connection } from "./client/connection.js";

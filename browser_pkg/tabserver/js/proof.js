@@ -1,30 +1,30 @@
 /**
- * Challenge-response with the relay, for pages and workers: the relay proves that it knows the token's key, and is then
- * shown a proof in the place of the token. Rules P1 to P6 of docs/link.md; the other side is `proof.py`.
+ * Challenge-response proof between the relay and pages or workers, so that the token itself is never sent.
  *
- * Keys can't be exported, so code that gets into the page's origin can't take them away. What a program says that has
- * not proved to be the relay is not repeated to the user.
+ * The relay proves that it knows the token's key, and then gets a proof instead of the token. Rules P1 to P6 of docs/link.md;
+ * the other side is `calls/proof.py` of the relay. Keys can't be exported, so code that gets into the page's origin can't copy
+ * them. A message from a program that has not proved to be the relay is never shown to the user.
  *
  * @import { Why } from "./client.js"
  */
 
 /**
- * A key, and the id under which the relay knows it. Where a browser can't pass a CryptoKey on, `key` is the key itself,
- * as base64url.
+ * A key, and the id by which the relay finds it. In a browser that can't send a CryptoKey to a worker, `key` is the raw key in
+ * base64url.
  * @typedef {{ id: string, key: CryptoKey | string }} Key
  * @typedef {{ page: Key, worker: Key }} Keys `worker` may serve and nothing else
- * @typedef {{ bearer: string, socket: string }} Proof what to show, and what a WebSocket of the relay begins with
+ * @typedef {{ bearer: string, socket: string }} Proof our proof, and the first message of a WebSocket of the real relay
  */
 
 /** Where a relay answers without a token. */
 export const HEALTH_PATH = "/-/healthz";
 const HMAC = { name: "HMAC", hash: "SHA-256" };
 const MAX_ANSWER_CHARACTERS = 1024;
-/** How a relay that is about to restart answers. */
+/** The status of a relay that is about to restart. */
 const STATUS_DRAINING = 503;
 const encoder = new TextEncoder();
 
-/** No proof. `why` is what a page is told. */
+/** The relay has not proved itself. `why` is the reason in the page's state. */
 export class Unproven extends Error {
   /**
    * @param {Why} why
@@ -36,7 +36,7 @@ export class Unproven extends Error {
   }
 }
 
-/** A token of an authorization server: the relay does not know it in advance. @param {string} token */
+/** Is it a token of an authorization server? The relay does not know those in advance. @param {string} token */
 export function isAccessToken(token) {
   return /^eyJ[^.]*\.[^.]*\.[^.]*$/.test(token);
 }
@@ -47,7 +47,7 @@ export async function keyOf(token) {
 }
 
 /**
- * Both keys of a token, from its own.
+ * The page's and the worker's key of a token, derived from the token's raw key.
  * @param {Uint8Array<ArrayBuffer>} raw
  * @returns {Promise<Keys>}
  */
@@ -67,8 +67,8 @@ async function makeKey(raw) {
 }
 
 /**
- * WebKit (Safari, WebKitGTK) drops messages with a CryptoKey between a page and a shared worker, without an error: the
- * worker would not know that the page is there.
+ * WebKit (Safari, WebKitGTK) drops messages with a CryptoKey between a page and a shared worker, without an error: the worker
+ * would not receive the page's `attach`.
  */
 function canPassKeys() {
   const agent = globalThis.navigator?.userAgent ?? "";
@@ -76,7 +76,7 @@ function canPassKeys() {
 }
 
 /**
- * The relay's proof, and with it ours. Throws Unproven.
+ * Check the relay's proof, and make ours. Throws Unproven.
  * @param {string} relay
  * @param {Key} key
  * @param {AbortSignal} signal
@@ -110,7 +110,7 @@ export async function prove(relay, key, signal) {
  */
 async function challenge(origin, challengeBody, signal) {
   try {
-    // No content type of JSON: pages of other origins need no preflight then.
+    // Without a JSON content type, pages of other origins need no preflight request.
     const body = JSON.stringify(challengeBody);
     const request = { method: "POST", body, signal, redirect: /** @type {const} */ ("error") };
     const response = await fetch(`${origin}/-/prove`, { ...request, cache: "no-store", credentials: "omit" });
@@ -132,13 +132,13 @@ export async function checkHealth(origin, signal) {
     const { ok, status } = await fetch(`${origin}${HEALTH_PATH}`, { cache: "no-store", signal });
     if (ok || status === STATUS_DRAINING) return;
   } catch {
-    // As if it had answered something else.
+    // The same as an answer that is not a relay's.
   }
   throw new Unproven("relay_down", `No relay answers at ${origin}. Start it with: tabrelay serve`);
 }
 
 /**
- * A short JSON object; an empty one in the place of anything else.
+ * A short JSON object; an empty object instead of anything else.
  * @param {Response} response
  * @returns {Promise<Record<string, unknown>>}
  */
@@ -164,6 +164,7 @@ async function readObject(response) {
 }
 
 /**
+ * The reason why there is no proof.
  * @param {string} origin
  * @param {number} status 0: the answer could not be read
  * @param {unknown} error

@@ -1,11 +1,12 @@
 /**
- * PyScript with one tag, from the relay's own copy: nothing is asked of any other host.
+ * PyScript with one tag, from the relay's copy: nothing is loaded from any other host.
  *
  *     <script type="module" src="/-/pyscript.js"></script>
  *     <script type="py" src="tools.py"></script>
  *
- * Gives every `py` and `mpy` script of the page what it needs to offer tools: the interpreter, `tabserver`, and client.js as
- * `pyscript.js_modules.tabrelay`. What the script's own `config` says (JSON) comes first.
+ * It extends the `config` of every `py` and `mpy` script of the page with what it needs to offer tools: the interpreter,
+ * `tabserver`, and client.js as `pyscript.js_modules.tabrelay`. The script's own `config` (JSON) has precedence. It offers
+ * nothing itself.
  */
 
 const HOME = new URL("./", import.meta.url);
@@ -17,7 +18,7 @@ const KINDS = {
   py: { interpreter: at("pyodide/pyodide.mjs"), files: { [at("tabserver.zip")]: "./*" } },
   mpy: { interpreter: at("micropython/micropython.mjs"), files: { [at("micropython/tabserver.py")]: "" } },
 };
-/** Plug-ins that a page of tools has no use for, and that would be loaded with it. */
+/** Plug-ins that PyScript loads by default and that a page of tools does not use. */
 const UNUSED = ["deprecations-manager", "donkey", "py-editor", "py-game", "py-terminal"];
 
 for (const [kind, { interpreter, files }] of Object.entries(KINDS)) {
@@ -45,6 +46,6 @@ function read(config) {
 }
 
 export const { hooks } = await import(at("pyscript/core.js"));
-// PyScript joins its hooks for *workers* into one function with `Function(text)`, whether there is a worker or not, and a
-// page without 'unsafe-eval' stops right there. These pages start no PyScript worker.
+// PyScript joins its hooks for *workers* into one function with `Function(text)`, even without a worker, which throws in a page
+// without 'unsafe-eval'. These pages start no PyScript worker.
 hooks.worker.onBeforeRunAsync.clear();

@@ -1,16 +1,16 @@
 /**
- * WebMCP with one tag: the tools that a page registers with `document.modelContext` are offered to MCP clients.
+ * WebMCP with one tag: offers the tools that a page registers with `document.modelContext` to MCP clients.
  *
  *     <script src="webmcp.js" data-server="notes"></script>
  *
- * An app on another origin than the relay's hosts this file, with tabrelay.js beside it. The registrations are then seen
- * whether the relay runs or not; the rest comes from the relay.
+ * An app on another origin than the relay's hosts this file, with tabrelay.js beside it. It then observes registrations even
+ * while the relay is down; all other code comes from the relay.
  *
- * Put it first in the head: it then sees each registration as it happens and keeps the tool's own function, because the
- * browser's `executeTool` loses the text of errors. Tools that were registered earlier are found too.
+ * Put it first in the head: it then observes each registration and keeps the tool's own function, because the browser's
+ * `executeTool` loses the text of errors. Tools that were registered earlier are found too.
  *
- * A classic script, because those run at once and in order, that also works as a module: it exports nothing, and imports
- * the rest when it runs. It only watches what is registered; `webmcp/model_context.js` offers it.
+ * It is a classic script, because those run immediately and in order. It also works as a module: it exports nothing, and imports
+ * the rest when it runs. It only observes registrations; `webmcp/model_context.js` offers the tools.
  */
 
 (() => {
@@ -22,7 +22,7 @@
    * @typedef {typeof import("./tabrelay.js")} Loader
    */
 
-  const SOON_MS = 100; // a polyfill comes with the page's own scripts
+  const SOON_MS = 100; // a polyfill is loaded with the page's own scripts
   const LATER_MS = 2_000;
   const SOON_CHECKS = 100;
 
@@ -32,10 +32,10 @@
     return;
   }
   const { server, relay, token, worker, modules } = tag.dataset;
-  // The loader lies beside this script, on the relay and where an app hosts both. It waits for a relay that does not run.
+  // The loader has the same folder as this script, on the relay and where an app hosts both. It waits until the relay runs.
   const loader = new URL("./tabrelay.js", tag.src);
 
-  /** What was registered since this script runs, by name. @type {Map<string, Held>} */
+  /** The tools that were registered since this script runs, by name. @type {Map<string, Held>} */
   const held = new Map();
   let changed = () => {};
 
@@ -56,7 +56,7 @@
       ...(file ? { worker: file } : {}),
       ...(modules ? { modules: modules.split(/[\s,]+/).filter(Boolean) } : {}),
     });
-    // The page has no place of its own for this.
+    // The page has no element for it.
     connection.addEventListener("state", () => {
       if (connection.state.state === "stopped") console.warn(`tabrelay: ${connection.state.message}`);
     });
@@ -64,7 +64,7 @@
     changed = adapter.offerModelContext(connection, context, held);
   }
 
-  /** The page's model context, as soon as there is one: the browser's own is there from the beginning. */
+  /** The page's model context, as soon as it exists. The browser's own one exists from the start, a polyfill's later. */
   async function waitForContext() {
     for (let check = 0; ; check++) {
       const { modelContext } = /** @type {{ modelContext?: ModelContext }} */ (
@@ -79,7 +79,7 @@
   }
 
   /**
-   * Note what comes and goes; the last three are of earlier drafts.
+   * Observe registrations; the last three methods are of earlier drafts.
    * @param {ModelContext} context
    */
   function watchRegistrations(context) {
@@ -93,7 +93,7 @@
   }
 
   /**
-   * Do something after a method of the context has done its work, if it did.
+   * Call `onDone` after each successful call of a method of the context.
    * @param {any} context
    * @param {string} name
    * @param {(...args: any[]) => unknown} onDone
@@ -103,7 +103,7 @@
     if (typeof method !== "function") return;
     const value = function (/** @type {any[]} */ ...args) {
       const answer = Reflect.apply(method, context, args);
-      // Whether it was refused is for the page to see, in the answer.
+      // The page gets a rejection itself, in the answer.
       void Promise.resolve(answer).then(() => {
         onDone(...args);
         changed();

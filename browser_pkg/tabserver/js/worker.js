@@ -1,10 +1,10 @@
 /**
- * The worker: boots Pyodide once and hands the ports of all tabs to Python (`tabserver.worker.main`). A shared one gets ports
- * from the browser; one that a tab runs for all of them makes pipes.
+ * Entry point of the worker: boots Pyodide once and passes the ports of all tabs to Python (`tabserver.worker.main`).
  *
- * It finds the relay by `import.meta.url`, never by `location`: a page of another origin starts it through a file that its
- * origin hosts (`tabrelay.js`), which imports this one and then repeats the `connect` events that came before it. It knows
- * nothing of MCP, tools or sockets.
+ * A shared worker gets ports from the browser; a dedicated worker, which one tab runs for all, accepts broadcast ports. The
+ * relay's address comes from `import.meta.url`, never from `location`: a page of another origin starts this file through
+ * `tabrelay.js` on its origin, which imports it and then repeats the earlier `connect` events. It contains no MCP and opens no
+ * sockets.
  *
  * @import { BootMessage, FromPage, FromWorker } from "./ports.js"
  * @import { Port } from "./client/broadcast_port.js"
@@ -17,15 +17,15 @@ import * as bridge from "./worker/python_bridge.js";
 const scope = /** @type {SharedWorkerGlobalScope | DedicatedWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const relay = new URL("/", import.meta.url).href;
 
-/** Ports that came before Python was ready. @type {Set<Port>} */
+/** Ports that arrived before Python was ready. @type {Set<Port>} */
 const earlyPorts = new Set();
-/** Takes over a port, once Python is ready. @type {((port: Port) => void) | undefined} */
+/** Passes a port to Python; undefined until Python is ready. @type {((port: Port) => void) | undefined} */
 let takePort;
 /** @type {BootMessage} */
 let stage = { t: "boot", stage: "download", loaded: 0 };
 
-// Pages wait for this lock in order to learn that the worker died: nothing else tells them. Its name is this instance's
-// own: a worker of an older build may live on beside this one for minutes.
+// Pages wait for this lock to detect that the worker has ended: a browser reports it in no other way. The name is unique to this
+// instance, because a worker of an older build may run beside this one for minutes.
 const lock = `tabrelay-worker:${scope.name}:${crypto.randomUUID()}`;
 const lockHeld = new Promise((/** @type {(value: void) => void} */ resolve) => {
   navigator.locks.request(lock, () => {
@@ -50,7 +50,7 @@ async function acceptPort(port) {
   else earlyPorts.add(port);
 }
 
-// `boot_ms` in the worker's address is for tests and unusual networks: how long a boot may stand still.
+// `boot_ms` in the worker's address is for tests and unusual networks: how long a boot may make no progress.
 const boot_ms = Number(new URL(import.meta.url).searchParams.get("boot_ms")) || undefined;
 boot(relay, startPython, report, boot_ms).then(finishBoot, failBoot);
 
@@ -60,7 +60,7 @@ boot(relay, startPython, report, boot_ms).then(finishBoot, failBoot);
  * @returns {(port: Port) => void}
  */
 function startPython(python, { build, version }) {
-  // A Python that broke down (its stack ran over, say) answers nobody any more, and does not end either.
+  // After a fatal error, such as a stack overflow, Python answers no message but does not end by itself.
   python._api.on_fatal = () => scope.close();
   return python.pyimport("tabserver.worker.main").start(bridge, relay, build, version);
 }
@@ -82,8 +82,8 @@ function failBoot(error) {
 }
 
 /**
- * A worker that failed stays, so that it can say why to pages that come later. Asked to retry, it ends: the pages see the
- * lock go and start a fresh one.
+ * A worker that failed to boot stays, so that it can report the reason to later pages. A `retry` message ends it: the pages
+ * then see its lock released and start another worker.
  * @param {Port} port
  */
 function awaitRetry(port) {

@@ -1,11 +1,13 @@
 /**
- * What faults are made of: values and schemas in words, and when two values are the same.
+ * Texts for schema faults: values, types and paths in words; and equality of JSON values.
+ *
+ * Python's `schema` package uses the same texts. It checks nothing: validate.js does.
  */
 
 /** @typedef {Record<string, any>} Schema */
 
 /**
- * As JSON Schema has it: objects are the same in whatever order their members come.
+ * Equality of JSON Schema: the order of an object's members does not matter.
  * @param {unknown} one
  * @param {unknown} other
  * @returns {boolean}

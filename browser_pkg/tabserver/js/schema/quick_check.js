@@ -1,14 +1,16 @@
 /**
- * Does a value certainly fit a schema? What most tools ask of their arguments is seen at a glance, and no list of faults is
- * made. It knows few keywords and says no to all others: then `schema/validate.js` finds out, and has the words for it.
+ * Fast schema check without fault texts: true only for a value that is certainly valid.
+ *
+ * It covers the few keywords that most tools use and returns false for any other keyword. `schema/validate.js` then checks in
+ * full and describes the faults.
  */
 
 /** @typedef {import("./describe.js").Schema} Schema */
 
 /**
- * @param {Schema | boolean} schema without references that lead in a circle: it follows none
- * @param {any} value what JSON can say
- * @returns {boolean} false: perhaps it does all the same
+ * @param {Schema | boolean} schema references are not followed
+ * @param {any} value a JSON value
+ * @returns {boolean} false: it may still be valid
  */
 export function certainlyValid(schema, value) {
   if (typeof schema !== "object" || schema === null) return schema === true;
@@ -42,7 +44,7 @@ function satisfies(schema, keyword, value) {
       return typeof value !== "number" || value >= wanted;
     case "maximum":
       return typeof value !== "number" || value <= wanted;
-    case "minLength": // it counts characters, which are one or two each of what `length` counts
+    case "minLength": // counts code points, each of which is one or two units of `length`
       return typeof value !== "string" || value.length >= (wanted === 1 ? 1 : 2 * wanted);
     case "maxLength":
       return typeof value !== "string" || value.length <= wanted;

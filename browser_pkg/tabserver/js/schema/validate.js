@@ -1,9 +1,9 @@
 /**
- * Checks a call's arguments against the input schema of a tab's tool, with faults that name the path.
+ * JSON Schema validator for the arguments of a tab's tools: a list of faults with their paths.
  *
- * JSON Schema 2020-12, as tools use it: every keyword that asserts something of a value, and `$ref` within the schema.
- * `format` and `content…` only describe, as the specification has it; `unevaluated…` and references to other documents
- * are let pass. Python tools are checked in Python, with the same words.
+ * It covers the keywords of JSON Schema 2020-12 that assert something of a value, and `$ref` within the schema. `format` and
+ * `content…` are annotations, as in the specification. It ignores `unevaluated…` and references to other documents. Python
+ * checks Python tools and describes faults in the same words.
  */
 
 import { certainlyValid } from "./quick_check.js";
@@ -11,7 +11,7 @@ import { isSame, kindOf, label, show, at } from "./describe.js";
 
 /** @typedef {import("./describe.js").Schema} Schema */
 
-// References that lead in a circle, and values that nest without end, have an end here.
+// Limit for circular references and deeply nested values.
 const MAX_DEPTH = 128;
 
 /**
@@ -68,7 +68,7 @@ class Checker {
   }
 
   /**
-   * Schemas that are made of others.
+   * Keywords that combine other schemas.
    * @param {Schema} schema
    * @param {unknown} value
    * @param {string} path
@@ -95,7 +95,7 @@ class Checker {
   }
 
   /**
-   * None of them may fit. If only one of them could have been meant, its faults say more than the list of all.
+   * The faults if no choice is valid: those of the choice that was probably meant, otherwise a list of the expected types.
    * @param {(Schema | boolean)[]} choices
    * @param {unknown} value
    * @param {string} path
@@ -116,7 +116,7 @@ class Checker {
   }
 
   /**
-   * Every record has the property that tells them apart, and none has this value: then all of them were expected.
+   * If all records have a discriminator property and none has this value: that property, with all its expected values.
    * @param {(Schema | boolean)[]} records
    * @param {unknown} value
    */
@@ -143,7 +143,7 @@ class Checker {
   }
 
   /**
-   * Is it of the right type, with the constants that tell records apart?
+   * Has the value the right type and the constants that distinguish this record?
    * @param {Schema | boolean | undefined} choice
    * @param {unknown} value
    */
@@ -158,7 +158,7 @@ class Checker {
     });
   }
 
-  /** A schema without a reference around it. @param {Schema | boolean | undefined} schema @returns {Schema} */
+  /** The schema that a reference leads to. @param {Schema | boolean | undefined} schema @returns {Schema} */
   #plain(schema) {
     for (let step = 0; step < MAX_DEPTH && typeof schema === "object" && typeof schema.$ref === "string"; step++) {
       schema = this.#find(schema.$ref);
@@ -166,7 +166,7 @@ class Checker {
     return typeof schema === "object" ? schema : {};
   }
 
-  /** `#`, `#/$defs/Name`, or a `$anchor`; any other document is not known. @param {string} ref @returns {Schema | boolean} */
+  /** Target of `#`, `#/$defs/Name` or a `$anchor`; `true` for another document. @param {string} ref @returns {Schema | boolean} */
   #find(ref) {
     if (!ref.startsWith("#")) return true;
     const pointer = decodeURIComponent(ref.slice(1));
@@ -262,7 +262,7 @@ function ofNumber(schema, value, path) {
   const { exclusiveMinimum: above, exclusiveMaximum: below, multipleOf: step } = schema;
   if (typeof above === "number" && value <= above) faults.push(`${path}: expected more than ${above}, got ${shown}`);
   if (typeof below === "number" && value >= below) faults.push(`${path}: expected less than ${below}, got ${shown}`);
-  // 0.3 is a multiple of 0.1, although no computer's division says so.
+  // With a tolerance: in binary floating point, 0.3 / 0.1 is not an integer.
   const times = typeof step === "number" && step > 0 ? value / step : 0;
   if (Math.abs(times - Math.round(times)) > 1e-9 * Math.max(1, Math.abs(times))) {
     faults.push(`${path}: expected a multiple of ${step}, got ${shown}`);
@@ -290,7 +290,7 @@ function ofString(schema, value, path) {
  * @param {number} size
  * @param {unknown} least
  * @param {unknown} most
- * @param {string} [shown] the size in words
+ * @param {string} [shown] the size as text
  */
 function bounds(path, unit, size, least, most, shown = String(size)) {
   if (typeof least === "number" && size < least) return [`${path}: expected at least ${least}${unit}, got ${shown}`];
@@ -315,13 +315,13 @@ function choicesOf(schema) {
   return "const" in schema ? [schema.const] : Array.isArray(schema.enum) ? schema.enum : undefined;
 }
 
-/** A pattern; undefined for one that only other languages understand. @param {string} text */
+/** A compiled pattern; undefined for one that JavaScript can't compile. @param {string} text */
 function regex(text) {
   for (const flags of ["u", ""]) {
     try {
       return new RegExp(text, flags);
     } catch {
-      // Try it less strictly.
+      // Without the `u` flag, more patterns compile.
     }
   }
   return undefined;

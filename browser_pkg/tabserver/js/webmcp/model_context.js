@@ -1,8 +1,9 @@
 /**
- * A page's model context (WebMCP), offered through a connection: what it lists becomes tools, what it drops is withdrawn.
+ * WebMCP adapter: offers the tools of a page's model context through a connection.
  *
- * It takes the API in the shapes that browsers, drafts and polyfills have given it: input schemas as objects or as JSON
- * text, arguments as either, with and without events. Who registers what, and when, is watched by `webmcp.js`.
+ * Tools that the context lists are offered, tools that it drops are withdrawn. It supports the variants of browsers, drafts and
+ * polyfills: input schemas as objects or as JSON text, arguments as either, with and without events. It does not observe
+ * registrations: `webmcp.js` does.
  *
  * @import { CallContext, Connection, ToolDefinition } from "../client.js"
  */
@@ -31,11 +32,11 @@ const POLL_MS = 2_000;
  */
 
 /**
- * Offer what the context has, now and later. Returns what is to be called when the held tools changed.
+ * Offer the context's tools, now and after each change. Returns a function to call when `held` has changed.
  *
  * @param {Connection} connection
  * @param {ModelContext} context
- * @param {Map<string, Held>} held the tools whose own functions are known
+ * @param {Map<string, Held>} held the tools whose functions are known
  */
 export function offerModelContext(connection, context, held) {
   const offers = new ContextOffers(connection, context, held);
@@ -48,7 +49,7 @@ class ContextOffers {
   #connection;
   #context;
   #held;
-  /** What is offered now, by name: as text, to compare. @type {Map<string, { text: string, end: AbortController }>} */
+  /** The current offers by name; `text` is the definition, to compare. @type {Map<string, { text: string, end: AbortController }>} */
   #offered = new Map();
   #isBusy = false;
   #isStale = false;
@@ -67,11 +68,11 @@ class ContextOffers {
 
   watch() {
     this.#context.addEventListener?.("toolchange", () => this.update());
-    // A context without the event can only be asked again and again.
+    // A context without the event must be polled.
     if (!("ontoolchange" in this.#context)) setInterval(() => this.update(), POLL_MS);
   }
 
-  /** Bring the offers up to date. One look at a time, and another one if something changed meanwhile. */
+  /** Update the offers. One update runs at a time, and another one follows if something changed meanwhile. */
   async update() {
     this.#isStale = true;
     if (this.#isBusy) return;
@@ -88,7 +89,7 @@ class ContextOffers {
     if (!this.#context.getTools) return new Map(this.#held);
     try {
       const listed = await this.#context.getTools();
-      // Frames of this origin are listed too; of two tools with one name, this document's own is the one that counts.
+      // Tools of frames of this origin are listed too; of two tools with one name, this document's tool is offered.
       const own = listed.filter(isOwn);
       return new Map([...listed, ...own].map((tool) => [tool.name, tool]));
     } catch (error) {
@@ -120,8 +121,8 @@ class ContextOffers {
   }
 
   /**
-   * By the function that the page registered, if it is known: `executeTool` makes a text of every value, and keeps
-   * nothing of an error.
+   * Run the function that the page registered, if it is known: `executeTool` turns every value into text, and loses the text of
+   * errors.
    * @param {string} name
    * @param {object} args
    * @param {CallContext} call
@@ -160,13 +161,13 @@ function define({ name, title, description, inputSchema, annotations }, held) {
     description: description ?? "",
     inputSchema: readSchema(inputSchema),
     annotations: readAnnotations(hints),
-    // MCP has no word for it, and whoever reads the results should know.
+    // MCP has no such hint, but a reader of the results should know it.
     ...(hints.untrustedContentHint ? { _meta: { "webmcp/untrustedContentHint": true } } : {}),
   };
 }
 
 /**
- * An object or JSON text; without a type it is meant for an object, since that is what arguments are.
+ * An object or JSON text. A schema without a type gets "object", since arguments are an object.
  * @param {unknown} schema
  */
 function readSchema(schema) {
@@ -175,8 +176,8 @@ function readSchema(schema) {
 }
 
 /**
- * MCP's hints as they are; "consequential" is WebMCP's word for what MCP calls destructive. A hint that is false may only
- * be a default, except where the page itself wrote it.
+ * MCP's hints unchanged; WebMCP's "consequential" is MCP's "destructive". A false `readOnlyHint` may be a browser's default and
+ * is left out.
  * @param {Record<string, unknown>} given
  */
 function readAnnotations(given) {
@@ -191,8 +192,8 @@ function readAnnotations(given) {
 }
 
 /**
- * Arguments as an object, which is JSON text where text is wanted: browsers and polyfills differ, and asking twice might
- * run the tool twice.
+ * Arguments as an object that converts to JSON text: browsers and polyfills differ in which one they take, and trying both
+ * might run the tool twice.
  * @param {object} args
  */
 function inEitherShape(args) {
@@ -200,7 +201,7 @@ function inEitherShape(args) {
 }
 
 /**
- * What `executeTool` gives: the text of a string, JSON of an object, "undefined" of nothing.
+ * The value of an `executeTool` text: a string as it is, JSON for an object, "undefined" for nothing.
  * @param {string | null | undefined} text
  */
 function read(text) {

@@ -1,9 +1,9 @@
 /**
- * Brings up Python in the worker: from a memory snapshot where the relay has one that fits, else from the files; and if that
- * does not work, whatever the reason, the way that Pyodide does it by itself. Snapshots are no public part of Pyodide: they
- * save time, and must never be needed.
+ * Boot of Python (Pyodide) in the worker.
  *
- * It knows nothing of what Python is wanted for.
+ * It loads a memory snapshot where the relay has a matching one, otherwise the files in parallel. If that fails for any reason,
+ * Pyodide loads itself by public options only: snapshots are not a public part of Pyodide, so they may save time but must never
+ * be required. It does not know what Python runs afterwards.
  *
  * @import { BootMessage, Manifest, Pyodide, PyodideModule } from "../ports.js"
  */
@@ -11,7 +11,7 @@
 import { DownloadProgress } from "./download_progress.js";
 import { expand } from "./snapshot.js";
 
-/** How long a start may stand still before the next way is tried, or given up. */
+/** A boot without progress for this long has failed: the next method is tried, if there is one. */
 const STALL_MS = 30_000;
 
 const scope = /** @type {SharedWorkerGlobalScope} */ (/** @type {unknown} */ (self));
@@ -23,8 +23,8 @@ const scope = /** @type {SharedWorkerGlobalScope} */ (/** @type {unknown} */ (se
  */
 
 /**
- * Try one way after the other until `use` has made something of Python. Returns what it made, and which way was taken;
- * `detail` is why the first one was not.
+ * Try one method after the other until `use` returns. Returns its value, and which method worked; `detail` is the error of the
+ * first one, if that failed.
  * @template T
  * @param {string} relay
  * @param {(python: Pyodide, manifest: Manifest) => T} use
@@ -41,13 +41,13 @@ export async function boot(relay, use, report, stall_ms = STALL_MS) {
     return { made: await attempt(first, !isRelayLocal(relay)), from: first.from };
   } catch (error) {
     console.warn(`tabrelay: Python did not start from ${first.from}; starting it the slow way`, error);
-    // Counted, however near: the relay may be at the far end of a tunnel, where slow must not look like stuck.
+    // Bytes are counted even on loopback: a tunnel may lead to a distant relay, and a slow download is not a stall.
     return { made: await attempt(STOCK, true), from: STOCK.from, detail: lastLine(error) };
   }
 }
 
 /**
- * Of a Python traceback the last line says what happened; the console has the rest.
+ * The last line of a Python traceback, which has the error; the console has the rest.
  * @param {unknown} error
  */
 export function lastLine(error) {
@@ -68,7 +68,7 @@ async function readManifest(relay, stall_ms) {
 }
 
 /**
- * On this very computer a download is over before anybody could watch it, and watching would take a tenth of the boot.
+ * On this computer a download takes no visible time, and counting its bytes would take a tenth of the boot.
  * @param {string} relay
  */
 function isRelayLocal(relay) {
@@ -85,7 +85,7 @@ async function checkDigest(file, integrity) {
   if (integrity !== `sha256-${btoa(String.fromCharCode(...digest))}`) throw new Error("The memory snapshot is damaged.");
 }
 
-/** One start of Python, with the browser's functions that it replaces meanwhile. */
+/** One attempt to start Python. It replaces `fetch` and `instantiateStreaming` meanwhile. */
 class Attempt {
   manifest;
   progress;
@@ -98,7 +98,7 @@ class Attempt {
    * @param {Manifest} manifest
    * @param {(message: BootMessage) => void} report
    * @param {number} stall_ms
-   * @param {boolean} isCounted are the bytes of its downloads?
+   * @param {boolean} isCounted whether the bytes of its downloads are counted
    */
   constructor(relay, manifest, report, stall_ms, isCounted) {
     this.#relay = relay;
@@ -141,7 +141,7 @@ class Attempt {
   }
 
   /**
-   * If this fails, the attempt fails: at once, whatever it waits for.
+   * If this promise rejects, the attempt fails immediately, whatever it awaits.
    * @template T
    * @param {Promise<T>} promise
    */
@@ -151,8 +151,8 @@ class Attempt {
   }
 
   /**
-   * Let Pyodide fetch and instantiate by these. It logs a wasm that does not load and then waits for ever: here the attempt
-   * fails. An attempt that was given up touches nothing any more, for the next one is under way.
+   * Make Pyodide use these functions. Pyodide logs a wasm that does not load and then waits without a limit: here the attempt
+   * fails instead. An attempt that has ended must change nothing, because the next one is running.
    * @param {typeof fetch} get
    * @param {typeof WebAssembly.instantiateStreaming} instantiate
    */
@@ -175,7 +175,7 @@ const SNAPSHOT = {
   async load(attempt, index) {
     const { url, integrity } = /** @type {NonNullable<Manifest["snapshot"]>} */ (attempt.manifest.snapshot);
     const memory = attempt.bytes(attempt.address(url)).then(async (file) => {
-      // Both at once: the browser computes the hash on another thread. (With `integrity` for fetch it would be this one.)
+      // In parallel: the browser computes the hash on another thread. (`integrity` of fetch would compute it on this one.)
       const [whole] = await Promise.all([expand(file), checkDigest(file, integrity)]);
       return whole;
     });
@@ -196,7 +196,7 @@ const FILES = {
   },
 };
 
-/** By nothing but public options, with the library that Pyodide brings. @type {BootMethod} */
+/** With public options only, and the standard library of Pyodide. @type {BootMethod} */
 const STOCK = {
   from: "stock",
   async load(attempt, index) {
@@ -210,7 +210,7 @@ const STOCK = {
 };
 
 /**
- * The C library looks at the time zone once, and did so when the snapshot was made. tabserver.worker.snapshot_reset does the rest.
+ * The C library reads the time zone once, which was when the snapshot was made. tabserver.worker.snapshot_reset does the rest.
  * @param {Pyodide} python
  */
 function setTimeZone({ _module: c }) {
@@ -221,7 +221,7 @@ function setTimeZone({ _module: c }) {
 /** @typedef {(settings: unknown) => Promise<Pyodide["_module"]>} Create */
 
 /**
- * Pyodide asks for one thing after the other. Here everything sets out at once, and the wasm is compiled while it comes in.
+ * Pyodide fetches one file after the other. Here all downloads start together, and the wasm is compiled while it arrives.
  * @param {Attempt} attempt
  * @param {string} index
  * @param {{ _loadSnapshot?: Promise<Uint8Array> }} more
@@ -232,7 +232,7 @@ async function loadInParallel(attempt, index, more) {
   const names = ["python_stdlib.zip", "pyodide-lock.json"];
   /** @type {Map<string, Promise<Response>>} */
   const downloads = new Map(names.map((name) => [index + name, attempt.mustSucceed(attempt.progress.fetch(index + name))]));
-  downloads.set(wasm, new Promise(() => {})); // asked for once more, and not waited for
+  downloads.set(wasm, new Promise(() => {})); // Pyodide requests it too, and does not await it
   const [{ default: createPyodideModule }, { loadPyodide }] = /** @type {[{ default: Create }, PyodideModule]} */ (
     await Promise.all([import(`${index}pyodide.asm.mjs`), import(`${index}pyodide.mjs`)])
   );
@@ -253,14 +253,14 @@ async function loadInParallel(attempt, index, more) {
     },
     ...more,
   });
-  // The one in a snapshot is that of the engine it was made with, which had none.
+  // A snapshot contains the value of the engine that made it, which had no trampoline.
   python._module.HEAPU32[trampolineAt(python._module)] = trampoline;
   return python;
 }
 
 /**
- * Where Python keeps how it calls a C function that may take fewer arguments than it is given: by a little WebAssembly that
- * this engine made when it started or, for want of that, by way of JavaScript, which is slower.
+ * Where Python stores its trampoline, which calls a C function that may take fewer arguments than it gets: a small WebAssembly
+ * function that this engine made at its start, or 0 for a call through JavaScript, which is slower.
  * @param {Pyodide["_module"]} c
  */
 function trampolineAt(c) {

@@ -1,12 +1,13 @@
 /**
- * Watches the downloads of a boot: counts bytes, and notices when one fails or when nothing moves any more.
- * It tells; what to do about it is the business of boot.js.
+ * Download progress of a boot: counts bytes, and detects a failed download and a stall.
+ *
+ * The timeout counts from the last progress, so a slow network is not a failure. It only reports: boot.js decides what to do.
  */
 
 const REPORT_EVERY_MS = 100;
 
 export class DownloadProgress {
-  /** Rejects when the boot can't succeed any more; never resolves. @type {Promise<never>} */
+  /** Rejects when the boot can't succeed; never resolves. @type {Promise<never>} */
   failed;
 
   #stall_ms;
@@ -24,7 +25,7 @@ export class DownloadProgress {
 
   /**
    * @param {number} stall_ms
-   * @param {(loaded: number, total: number | undefined) => void} [report] without it, bytes are not counted: that takes time
+   * @param {(loaded: number, total: number | undefined) => void} [report] without it, bytes are not counted, which saves time
    */
   constructor(stall_ms, report) {
     this.#stall_ms = stall_ms;
@@ -35,7 +36,7 @@ export class DownloadProgress {
     this.#rearm();
   }
 
-  /** Everything is here: say nothing more of downloads. The time-out goes on until `stop`. */
+  /** All downloads are complete: report no more progress. The timeout continues until `stop`. */
   arrived() {
     this.#isDownloading = false;
     this.#rearm();
@@ -56,8 +57,8 @@ export class DownloadProgress {
   }
 
   /**
-   * Fetch, and look on while the response is read. The bytes of a clone are counted, so that the caller gets the response
-   * it asked for: browsers keep compiled wasm only for a response that came from the network.
+   * Fetch, and count bytes while the response is read. The bytes of a clone are counted, so that the caller gets the original
+   * response: browsers cache compiled wasm only for a response that came from the network.
    * @param {RequestInfo | URL} input
    * @param {RequestInit} [init]
    */
@@ -79,7 +80,7 @@ export class DownloadProgress {
    */
   async #count(reader, headers) {
     const length = Number(headers.get("content-length"));
-    // The length of a compressed response is not the number of bytes that will be read.
+    // A compressed response has a Content-Length that differs from the number of bytes that are read.
     if (!length || headers.get("content-encoding")) this.#isTotalKnown = false;
     this.#total += length;
     for (;;) {
@@ -100,7 +101,7 @@ export class DownloadProgress {
     this.#report?.(this.#loaded, isTotalKnown ? this.#total : undefined);
   }
 
-  /** The time-out counts from the last sign of progress: a slow network is not a failure. */
+  /** Restart the timeout. */
   #rearm() {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(

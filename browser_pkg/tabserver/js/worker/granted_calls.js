@@ -1,12 +1,10 @@
 /**
- * The express: carries out what Python has granted, and tells Python afterwards. See express.py.
+ * Tool calls that JavaScript carries out without Python, under grants that Python gave: see worker/js_calls.py.
  *
- * A grant is for calls that differ from one that Python has seen in nothing but their arguments. Frames have numbers, and
- * this side writes under Python's: `#expectedSeq` is the one that the relay's next frame must have, `#nextSeq` the one that an answer
- * of ours has. Both are known as long as nobody but this file has moved them; else Python has its turn, and tells them anew.
- *
- * What was carried out is told to Python a little later, for many calls at once, but always before Python hears or says
- * anything else: until then nobody can see that its books are behind.
+ * A grant covers calls that differ from one that Python has received only in their arguments. `#expectedSeq` is the sequence
+ * number that the relay's next frame must have, `#nextSeq` the number of our next answer; 0 means that only Python knows it.
+ * Invariant: Python gets the records of these calls later, many at once, but always before it receives or sends anything
+ * else (`sync`). Any other frame or message goes to Python.
  *
  * @import { Port } from "../client/broadcast_port.js"
  * @import { Opening, Pattern } from "./plain_calls.js"
@@ -14,49 +12,50 @@
 
 import { argumentsOf, isPlainResult, patternOf, readOpening } from "./plain_calls.js";
 
-/** Letters of an answer; longer ones may have to be sliced, which the link does. */
+/** Length of an answer; the link slices longer ones, so Python sends them. */
 const MAX_ANSWER_CHARACTERS = 48 * 1024;
-/** Bytes that have not left yet, from which on the link waits before it writes more. */
+/** With this many bytes in the socket's buffer, the link waits before it writes more. */
 const HIGH_WATER = 1024 * 1024;
-/** How long Python may be behind, in milliseconds, calls and letters. It counts on the last two: see express.py. */
+/** How far Python's records may lag: milliseconds, calls and characters. Python relies on the last two: see js_calls.py. */
 const SYNC_DELAY_MS = 20;
 const MAX_UNRECORDED = 64;
 const MAX_UNRECORDED_CHARACTERS = 256 * 1024;
-/** How long a message shows that a tab reads, and the most calls that may lie unread in it: see tabs/tab.py. */
+/** For how long a message shows that a tab reads its messages, and the most calls that it may have unread: see tabs/tab.py. */
 const FRESH_MS = 100;
 const WINDOW = 64;
 const MAX_UNREAD = 4096;
 
 /**
- * What Python counts. Texts come as `worker/python_bridge.js` writes them.
+ * Python's side. Texts are passed as `worker/python_bridge.js` does it.
  * @typedef {object} PythonCalls
- * @property {(entries: string | number) => number} record gives the number that the next answer may have (0: ask)
+ * @property {(entries: string | number) => number} record returns the number of the next answer (0: ask `nextSeq`)
  * @property {(grant: number, given: string | number) => string | undefined} run
  * @property {(upto: number, channel: string, id: string, size: number, request: string, json: string) => void} finish
  * @property {() => number} nextSeq
  */
 
 /**
- * `port`: of the tab that has the tool, or nothing if that is the worker's own. `channel`: of the call that it was given for.
- * `members`: what the tab is told with each call. `meta`: the `_meta` of answers. `hasRivals`: another tab could take the call.
+ * `port`: of the tab that offers the tool; undefined for a tool of the worker. `channel`: of the call that the grant was given
+ * for. `members`: JSON members of every call message to the tab. `meta`: the `_meta` of answers. `hasRivals`: another tab could
+ * take the call.
  * @typedef {{
  *   port: Port | undefined, number: number, channel: string, members: string, meta: string, hasRivals: boolean
  * }} Grant
  */
 
 /**
- * What shows that a tab reads, as in tabs/tab.py: calls and pings that it may not have read yet, in order; how many of them are
- * pings; how many may be calls while another tab could take the next one; and when it last said something.
+ * Whether a tab reads its messages, as in tabs/tab.py: calls and pings that it may not have read yet, in order; how many of them
+ * are pings; how many calls may be unread while another tab could take the next one; and when its last message arrived.
  * @typedef {{ unread: Map<string, boolean>, pings: number, window: number, received_ms: number }} Signs
  */
 
 export class GrantedCalls {
   #toPython;
-  /** By whose calls they are for. @type {Map<string, { pattern: Pattern, grant: Grant }[]>} */
+  /** By the caller's part of the header. @type {Map<string, { pattern: Pattern, grant: Grant }[]>} */
   #grants = new Map();
-  /** What Python granted while it received the frame at hand. @type {Grant | undefined} */
+  /** What Python granted while it received the current frame. @type {Grant | undefined} */
   #granted;
-  /** Calls under way, by the names that tabs know them by. @type {Map<string, { grant: Grant, call: Opening }>} */
+  /** Running calls, by the ids that tabs know them by. @type {Map<string, { grant: Grant, call: Opening }>} */
   #calls = new Map();
   /** @type {WeakMap<Port, Signs>} */
   #signs = new WeakMap();
@@ -68,8 +67,8 @@ export class GrantedCalls {
   /** @type {PythonCalls} */
   #python = { record: () => 0, run: () => undefined, finish: () => {}, nextSeq: () => 0 };
 
-  // What Python has not been told of yet: how many requests came, and their size; the last of the relay's and of our own
-  // acknowledgements; calls that tabs have, by their names; answers that were written, in order; and the letters of it all.
+  // What Python has no record of yet: the number of requests and their size; the last acknowledgement of the relay and of ours;
+  // calls that tabs have, by their ids; answers that were written, in order; and the characters of all of these.
   #requestCount = 0;
   #requestSize = 0;
   #relayAck = 0;
@@ -79,17 +78,17 @@ export class GrantedCalls {
   /** @type {string[]} */
   #answers = [];
   #characters = 0;
-  /** Of the last answer, if another tab could have taken its call. @type {Grant | undefined} */
+  /** The grant of the last answer, if another tab could have taken its call. @type {Grant | undefined} */
   #lastAnswered;
   #hasTimer = false;
 
-  /** @param {(text: string) => string | number} toPython hands a text to Python */
+  /** @param {(text: string) => string | number} toPython passes a text to Python */
   constructor(toPython) {
     this.#toPython = toPython;
   }
 
   /**
-   * A socket that is about to open.
+   * Use a socket that is about to open.
    * @param {WebSocket} socket
    * @param {PythonCalls} python
    */
@@ -105,7 +104,7 @@ export class GrantedCalls {
     this.#granted = grant;
   }
 
-  /** Python has been told of all that was carried out. */
+  /** Drop all grants. Python has the records of all calls by now. */
   revoke() {
     this.#grants.clear();
     this.#calls.clear();
@@ -114,8 +113,8 @@ export class GrantedCalls {
   }
 
   /**
-   * What Python has not been told of yet, as lines; "" if there is nothing. Who asks for it is going to write, and has the
-   * turn from now on.
+   * What Python has no record of yet, as lines; "" if there is nothing. Python asks for it before it writes, so the next
+   * sequence number is Python's from now on.
    */
   unrecorded() {
     this.#nextSeq = 0;
@@ -132,7 +131,7 @@ export class GrantedCalls {
     return lines.join("\n");
   }
 
-  /** Tell Python. */
+  /** Pass the records to Python. */
   sync() {
     const entries = this.unrecorded();
     if (entries !== "") this.#nextSeq = this.#python.record(this.#toPython(entries));
@@ -158,9 +157,9 @@ export class GrantedCalls {
   }
 
   /**
-   * Let Python receive a frame, and remember what it grants to those that are like it.
+   * Let Python receive a frame, and store what it grants for similar frames.
    * @param {string} frame
-   * @param {() => number} receive gives the number of the last frame that Python has, or -1 if that is not known
+   * @param {() => number} receive returns the number of the last frame that Python has, or -1 if that is not known
    */
   passToPython(frame, receive) {
     // defence: calls that JavaScript carries out: told before a frame
@@ -179,7 +178,7 @@ export class GrantedCalls {
   }
 
   /**
-   * Write a tab's answer, if its call went this way. Returns false if Python has to receive it.
+   * Write a tab's answer to the relay, if this object sent the call. Returns false if Python has to receive it.
    * @param {Port} port
    * @param {string} name
    * @param {string} json
@@ -212,8 +211,8 @@ export class GrantedCalls {
   }
 
   /**
-   * A page said something, of that call perhaps. It reads in order: an answer shows that it has read all that came before.
-   * After a pause nothing is known of how much it can take.
+   * A page sent a message, perhaps about a call. Pages read in order: an answer shows that all earlier messages were read.
+   * After a pause it is unknown how many calls the page can take.
    * @param {Port} port
    * @param {string} kind
    * @param {unknown} call
@@ -237,8 +236,8 @@ export class GrantedCalls {
   }
 
   /**
-   * May a tab get a call that another tab could take? Where that is not known, Python asks the tab. While the tab has a ping
-   * to answer, calls wait for it there, and come first.
+   * May a tab get a call that another tab could take? Where that is unknown, Python pings the tab. While a ping is
+   * unanswered, calls wait in Python for the tab, and go first.
    * @param {Port} port
    */
   #responds(port) {
@@ -280,7 +279,7 @@ export class GrantedCalls {
     try {
       port.postMessage(`{"t":"call","call":"${name}",${grant.members},"request":${call.request}}`);
     } catch {
-      return false; // Python meets it too, and says so
+      return false; // Python gets the same error, and reports it
     }
     this.callSent(port, name);
     this.#calls.set(name, { grant, call });
@@ -300,7 +299,7 @@ export class GrantedCalls {
     if (!this.#canWrite() || call.upto >= this.#nextSeq) return false;
     const json = this.#python.run(grant.number, this.#toPython(given));
     if (json === undefined) return false;
-    // What the tool returned may not be text; it may have said something itself, or changed what there is.
+    // The tool's result may not be text, or the tool sent a message or changed the catalogue while it ran.
     if (json === "" || this.#nextSeq === 0) {
       this.#expectedSeq++;
       this.#python.finish(call.upto, call.channel, call.id, call.size, call.request, json);
@@ -327,7 +326,7 @@ export class GrantedCalls {
     this.#syncSoon();
   }
 
-  /** The timer stays as it is: one that finds nothing to do does no harm. */
+  /** A running timer is kept: one that finds nothing to do is harmless. */
   #syncSoon() {
     // defence: calls that JavaScript carries out: how far behind
     if (this.#requestCount + this.#answers.length >= MAX_UNRECORDED || this.#characters >= MAX_UNRECORDED_CHARACTERS) this.sync();
@@ -342,7 +341,7 @@ export class GrantedCalls {
 }
 
 /**
- * A call that was answered before Python was told of it.
+ * The record of a call that was answered before Python had a record of it.
  * @param {Grant} grant
  * @param {Opening} call
  * @param {string} json
@@ -352,7 +351,7 @@ function servedEntry({ number }, { channel, id }, json) {
 }
 
 /**
- * Count a message that was sent to a tab. Of too many that it never answers, the oldest are forgotten.
+ * Count a message that was sent to a tab. With more than MAX_UNREAD unanswered ones, the oldest are dropped.
  * @param {Signs} signs
  * @param {string} name
  * @param {boolean} isPing
@@ -368,7 +367,7 @@ function addUnread(signs, name, isPing) {
 }
 
 /**
- * A tab has read all up to that. With so many calls before it, it may get one more.
+ * A tab has read all messages up to this one. If the window was full, it grows by one call.
  * @param {Signs} signs
  * @param {string} upto
  */

@@ -1,22 +1,26 @@
 /**
- * What can be told of a call and of its result without Python: that it says nothing unusual. The browser finds that out in
- * a tenth of the time that Python would take to read it.
+ * Recognition of plain tool calls and plain results, without Python.
  *
- * Nothing is decided here: what is not plain beyond doubt is read by Python, which knows what MCP says.
+ * A call or result is plain if it contains nothing that Python would have to look at: a tool's name, arguments and `_meta`, or
+ * well-formed content. The browser checks that in a tenth of the time that Python would take to parse it. A false answer
+ * means "let Python read it"; the rules of MCP are checked there, not here.
  */
 
-/** Letters of a frame; the time of longer ones goes elsewhere. */
+/** Length of a frame; for longer ones, parsing is not what takes the time. */
 const MAX_FRAME_CHARACTERS = 64 * 1024;
-/** Arrays and objects: of more, Python wants to know how deep they are nested. */
+/** Arrays and objects: with more, Python checks how deep they are nested. */
 const MAX_BRACKETS = 256;
-/** How a request begins that opens its channel: number, acknowledgement, channel and id, up to its caller. See requests.py. Names are short. */
+/**
+ * The beginning of a request that opens its channel: sequence number, acknowledgement, channel and id, up to its caller. See
+ * wire/request_header.py. Channel and id have at most 256 characters.
+ */
 const OPENING =
   /^\{"t":"msg","s":([1-9][0-9]{0,14}),"a":(0|[1-9][0-9]{0,14}),"c":"([ !#-[\]-~]{0,256})","k":"req","i":(0|[1-9][0-9]{0,14}|"[ !#-[\]-~]{0,256}"),"o":/;
-/** A piece of JSON: a string, a bracket, or a word. */
+/** A JSON token: a string, a bracket, or a literal. */
 const TOKEN = /"(?:[^"\\]|\\.)*"|[[\]{}:,]|[^\s"[\]{}:,]+/g;
-/** By which a call names its tab: see statics.py. */
+/** The argument by which a call names its tab: see wire/static_tools.py. */
 const TAB_ARGUMENT = "_tab";
-/** Half of a surrogate pair, as JSON spells it. A whole pair looks the same: what fits is only looked at more closely. */
+/** Half of a surrogate pair, as a JSON escape. A whole pair matches too; Python then reads the text, which is only slower. */
 const SURROGATE = /\\u[dD][89a-fA-F]/;
 
 /**
@@ -46,13 +50,13 @@ export function readOpening(frame) {
 }
 
 /**
- * What is the same in the text of all calls of one tool with the same `_meta`, in the order that their client writes it in:
- * what stands before, between and after the id and the arguments.
+ * The constant text of all calls of one tool with the same `_meta`, in the member order of their client: the text before,
+ * between and after the id and the arguments.
  * @typedef {{ texts: [string, string, string], isIdFirst: boolean }} Pattern
  */
 
 /**
- * The pattern of a call that says no more than a tool's name, arguments and `_meta`.
+ * The pattern of a call that contains only a tool's name, arguments and `_meta`.
  * @param {Opening} opening
  * @returns {Pattern | undefined}
  */
@@ -71,8 +75,8 @@ export function patternOf({ id, request }) {
 }
 
 /**
- * The arguments of a call with this pattern, as JSON, if they are plain. As they are JSON, and so is what is around them, the
- * whole is what it was when the pattern was made.
+ * The arguments of a call with this pattern, as JSON, if they are plain. They are valid JSON between two parts of a valid JSON
+ * text, so the whole means what it meant when the pattern was made.
  * @param {Pattern} pattern
  * @param {Opening} opening
  */
@@ -92,7 +96,7 @@ export function argumentsOf({ texts: [first, second, third], isIdFirst }, { id, 
 }
 
 /**
- * Is a tab's result one line of JSON, an object with `content` as MCP wants it, and beside that at most `structuredContent`?
+ * Is a tab's result one line of JSON: an object with valid `content`, and at most `structuredContent` beside it?
  * @param {string} json
  */
 export function isPlainResult(json) {
@@ -112,14 +116,14 @@ function isBlock(block) {
 }
 
 /**
- * Where the values of a JSON object stand in its text, by their keys, and those of objects in it ("params/name"). Nothing if
- * that can't be told beyond doubt: a key that stands there twice, or is spelt with escapes.
+ * The positions of a JSON object's values in its text, by key; nested objects by path ("params/name"). Undefined if they are
+ * ambiguous: a key occurs twice or has escapes.
  * @param {string} json that can be parsed
  */
 function spansOf(json) {
   /** @type {Map<string, [number, number]>} */
   const spans = new Map();
-  /** The keys that lead to where we are, and where the values behind them begin. @type {{ key: string, start: number }[]} */
+  /** The keys of the current path, and where their values begin. @type {{ key: string, start: number }[]} */
   const path = [];
   let [last, end] = ["", 0];
   for (const { 0: token, index } of json.matchAll(TOKEN)) {

@@ -1,9 +1,9 @@
 /**
- * What browser.py can't do well from Python: listeners that hand over plain strings.
+ * Bridge between JavaScript and Python in the worker: ports, sockets, Web Locks and proofs, with strings as values.
  *
- * It moves ports and values and decides nothing. Before Python hears of anything, it hears of the calls that were carried out
- * until then: see express.js. It is a real file because the worker's content security policy forbids
- * `eval`; and it splits and serialises here because a string crosses into Python cheaper than an object does.
+ * Strings cross into Python at a lower cost than objects, so messages are serialised here. Before Python receives any event, it
+ * gets the records of the calls that JavaScript has carried out: see granted_calls.js. It is a file of its own because the
+ * worker's content security policy forbids `eval`. It decides nothing about calls.
  *
  * @import { PythonCalls } from "./granted_calls.js"
  * @import { Port } from "../client/broadcast_port.js"
@@ -14,7 +14,7 @@ import { GrantedCalls } from "./granted_calls.js";
 import { isPlainResult } from "./plain_calls.js";
 import { isAccessToken, keyOf, keysFrom, prove as proveWith, checkHealth, Unproven } from "../proof.js";
 
-/** Python's memory for texts: see slate.py. @type {Memory} */
+/** Python's memory for texts: see browser/shared_buffer.py. @type {Memory} */
 let buffer;
 /** @type {ReturnType<Memory["getBuffer"]>} */
 let view;
@@ -27,12 +27,12 @@ export function useSharedBuffer(memory) {
 }
 
 /**
- * Write a text on the slate if it fits. Returns how many bytes it has there, or the text. Half of a surrogate pair would
- * not survive.
+ * Write a text into the shared buffer if it fits. Returns its number of bytes there, or the text itself. A text with half of a
+ * surrogate pair is returned, because UTF-8 can't represent it.
  * @param {string} text
  */
 function passText(text) {
-  if (view.data.length === 0) { // Python's memory has grown, and is elsewhere now
+  if (view.data.length === 0) { // Python's memory has grown and has moved
     view.release();
     view = buffer.getBuffer("u8");
   }
@@ -43,12 +43,12 @@ function passText(text) {
 
 const grantedCalls = new GrantedCalls(passText);
 
-/** How a call to a page begins, up to its name, and what a ping is, as Python writes them. */
+/** The beginning of a call message to a page, up to the call's id, and a ping message, as Python writes them. */
 const CALL = '{"t":"call","call":"';
 const PING = '{"t":"ping"}';
 
 /**
- * What calls like the one that Python receives now need not ask for: see express.js.
+ * Grant calls that are similar to the one that Python receives now: see granted_calls.js.
  * @param {Port | undefined} port
  * @param {number} number
  * @param {string} channel
@@ -64,14 +64,14 @@ export function revoke() {
   grantedCalls.revoke();
 }
 
-/** What Python has not been told of yet. */
+/** The records that Python does not have yet. */
 export function unrecorded() {
   return grantedCalls.unrecorded();
 }
 
 /**
- * Hand every message of a port to Python: as JSON text; a result as its call, a newline, and its own text, if that is sound
- * and simple enough to be passed on unread, as nearly all are.
+ * Pass every message of a port to Python: as JSON text; a plain result as its call id, a newline, and the result's text, which
+ * Python passes on without parsing. Nearly all results are plain.
  * @param {MessagePort} port
  * @param {(message: string) => void} receive
  * @param {(callAndJson: string | number) => void} receivePlain
@@ -89,8 +89,8 @@ export function listen(port, receive, receivePlain) {
 }
 
 /**
- * What posts to a port, as text where the page reads that: then nothing is parsed here, and a string is copied for less than
- * an object. Python keeps it: to find a method of a JavaScript object costs it more than to call one.
+ * A function that posts to a port: as text if the page reads text, which saves a parse and copies cheaper than an object.
+ * Python keeps the function, because looking up a method of a JavaScript object costs more than calling it.
  * @param {MessagePort} port
  * @param {boolean} asText
  * @returns {(json: string) => void}
@@ -105,11 +105,11 @@ export function poster(port, asText) {
   };
 }
 
-/** The key that a page gave last, by its id. @type {import("../proof.js").Key | undefined} */
+/** The key that a page sent last, with its id. @type {import("../proof.js").Key | undefined} */
 let pageKey;
 
 /**
- * Keys stay here; Python knows their ids.
+ * Keys stay in JavaScript; Python gets their ids.
  * @param {Extract<FromPage, { t: "attach" | "token" }>} message
  */
 function withoutKey({ key, ...rest }) {
@@ -118,7 +118,7 @@ function withoutKey({ key, ...rest }) {
 }
 
 /**
- * Let the relay prove itself, and make the proof to show it. JSON text: `bearer` and `socket`, or `why` and `message`.
+ * Have the relay prove itself, and make the worker's proof. Returns JSON text: `bearer` and `socket`, or `why` and `message`.
  * @param {string} relay
  * @param {string} token the id of a page's key, or a token
  * @param {AbortSignal} signal
@@ -140,7 +140,7 @@ export async function prove(relay, token, signal) {
 }
 
 /**
- * Open a WebSocket. It counts as open when the relay has said its `signature`, if there is to be one.
+ * Open a WebSocket. With a `signature`, it counts as open when the relay has sent that signature.
  * @param {string} url
  * @param {string[]} protocols
  * @param {string} signature
@@ -178,7 +178,7 @@ export function openSocket(url, protocols, signature, opened, received, closed, 
 }
 
 /**
- * What writes to a socket, and says how much of all that was written has not left yet.
+ * A function that writes to a socket, and returns how many bytes its buffer holds.
  * @param {WebSocket} socket
  * @returns {(frame: string) => number}
  */
@@ -189,11 +189,11 @@ export function sender(socket) {
   };
 }
 
-/** The goodbye of a page may be under way when its lock is free already: they do not come the same way. */
+/** A page's `detach` message may arrive after its lock is free: they take different paths through the browser. */
 const DETACH_MS = 50;
 
 /**
- * Tell when a Web Lock becomes free: whoever held it is gone. Returns a function that stops the watch.
+ * Call `notify` when a Web Lock becomes free, because its holder is gone. Returns a function that stops the watch.
  * @param {string} name
  * @param {() => void} notify
  */

@@ -1,7 +1,8 @@
 /**
- * Reads the file that browser_pkg/runtime/bake.mjs writes: a memory without its zeroes.
- * All numbers are 32 bits, least byte first: length of the whole, number of stretches, for each its offset and its length;
- * then the stretches, one after the other. Whether the file is the right one is not looked at here.
+ * Reader of memory snapshots: the file that browser_pkg/runtime/bake.mjs writes, a memory without its zeroes.
+ *
+ * All numbers have 32 bits, little-endian: length of the memory, number of ranges, offset and length of each range; then the
+ * bytes of the ranges. It does not check that the snapshot belongs to this build: boot.js does.
  */
 
 const WORD = 4;
