@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -21,6 +21,16 @@ from tabrelay.errors import RelayError
 from tabrelay.observe.call_metrics import CallMetrics
 from tabrelay.payloads.sliced import SlicedCodec
 from tabrelay.peers.browsers.asgi_bypass import direct_channel
+from tabrelay.peers.browsers.asgi_socket import (
+    BrowserDismissed,
+    BrowserLeft,
+    BrowserRefused,
+    Receive,
+    Scope,
+    Send,
+    header,
+    next_text,
+)
 from tabrelay.peers.browsers.peer import BrowserPeer
 from tabrelay.peers.browsers.plain_endpoint import PlainEndpoint
 from tabrelay.peers.browsers.plain_peer import PlainPeer
@@ -33,11 +43,9 @@ from tabserver.wire import frames
 from tabserver.wire.errors import RemoteProtocolError, ServerNameError
 from tabserver.wire.frames import (
     CLOSE_FORBIDDEN,
-    CLOSE_GOING_AWAY,
     CLOSE_PROTOCOL,
     CLOSE_TRY_LATER,
     CLOSE_UNAUTHORIZED,
-    REFUSALS,
     SUBPROTOCOL,
     Terms,
 )
@@ -51,22 +59,6 @@ log = logging.getLogger(__name__)
 
 # A name that is kept for a browser in its grace is free soon.
 RESERVED_RETRY_MS: Final = 3000
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-
-class BrowserDismissed(Exception):
-    """The gate says that this browser is no longer welcome; the text says why."""
-
-
-class BrowserLeft(Exception):
-    """The browser closed the socket on purpose."""
-
-
-class BrowserRefused(Exception):
-    """L16: the browser closed the socket because of a frame of ours."""
 
 
 class BrowserEndpoint:
@@ -147,7 +139,7 @@ class BrowserEndpoint:
             try:
                 if is_plain:
                     self._metrics.record_connection("plain")
-                    await self._plain.serve(server, principal, socket, lambda: _next_text(receive))
+                    await self._plain.serve(server, principal, socket, lambda: next_text(receive))
                 else:
                     await self._serve(server, principal, scope, receive, socket)
             except BrowserDismissed as dismissed:
@@ -181,7 +173,7 @@ class BrowserEndpoint:
     ) -> None:
         try:
             async with asyncio.timeout(self._limits.greeting_s):
-                hello = await _next_text(receive)
+                hello = await next_text(receive)
         except TimeoutError:
             self._metrics.record_refusal("door", "hello")
             socket.close(CLOSE_PROTOCOL, f"no hello within {self._limits.greeting_s:g} s")
@@ -212,7 +204,7 @@ class BrowserEndpoint:
             channel.on_text = partial(peer.receive_text, socket)
         try:
             # What the conduit does not carry: large messages, and the end.
-            while (text := await _next_text(receive)) is not None:
+            while (text := await next_text(receive)) is not None:
                 peer.receive_text(socket, text)
         except BrowserDismissed as dismissed:
             # Nobody can come back to this session: who waits for one of its calls is told now, not after the grace.
@@ -285,7 +277,7 @@ class BrowserEndpoint:
             raise RemoteProtocolError(f"the first frame must be hello, not {frame['t']}")
         if frame["server"] != server:
             raise RemoteProtocolError("the hello names another server than the URL")
-        origin, name = _header(scope, b"origin"), server
+        origin, name = header(scope, b"origin"), server
         if self._is_shared(server):
             # A worker of a page that can keep nothing has only its own name, which ends with it.
             name = f"{server}{INSTANCE_SEPARATOR}{check_instance(frame.get('browser') or frame['inst'][:8])}"
@@ -325,7 +317,7 @@ class BrowserEndpoint:
             on_away=self._away,
             on_gone=self._gone,
             on_tabs=self._tabs_changed,
-            browser=browser_name(_header(scope, b"user-agent") or ""),
+            browser=browser_name(header(scope, b"user-agent") or ""),
         )
         return peer
 
@@ -382,27 +374,3 @@ class BrowserEndpoint:
 
     def browsers(self) -> list[BrowserPeer | PlainPeer]:
         return [*self._sessions.values(), *self._plain.peers()]
-
-
-async def _next_text(receive: Receive) -> str | None:
-    """The next text message; None when the socket is gone. Binary is not of this protocol: read as nothing at all."""
-    while True:
-        message = await receive()
-        if message["type"] == "websocket.disconnect":
-            if message.get("code") == CLOSE_UNAUTHORIZED:
-                raise BrowserDismissed(message.get("reason") or "unauthorized")
-            if message.get("code") == CLOSE_GOING_AWAY:
-                raise BrowserLeft
-            if message.get("code") in REFUSALS:
-                raise BrowserRefused
-            return None
-        text = message.get("text")
-        if text is not None:
-            return str(text)
-
-
-def _header(scope: Scope, wanted: bytes) -> str | None:
-    for name, value in scope["headers"]:
-        if name == wanted:
-            return str(value.decode("latin-1").strip())
-    return None

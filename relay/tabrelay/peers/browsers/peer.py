@@ -7,27 +7,25 @@ may connect.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable
+from typing import Any, Final
 
 import orjson
 
 from tabrelay.calls.calls import QUICK, QUICK_ROOM, Call, Notice, PeerKind, Pending, Reply, memory_of
 from tabrelay.errors import BadAnswer, BadRequest, BrowserGone, Busy, RelayError, ResultTooLarge, doubtful
-from tabrelay.payloads.json_limits import is_heavy
 from tabrelay.payloads.sliced import Payload, SlicedPayload, text_of
 from tabrelay.peers.browsers import response_check
+from tabrelay.peers.browsers.link_shell import LinkShell
 from tabserver.wire import methods
 from tabserver.wire.control_messages import CLOSE_STREAM, OURS, PIN, RELAY, TABS, is_pin
 from tabserver.wire.eras import Era
 from tabserver.wire.errors import BufferFull, MessageTooLarge
 from tabserver.wire.events import Closed, Event, Expired, Parted, Received, Silence, Undeliverable, Violation, Welcomed
-from tabserver.wire.frames import CLOSE_PROTOCOL, CLOSE_REPLACED, CLOSE_SLOW, CLOSE_TOO_BIG, Caller, Kind
+from tabserver.wire.frames import CLOSE_PROTOCOL, CLOSE_REPLACED, CLOSE_TOO_BIG, Caller, Kind
 from tabserver.wire.jsonrpc import INVALID_REQUEST, error_message, notification
-from tabserver.wire.limits import LARGEST_PART
 from tabserver.wire.link import Link
 from tabserver.wire.memory_budget import MemoryBudget
 from tabserver.wire.pending_calls import PendingCalls
@@ -39,28 +37,16 @@ MAX_LISTENERS: Final = 512
 # Characters of a browser's notification or request. Others parse it again, whole.
 MAX_NOTICE: Final = 4 * 1024 * 1024
 MAX_CONTROL: Final = 256 * 1024  # of what the worker tells the relay itself: its tabs, a pin
-# Weight of a frame's header, which may repeat a long request id. The standard library parses it.
-MAX_HEADER_VALUES: Final = 32_000
 # Calls of one turn of the event loop that are written together. With more, the browser would wait until all are read,
 # and then the relay until all are answered: a third of the calls per second is lost, and no processor time won.
 CALLS_PER_WRITE: Final = 8
-RETRY_TIMER_S: Final = 1.0
 # Asked for with each call. In Python 3.11 a member of an enum is found by a function, each time anew.
 UP: Final = Phase.UP
 MODERN: Final = Era.MODERN
 REQ: Final = Kind.REQ
 
 
-class LinkSocket(Protocol):
-    """One WebSocket, as the peer writes to it. Writes belong to this object, never to "the current socket"."""
-
-    def write(self, frames: Sequence[tuple[str, str | None]]) -> None:
-        """Header and payload of each, in order."""
-
-    def close(self, code: int, reason: str) -> None: ...
-
-
-class BrowserPeer:
+class BrowserPeer(LinkShell):
     """One session with one browser worker. A new session is a new TabPeer; a new socket is not."""
 
     def __init__(
@@ -83,13 +69,11 @@ class BrowserPeer:
     ) -> None:
         """`server`: the name that it holds; where browsers share one, its own address. `browser`: what it runs in, for
         people."""
-        self.server = server
+        super().__init__(server, link, pending_calls)
         self.inst = inst
         self.principal = principal
         self.origin = origin
         self.browser = browser
-        self.link = link
-        self._pending_calls = pending_calls
         self._budget = budget
         self._in_flight_limit = in_flight_limit
         self._max_values = max_values
@@ -97,16 +81,7 @@ class BrowserPeer:
         self._on_away = on_away
         self._on_gone = on_gone
         self._on_tabs = on_tabs
-        self._loop = asyncio.get_running_loop()
-        self._socket: LinkSocket | None = None
-        self._opened: dict[str, Caller] = {}
         self._sinks: dict[str, Callable[[Notice], None]] = {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_due = 0.0
-        self._will_write = False
-        self._unwritten = 0  # calls that are not on the socket yet
-        self._gone = False
-        self._has_left = False  # did it leave on purpose? Else it is expected back within its grace.
         self.is_resumed = False  # did the socket that it has now find the session again?
 
     # -- the seam that the switch sees --------------------------------------------------------------------------------
@@ -228,89 +203,7 @@ class BrowserPeer:
         sent = [(channel, self._opened.get(channel), text) for channel, _, text in self.link.unacknowledged_messages()]
         return [(channel, one, text) for channel, one, text in sent if one is not None and one.principal != RELAY]
 
-    def _open(self, channel: str, caller: Caller) -> None:
-        if channel not in self._opened:
-            self.link.open(channel, caller, self._loop.time())
-            self._opened[channel] = caller
-
-    def _send_best_effort(self, write: Callable[[float], None]) -> None:
-        """Send what nobody waits for: when the link has no room, it is not worth an error."""
-        if self._gone or self.link.is_over:
-            return
-        try:
-            write(self._loop.time())
-        except (BufferFull, MessageTooLarge) as error:
-            log.warning("%s: dropped a message to the browser: %s", self.server, error)
-        self._pump()
-
-    # -- the socket's side --------------------------------------------------------------------------------------------
-
-    def attach(self, socket: LinkSocket, hello: str) -> None:
-        """A socket arrived with a greeting for this session. An older socket of the same session is stale now."""
-        now = self._loop.time()
-        stale, self._socket = self._socket, socket
-        self._has_left = False
-        if stale is not None:
-            self.link.disconnected(now)
-            stale.close(CLOSE_REPLACED, "the same worker has dialled again")
-        self.link.connected(now)
-        self.receive_frame(socket, hello, None)
-
-    def receive_text(self, socket: LinkSocket, text: str) -> None:
-        """One text of the socket."""
-        if socket is not self._socket:
-            return
-        header, newline, payload = text.partition("\n")  # as `frames.split` does
-        # defence: characters of one frame
-        if len(payload) > LARGEST_PART:
-            self._handle(Violation(f"a frame of more than {LARGEST_PART:,} characters", too_much=True))
-            return
-        answered = self.link.answer(header, payload, self._loop.time()) if newline else None
-        if answered is None:
-            # defence: values of a frame's header
-            if is_heavy(header, MAX_HEADER_VALUES):
-                self._handle(Violation("a frame's header has too many values", too_much=True))
-            else:
-                self.receive_frame(socket, header, payload if newline else None)
-            return
-        # A result for a call that this browser does not have is nobody's: it was cancelled, or never made.
-        pending = self._pending_calls.pop(answered, None)
-        if pending is not None:
-            self._resolve(pending, payload)
-        if not self._will_write:
-            self._write_soon()
-
-    def receive_frame(self, socket: LinkSocket, header: str, payload: str | None) -> None:
-        if socket is self._socket:
-            self.link.receive(header, payload, self._loop.time())
-            if self.link.has_events:
-                self._pump()
-            else:  # a slice, or a word that it has come
-                self._write_soon()
-
-    def detach(self, socket: LinkSocket) -> None:
-        """The socket closed. The session waits for the next one until its grace is over."""
-        if socket is not self._socket:
-            return
-        self._socket = None
-        self.link.disconnected(self._loop.time())
-        self._on_away(self)
-        self._pump()
-
-    def left(self, socket: LinkSocket) -> None:
-        """The browser closed the socket on purpose: its page was closed, or asked for it."""
-        if socket is self._socket:
-            self._has_left = True
-
-    def refused(self, socket: LinkSocket) -> None:
-        """L16: the browser closed the socket because of a frame of ours, which it is not sent again."""
-        if socket is self._socket:
-            self.link.refused()
-
-    def slow(self, socket: LinkSocket) -> None:
-        """The browser does not read what it is sent: without this socket, the session waits for a better one."""
-        if socket is self._socket:
-            self._drop(CLOSE_SLOW, "the browser reads too slowly")
+    # -- events of the link -------------------------------------------------------------------------------------------
 
     def retire(self, code: int, reason: str, retry_ms: int | None = None, *, is_displaced: bool = False) -> None:
         """End the session now: the relay stops, or another session took the name, and its calls with it."""
@@ -324,40 +217,6 @@ class BrowserPeer:
         self._end()
         if not is_displaced:
             self._fail_calls(self._pending_calls.abandon(), reason)
-
-    def _write_soon(self) -> None:
-        """At the end of this turn of the loop: many calls come and many answers are heard in one, and what is said to
-        the browser has no events."""
-        if not self._will_write:
-            self._will_write = True
-            self._loop.call_soon(self._write_now)
-
-    def _write_now(self) -> None:
-        self._will_write = False
-        self._write()
-        self._arm()
-
-    def _pump(self) -> None:
-        try:
-            for event in self.link.events():
-                # defence: stalls: an event that fails at the relay does not end the others
-                self._handle_safely(event)
-            self._write()
-        finally:
-            self._arm()
-
-    def _handle_safely(self, event: Event) -> None:
-        """One event that can't be handled must not take those behind it along: they are answers of other calls."""
-        try:
-            self._handle(event)
-        except Exception:
-            log.exception("%s: could not handle %s", self.server, type(event).__name__)
-
-    def _write(self) -> None:
-        self._unwritten = 0
-        frames = self.link.frames()
-        if frames and self._socket is not None:
-            self._socket.write(frames)
 
     def _handle(self, event: Event) -> None:
         match event:
@@ -484,44 +343,13 @@ class BrowserPeer:
         for pending in self._pending_calls.take_channel(channel):
             pending.fail(BrowserGone(f'Server "{self.server}" ended the call: {why}.'))
 
-    def _drop(self, code: int, reason: str) -> None:
-        socket = self._socket
-        if socket is not None:
-            self.link.bye(code, reason, self._loop.time())
-            self._write()
-            socket.close(code, reason)
-            self.detach(socket)
+    def _socket_closed(self) -> None:
+        self._on_away(self)
 
     def _end(self) -> None:
-        self._gone = True
-        self.link.end()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._end_link()
         self._on_gone(self)
 
     def _fail_calls(self, lost: list[Pending], why: str) -> None:
         for pending in lost:
             pending.fail(BrowserGone(f'The browser that offers "{self.server}" left while it had the call: {why}.'))
-
-    def _arm(self) -> None:
-        """One timer, moved only when it must fire earlier: most frames just push it further away."""
-        due = self.link.next_timer()
-        if due is None or self._gone:
-            return
-        if self._timer is None or due < self._timer_due:
-            if self._timer is not None:
-                self._timer.cancel()
-            # The handle is not asked: one of uvloop's that is due at once does not know when that is.
-            self._timer, self._timer_due = self._loop.call_at(due, self._fire), due
-
-    def _fire(self) -> None:
-        self._timer = None
-        try:
-            self.link.handle_timer(self._loop.time())
-        except Exception:
-            # Without its timer a link would send no heartbeat any more. A pause, as it may fail again.
-            log.exception("%s: a timer of the link failed", self.server)
-            due = self._loop.time() + RETRY_TIMER_S
-            # defence: stalls: a link whose timer failed gets another one at the relay
-            self._timer, self._timer_due = self._loop.call_at(due, self._fire), due
-        self._pump()

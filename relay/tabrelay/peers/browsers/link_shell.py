@@ -1,0 +1,229 @@
+"""Relay end of a browser link: sockets in and out, the pump of events, and one timer.
+
+The shell around the sans-I/O `tabserver.wire.Link`: it passes received texts to the link, handles the events that
+result, writes the link's frames to the current socket, and re-arms the timer. The worker has the same shell in
+`tabserver.transport`; logic that both need belongs in `tabserver.wire`. What calls and events mean is decided by the
+subclass, `BrowserPeer`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from tabrelay.calls.calls import Pending
+from tabrelay.payloads.json_limits import is_heavy
+from tabrelay.payloads.sliced import Payload
+from tabserver.wire.errors import BufferFull, MessageTooLarge
+from tabserver.wire.events import Event, Violation
+from tabserver.wire.frames import CLOSE_REPLACED, CLOSE_SLOW, Caller
+from tabserver.wire.limits import LARGEST_PART
+from tabserver.wire.link import Link
+from tabserver.wire.pending_calls import PendingCalls
+
+log = logging.getLogger(__name__)
+
+# Weight of a frame's header, which may repeat a long request id. The standard library parses it.
+MAX_HEADER_VALUES: Final = 32_000
+RETRY_TIMER_S: Final = 1.0
+
+
+class LinkSocket(Protocol):
+    """One WebSocket, as the peer writes to it. Writes belong to this object, never to "the current socket"."""
+
+    def write(self, frames: Sequence[tuple[str, str | None]]) -> None:
+        """Header and payload of each, in order."""
+
+    def close(self, code: int, reason: str) -> None: ...
+
+
+class LinkShell(ABC):
+    """One link and the socket that it has now. A base class and not a member, so that a frame costs no extra call."""
+
+    def __init__(self, server: str, link: Link[Any], pending_calls: PendingCalls[Pending]) -> None:
+        self.server = server
+        self.link = link
+        self._pending_calls = pending_calls
+        self._loop = asyncio.get_running_loop()
+        self._socket: LinkSocket | None = None
+        self._opened: dict[str, Caller] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
+        self._will_write = False
+        self._unwritten = 0  # calls that are not on the socket yet
+        self._gone = False
+        self._has_left = False  # did it leave on purpose? Else it is expected back within its grace.
+
+    @abstractmethod
+    def _handle(self, event: Event) -> None:
+        """An event of the link."""
+
+    @abstractmethod
+    def _resolve(self, pending: Pending, payload: Payload) -> None:
+        """The browser's response to a call."""
+
+    @abstractmethod
+    def _socket_closed(self) -> None:
+        """The session has no socket now."""
+
+    # -- from the socket ----------------------------------------------------------------------------------------------
+
+    def attach(self, socket: LinkSocket, hello: str) -> None:
+        """A socket arrived with a greeting for this session. An older socket of the same session is stale now."""
+        now = self._loop.time()
+        stale, self._socket = self._socket, socket
+        self._has_left = False
+        if stale is not None:
+            self.link.disconnected(now)
+            stale.close(CLOSE_REPLACED, "the same worker has dialled again")
+        self.link.connected(now)
+        self.receive_frame(socket, hello, None)
+
+    def receive_text(self, socket: LinkSocket, text: str) -> None:
+        """One text of the socket."""
+        if socket is not self._socket:
+            return
+        header, newline, payload = text.partition("\n")  # as `frames.split` does
+        # defence: characters of one frame
+        if len(payload) > LARGEST_PART:
+            self._handle(Violation(f"a frame of more than {LARGEST_PART:,} characters", too_much=True))
+            return
+        answered = self.link.answer(header, payload, self._loop.time()) if newline else None
+        if answered is None:
+            # defence: values of a frame's header
+            if is_heavy(header, MAX_HEADER_VALUES):
+                self._handle(Violation("a frame's header has too many values", too_much=True))
+            else:
+                self.receive_frame(socket, header, payload if newline else None)
+            return
+        # A result for a call that this browser does not have is nobody's: it was cancelled, or never made.
+        pending = self._pending_calls.pop(answered, None)
+        if pending is not None:
+            self._resolve(pending, payload)
+        if not self._will_write:
+            self._write_soon()
+
+    def receive_frame(self, socket: LinkSocket, header: str, payload: str | None) -> None:
+        if socket is self._socket:
+            self.link.receive(header, payload, self._loop.time())
+            if self.link.has_events:
+                self._pump()
+            else:  # a slice, or a word that it has come
+                self._write_soon()
+
+    def detach(self, socket: LinkSocket) -> None:
+        """The socket closed. The session waits for the next one until its grace is over."""
+        if socket is not self._socket:
+            return
+        self._socket = None
+        self.link.disconnected(self._loop.time())
+        self._socket_closed()
+        self._pump()
+
+    def left(self, socket: LinkSocket) -> None:
+        """The browser closed the socket on purpose: its page was closed, or asked for it."""
+        if socket is self._socket:
+            self._has_left = True
+
+    def refused(self, socket: LinkSocket) -> None:
+        """L16: the browser closed the socket because of a frame of ours, which it is not sent again."""
+        if socket is self._socket:
+            self.link.refused()
+
+    def slow(self, socket: LinkSocket) -> None:
+        """The browser does not read what it is sent: without this socket, the session waits for a better one."""
+        if socket is self._socket:
+            self._drop(CLOSE_SLOW, "the browser reads too slowly")
+
+    def _drop(self, code: int, reason: str) -> None:
+        socket = self._socket
+        if socket is not None:
+            self.link.bye(code, reason, self._loop.time())
+            self._write()
+            socket.close(code, reason)
+            self.detach(socket)
+
+    # -- to the socket ------------------------------------------------------------------------------------------------
+
+    def _open(self, channel: str, caller: Caller) -> None:
+        if channel not in self._opened:
+            self.link.open(channel, caller, self._loop.time())
+            self._opened[channel] = caller
+
+    def _send_best_effort(self, write: Callable[[float], None]) -> None:
+        """Send what nobody waits for: when the link has no room, it is not worth an error."""
+        if self._gone or self.link.is_over:
+            return
+        try:
+            write(self._loop.time())
+        except (BufferFull, MessageTooLarge) as error:
+            log.warning("%s: dropped a message to the browser: %s", self.server, error)
+        self._pump()
+
+    def _write_soon(self) -> None:
+        """At the end of this turn of the loop: many calls come and many answers are heard in one, and what is said to
+        the browser has no events."""
+        if not self._will_write:
+            self._will_write = True
+            self._loop.call_soon(self._write_now)
+
+    def _write_now(self) -> None:
+        self._will_write = False
+        self._write()
+        self._arm()
+
+    def _write(self) -> None:
+        self._unwritten = 0
+        frames = self.link.frames()
+        if frames and self._socket is not None:
+            self._socket.write(frames)
+
+    # -- events and the timer -----------------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        try:
+            for event in self.link.events():
+                # defence: stalls: an event that fails at the relay does not end the others
+                self._handle_safely(event)
+            self._write()
+        finally:
+            self._arm()
+
+    def _handle_safely(self, event: Event) -> None:
+        """One event that can't be handled must not take those behind it along: they are answers of other calls."""
+        try:
+            self._handle(event)
+        except Exception:
+            log.exception("%s: could not handle %s", self.server, type(event).__name__)
+
+    def _arm(self) -> None:
+        """One timer, moved only when it must fire earlier: most frames just push it further away."""
+        due = self.link.next_timer()
+        if due is None or self._gone:
+            return
+        if self._timer is None or due < self._timer_due:
+            if self._timer is not None:
+                self._timer.cancel()
+            # The handle is not asked: one of uvloop's that is due at once does not know when that is.
+            self._timer, self._timer_due = self._loop.call_at(due, self._fire), due
+
+    def _fire(self) -> None:
+        self._timer = None
+        try:
+            self.link.handle_timer(self._loop.time())
+        except Exception:
+            # Without its timer a link would send no heartbeat any more. A pause, as it may fail again.
+            log.exception("%s: a timer of the link failed", self.server)
+            due = self._loop.time() + RETRY_TIMER_S
+            # defence: stalls: a link whose timer failed gets another one at the relay
+            self._timer, self._timer_due = self._loop.call_at(due, self._fire), due
+        self._pump()
+
+    def _end_link(self) -> None:
+        self._gone = True
+        self.link.end()
+        if self._timer is not None:
+            self._timer.cancel()
