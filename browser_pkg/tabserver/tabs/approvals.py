@@ -1,7 +1,8 @@
-"""Which calls a person must allow first, and the questions that are open: once, for the session, or not at all.
+"""User approval of tool calls: which calls need it, the questions that are open, and approvals for a session.
 
-A question is shown by the page that owns the tool; for a tool of the worker, by the page in front. Here is decided
-whether one is asked, how long it waits, and what the caller is told. Knows no port but through its tab.
+The page that owns the tool shows the question; for a tool of the worker, the page in front does. Each question ends
+once: with the user's decision, with the loss of its tab, or at a deadline. This module decides neither where a call
+goes nor how a page shows a question, and it sends only through `Tab`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .offers import Item
 from .routing import RoutingError
 from .tab import Tab, fingerprint_of
 
-# What the relay's operator says: as the page says; at least the destructive ones; all of them; none of them.
+# The relay operator's setting: as the page asks; at least destructive tools; all tools; no tool.
 PAGE, DESTRUCTIVE, ALL, NONE = "page", "destructive", "all", "none"
 MOST_OPEN: Final = 16
 MOST_GRANTED: Final = 256
@@ -29,7 +30,7 @@ ONCE, SESSION = "once", "session"
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """A call that may need somebody's word. `owner`: the tab that offers it, or None for the worker's own."""
+    """A call that may need the user's approval. `owner`: the tab that offers the tool; None: the worker does."""
 
     name: str
     item: Item
@@ -39,9 +40,9 @@ class ApprovalRequest:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What a lasting approval is for. It names only what the relay has verified: the token and, in the handshake
-        era, the session. A client chooses its own name, and modern requests belong to no session. A tool with another
-        definition is asked about again."""
+        """What an approval for the session covers. The key holds only what the relay has verified: the token and, in
+        the handshake era, the session. A client chooses its own name, and modern requests belong to no session. A tool
+        with another definition needs a new approval."""
         owner = self.owner.id if self.owner else ""
         # defence: a lasting approval is for one session
         # defence: what a session's permission is for
@@ -49,7 +50,7 @@ class ApprovalRequest:
         return self.caller.principal, self.caller.session or "", owner, self.name, fingerprint_of(self.item)
 
     def matches(self, name: str, item: Item, owner: Tab | None) -> bool:
-        """Is this what was asked about, and defined as it was then?"""
+        """Is this the tool that the user was asked about, with the same definition?"""
         return self.name == name and self.owner is owner and fingerprint_of(self.item) == fingerprint_of(item)
 
     def message(self, call: str) -> dict[str, Any]:
@@ -79,7 +80,7 @@ class _OpenQuestion:
 
 
 class Approvals:
-    """One per worker."""
+    """The open questions and the approvals of one worker."""
 
     def __init__(self, later: Later, timing: Timing = DEFAULTS) -> None:
         self.timing = timing
@@ -89,19 +90,20 @@ class Approvals:
         self._granted: dict[tuple[str, ...], None] = {}
 
     def is_required(self, name: str, item: Item, owner: Tab | None, tabs: Iterable[Tab]) -> bool:
-        """Does anybody want to be asked about this tool? Said before there is a question: nearly always nobody does."""
+        """Must the user approve calls of this tool? Checked before a question is built: nearly always the answer is
+        no."""
         if self.operator == NONE:
             return False
         if self.operator == ALL or (self.operator == DESTRUCTIVE and is_destructive(item)):
             return True
         if owner is not None:
             return _asks_for(owner.approve, name, item)
-        # The worker's tools belong to all pages: if one of them wants to be asked, somebody is.
+        # The worker's tools belong to all pages: if one page wants to ask, the user is asked.
         rules = [tab.approve for tab in tabs] or [DESTRUCTIVE]
         return any(_asks_for(rule, name, item) for rule in rules)
 
     def is_granted(self, asked: ApprovalRequest) -> bool:
-        """Did somebody allow it before, for the session?"""
+        """Has the user allowed this call for the session?"""
         return bool(self._granted) and asked.key in self._granted
 
     def ask(
@@ -112,7 +114,7 @@ class Approvals:
         go: Callable[[], None],
         deny: Callable[[RoutingError], None],
     ) -> None:
-        """Exactly one of `go` and `deny` is called, unless the question is dropped."""
+        """Ask the user in `tab`. Exactly one of `go` and `deny` is called, unless the question is dropped."""
         if tab is None:
             text = f'"{asked.name}" needs the user\'s approval, and no page is open that could ask for it.'
             deny(_not_run(text, "approval_unseen"))
@@ -127,7 +129,7 @@ class Approvals:
             self._later(self.timing.approve_s * 1000, lambda: self._expire(call, question))
 
     def receive_decision(self, tab: Tab, message: Mapping[str, Any]) -> None:
-        """What the user decided. Only the page that was asked may answer."""
+        """Handle the user's decision. Only the page that was asked may answer."""
         question = self._open.get(str(message.get("call")))
         # defence: only the tab that was asked answers
         if question is None or question.tab is not tab:
@@ -144,13 +146,13 @@ class Approvals:
             question.deny(_not_run(text, "refused", tab))
 
     def drop(self, call: str) -> None:
-        """Nobody waits for the call any more."""
+        """The call has ended, so its question is withdrawn."""
         question = self._open.pop(call, None)
         if question is not None:
             question.tab.send({"t": "approve_over", "call": call})
 
     def left(self, tab: Tab) -> None:
-        """The page went away with its questions."""
+        """The tab's page went away: its questions are denied."""
         for call, question in list(self._open.items()):
             if question.tab is tab:
                 del self._open[call]
@@ -163,7 +165,7 @@ class Approvals:
             del self._granted[next(iter(self._granted))]
 
     def _check_visible(self, call: str, question: _OpenQuestion) -> None:
-        """A question in a tab that nobody sees would only let the agent wait."""
+        """Deny a question whose tab is hidden: the user does not see it, and the agent would only wait."""
         if self._open.get(call) is question and not question.tab.is_visible:
             self.drop(call)
             tab, name = question.tab, question.asked.name
@@ -180,7 +182,7 @@ class Approvals:
 
 
 def is_destructive(tool: Item) -> bool:
-    """Marked as such. MCP's default for what nobody marked would have every tool ask."""
+    """Is the tool marked as destructive? MCP's default for unmarked tools (destructive) would make every tool ask."""
     hints = tool.get("annotations") or {}
     # defence: a destructive tool asks
     return hints.get("destructiveHint") is True and hints.get("readOnlyHint") is not True
@@ -193,7 +195,7 @@ def _asks_for(rule: str | frozenset[str], name: str, tool: Item) -> bool:
 
 
 def read_approval_rule(value: Any) -> str | frozenset[str]:
-    """What a page says about its own tools: destructive, all, none, or their names."""
+    """The page's rule for its own tools: "destructive", "all", "none", or their names."""
     if isinstance(value, list):
         return frozenset(str(name) for name in value)
     return value if value in (ALL, NONE) else DESTRUCTIVE

@@ -1,7 +1,8 @@
-"""The calls that run in the worker and its tabs: each is sent where it belongs, waits, and ends once.
+"""Running calls of the worker and its tabs: each is sent to its destination, waits for it if need be, and ends once.
 
-Who is there is kept in `presence`, who gets a call is decided in `places`, who must allow it in `approvals`. What there
-is to call, and what a request for it means, is the hub's business.
+A call that was sent to a tab is never sent to another one. A call that was not sent yet is held while its page reloads
+or does not read its messages, and may still go to another tab. `presence` holds the tabs, `routing` chooses the
+destination, `approvals` asks the user. This module knows neither the catalogue nor MCP messages: see `hub`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from .tab import Message, PagePort, Tab
 
 
 class TabCalls:
-    """`listing` is what can be called now. `changed` is told when a tab does not answer any more."""
+    """`listing` returns what can be called now. `changed` is called when a tab stops answering."""
 
     def __init__(
         self,
@@ -56,16 +57,17 @@ class TabCalls:
         self._responsiveness = Responsiveness(now_ms=now_ms, later=later, changed=changed)
         self._caller_json = CallerJson()
         self._running: dict[str, Run] = {}
-        # Calls for tabs whose page is being loaded again, or that may be busy: nothing was sent, so another tab may
-        # still get them.
+        # Calls for tabs whose page is reloading, or that may be busy: nothing was sent, so another tab may still get
+        # them.
         self._held: dict[str, RoutedRequest] = {}
-        # What was allowed in a round before, of calls that go on.
+        # Approvals of calls that continue after the client answered a question.
         self._allowed: dict[str, ApprovalRequest] = {}
         self._numbers = itertools.count(1)
-        # Calls that went by the lane, by number; how one of them becomes a Run; and the one that does so right now.
+        # Calls on the fast path, by number; the function that hands one over to the regular path; and the one that is
+        # being handed over right now.
         self.plain_calls: dict[str, PlainCall] = {}
         self.hand_over: Callable[[PlainCall], None] = lambda plain: None
-        # Before somebody looks for all calls of a tab: see express.py.
+        # Called before all calls of a tab are looked up: see worker/js_calls.py.
         self.sync: Callable[[], None] = lambda: None
         self.handed_over: PlainCall | None = None
 
@@ -76,10 +78,10 @@ class TabCalls:
     def watchers(self) -> list[PagePort]:
         return self.presence.watchers
 
-    # -- what tabs say ------------------------------------------------------------------------------------------------
+    # -- messages of tabs ---------------------------------------------------------------------------------------------
 
     def received(self, tab: Tab, call: object = None, is_pong: bool = False) -> None:
-        """It said something, of that call perhaps."""
+        """The tab sent a message, possibly about that call."""
         self._liveness.received(tab)
         self._responsiveness.received(tab, call if isinstance(call, str) else None, is_pong)
 
@@ -87,7 +89,8 @@ class TabCalls:
         self._liveness.frozen(tab)
 
     def receive(self, tab: Tab, kind: str, message: Message) -> None:
-        """What it says of a call. It may speak of its own only; a late answer to one that is over has no reader."""
+        """Handle a tab's message about a call. A message about another tab's call, or about one that is over, is
+        dropped."""
         plain = self.plain_calls.get(message["call"])
         if plain is not None and plain.tab is tab:
             self.hand_over(plain)
@@ -96,25 +99,25 @@ class TabCalls:
             run.receive(kind, message)
 
     def receive_result(self, tab: Tab, call: str, json: str, is_plain: bool) -> None:
-        """The same, of what nearly all calls end with. `is_plain`: it may be passed on unread."""
+        """Handle a result, which ends nearly all calls. `is_plain`: it may be forwarded without parsing."""
         run = self._running.get(call)
         if run is not None and run.tab is tab:
             run.receive_result(json, is_plain)
 
     def left(self, tab: Tab) -> None:
-        """Its page went."""
+        """The tab's page went away."""
         self.approvals.left(tab)
         self._fail(tab, gone_in_call)
 
     def _fell_silent(self, tab: Tab) -> None:
-        """It keeps its tools, for when it wakes up; until then another tab that offers the same comes first."""
+        """The tab keeps its tools for when it wakes up. Until then, another tab with the same tool is preferred."""
         tab.is_silent = True
         for run in self._fail(tab, silent_in_call):
             tab.send({"t": "cancel", "call": run.call, "reason": "The tab did not answer in time"})
         self._changed()
 
     def _fail(self, tab: Tab, why: Callable[[Tab, str], RoutingError]) -> list[Run]:
-        """Tell whoever waits for this tab, and only those, what became of it."""
+        """Fail the calls that were sent to this tab, and only those."""
         # defence: calls that JavaScript carries out: told before all else ends
         self.sync()
         for plain in [plain for plain in self.plain_calls.values() if plain.tab is tab]:
@@ -127,7 +130,7 @@ class TabCalls:
     # -- beginning ----------------------------------------------------------------------------------------------------
 
     def begin(self, routed: RoutedRequest, request: Request, done: Done, unknown: Callable[[str], Exception]) -> Cancel:
-        """Start a call where what it wants lives. Raises `unknown`, Astray, and what the worker's own raises."""
+        """Start a call at its destination. Raises `unknown`, RoutingError, and what the worker's own tool raises."""
         destination = self._find_destination(routed)
         if destination is None:
             raise unknown(routed.key)
@@ -136,10 +139,10 @@ class TabCalls:
         run = Run(self, self.next_call(), routed.purpose, routed.key, destination.tab, request, done)
         asked = self._needed_approval(routed, destination, request)
         if asked is not None and request.goes_on:
-            # It comes again with the state that this worker sealed, and only once, or, in a session, with the answers
-            # that the worker itself asked for: it was allowed before.
+            # The user has allowed this call before: it comes back with a state that this worker sealed and accepts
+            # once, or, in a session, with the answers that the worker itself asked for.
             self._allowed[run.call], asked = asked, None
-        # A page that is being loaded can't ask, and may come back with another tool of this name: see release_held.
+        # A page that is loading can't ask the user, and may return with another tool of this name: see release_held.
         # defence: a question about what a page offered before it was left
         if asked is None or not destination.is_ready or self.must_wait(destination, is_new=True):
             return self._run_at(run, routed, destination, is_new=True)
@@ -151,13 +154,13 @@ class TabCalls:
         )
 
     def next_call(self) -> str:
-        """What the next call is called between the worker and its tabs."""
+        """The id of the next call between the worker and its tabs."""
         return str(next(self._numbers))
 
-    # -- calls that went by the lane ----------------------------------------------------------------------------------
+    # -- calls on the fast path ---------------------------------------------------------------------------------------
 
     def find_plain(self, name: str) -> Destination | None:
-        """Where a tool is called without any wait: see Hub."""
+        """The destination of a tool that can be called without any wait: see Hub.find_plain."""
         presence = self.presence
         destination = find_destination(self._listing(), presence.tabs, presence.departed, "tools", name, None)
         item = None if destination is None else self._tool(name, destination)
@@ -170,7 +173,7 @@ class TabCalls:
         )
 
     def must_wait(self, destination: Destination, *, is_new: bool = False) -> bool:
-        """Must its tab show first that it reads, because another tab could take the call? `is_new`: calls that wait
+        """Must the call wait until its tab reads messages, because another tab could take it? `is_new`: calls that wait
         already come first."""
         tab = destination.tab
         if tab is None or not destination.has_rivals or not tab.is_awake:
@@ -181,7 +184,7 @@ class TabCalls:
         return not self._responsiveness.responds(tab, is_new)
 
     def sent(self, plain: PlainCall, tab: Tab) -> None:
-        """It is under way to its tab."""
+        """The call was posted to its tab."""
         self.plain_calls[plain.call] = plain
         tab.read_state.posted(plain.call)
         tab.calls += 1
@@ -189,9 +192,9 @@ class TabCalls:
             self._liveness.watch(tab, plain.began_ms)
 
     def ended(self, plain: PlainCall, tab: Tab) -> None:
-        """Its tab has answered."""
+        """The tab has answered the call."""
         del self.plain_calls[plain.call]
-        # The clock is not read for each call. It was heard after this, which is all that counts.
+        # The clock is not read for each call. The answer came after the start of the call, which is enough to know.
         tab.read_state.received(max(tab.read_state.received_ms, plain.began_ms), plain.call)
         tab.calls -= 1
         if tab.calls:
@@ -200,16 +203,16 @@ class TabCalls:
             self._liveness.release(tab)
 
     def served(self, tab: Tab) -> None:
-        """It has answered a call that nobody knew of before."""
+        """The tab has answered a call that JavaScript carried out and that was not recorded here before."""
         if tab.calls:
             self._liveness.received(tab)
 
     def update_window(self, tab: Tab, received_ms: float, window: int) -> None:
-        """JavaScript heard it last at that time, and found that it can take so many calls."""
+        """Take over from JavaScript when the tab last sent a message, and how many calls it may have unread."""
         tab.read_state.received_ms, tab.read_state.window = max(tab.read_state.received_ms, received_ms), window
 
     def take_over(self, plain: PlainCall, request: Request, done: Done) -> Cancel:
-        """It runs on as if it had begun here."""
+        """Continue a call of the fast path as if it had started here."""
         self.handed_over = None
         run = Run(self, plain.call, "tools", plain.name, plain.tab, request, done, plain.began_ms)
         if plain.own is not None:
@@ -221,7 +224,7 @@ class TabCalls:
     def _needed_approval(
         self, routed: RoutedRequest, destination: Destination, request: Request
     ) -> ApprovalRequest | None:
-        """What somebody has to allow first; None for what is no tool, and for what was allowed for the session."""
+        """The approval that the call needs; None if it calls no tool, or was allowed for the session."""
         item = self._tool(routed.key, destination) if routed.purpose == "tools" else None
         if item is None or not self.approvals.is_required(
             destination.key, item, destination.tab, self.presence.present
@@ -231,7 +234,7 @@ class TabCalls:
         return None if self.approvals.is_granted(asked) else asked
 
     def _tool(self, key: str, destination: Destination) -> Item | None:
-        """The tool, as whoever offers it there defines it now."""
+        """The tool as its destination defines it now."""
         entry = self._listing().find("tools", key)
         if entry is None:
             return None
@@ -241,21 +244,21 @@ class TabCalls:
     def _ask_first(
         self, run: Run, routed: RoutedRequest, asked: ApprovalRequest, request: Request, done: Done
     ) -> Cancel:
-        """The call waits until somebody has allowed it. Its place is ready: whoever is asked has a page."""
+        """Hold the call until the user has allowed it. Its destination is ready, so there is a page that can ask."""
         stops = [self._cancel(run)]
 
         def go() -> None:
             try:
                 destination = self._find_destination(routed)
                 item = None if destination is None else self._tool(routed.key, destination)
-                # What was allowed is what was shown: this tool of this tab, as it was defined then.
+                # The approval is for what was shown: this tool of this tab, with the definition it had then.
                 # defence: a tool that changed while somebody was asked
                 if destination is None or item is None or not asked.matches(destination.key, item, destination.tab):
                     raise _changed_meanwhile(routed.key)
                 stops.append(self._run_at(run, routed, destination))
             except RoutingError as error:
                 run.fail(error)
-            except Exception as error:  # it is too late to raise: whoever called has long been told to wait
+            except Exception as error:  # too late to raise: `begin` has returned
                 done(text_result(str(error), is_error=True))
 
         request.progress(0, None, f'Waiting until the user allows "{routed.key}" in the page')
@@ -273,14 +276,14 @@ class TabCalls:
         )
 
     def _start(self, run: Run, routed: RoutedRequest, destination: Destination, is_new: bool) -> Cancel:
-        """Send a call to its tab, or keep it for a moment if the tab is being loaded again."""
+        """Send a call to its tab, or hold it for a moment if the page is reloading."""
         self._running[run.call] = run
         self._send(run, routed, destination, is_new)
         return self._cancel(run)
 
     def _cancel(self, run: Run) -> Cancel:
         def cancel(reason: str) -> None:
-            # It runs, is held, or somebody is asked about it: one that was held may have become any of them.
+            # The call runs, is held, or waits for approval: a held call may have become any of these.
             self.approvals.drop(run.call)
             if run.call in self._running and run.is_sent and run.tab is not None:
                 run.tab.send({"t": "cancel", "call": run.call, "reason": reason})
@@ -322,22 +325,22 @@ class TabCalls:
 
         return cancel
 
-    # -- calls that wait for a page to come back, and the end of each ------------------------------------------------
+    # -- held calls, and the end of each call -------------------------------------------------------------------------
 
     def _fail_if_absent(self, call: str) -> None:
-        """A tab that was left without a word is not back: whoever calls it need not wait for what may never come."""
+        """Fail a held call if its page is not back. The page did not announce a reload, so it may never return."""
         routed, run = self._held.get(call), self._running.get(call)
         if routed is not None and run is not None and run.tab is not None and run.tab.port is None:
             run.fail(tab_left(run.tab, routed.key))
 
     def _fail_if_unresponsive(self, call: str) -> None:
-        """None of the tabs that have the thing has shown for long that it reads."""
+        """Fail a held call if none of its tabs has read messages for too long."""
         routed, run = self._held.get(call), self._running.get(call)
         if routed is not None and run is not None and run.tab is not None and run.tab.port is not None:
             run.fail(tab_asleep(run.tab, routed.key))
 
     def release_held(self) -> None:
-        """Something changed: calls that waited for a tab go to it, to another that has the same, or fail."""
+        """After a change: send held calls to their tab or to another one with the same item, or fail them."""
         if self._held:
             self.sync()
         for call, routed in list(self._held.items()):
@@ -359,8 +362,8 @@ class TabCalls:
                 self._release(run, routed, destination)
 
     def _release(self, run: Run, routed: RoutedRequest, destination: Destination) -> None:
-        """What is there now may be another tool than the one that was called, of a page or an operator that wants more
-        to be asked about: it needs what a call that comes now would need."""
+        """Send a held call under the rules of this moment: its tool may have another definition by now, and the page or
+        the operator may require approval that they did not require before."""
         asked, allowed = self._needed_approval(routed, destination, run), self._allowed.get(run.call)
         # defence: a call that goes on with another tool
         if asked is None or (allowed is not None and allowed.matches(asked.name, asked.item, asked.owner)):
@@ -368,7 +371,7 @@ class TabCalls:
         elif allowed is not None:
             run.fail(_changed_meanwhile(routed.key))
         else:
-            # Until it is sent, no tab has a say in it.
+            # Until the call is sent, messages of tabs must not affect it.
             del self._running[run.call]
             run.tab = destination.tab
             self._ask_first(run, routed, asked, run, run.finish)

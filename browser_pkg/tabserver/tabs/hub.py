@@ -1,7 +1,8 @@
-"""The hub: what the worker and its tabs offer, for the MCP core, and what their pages say.
+"""Hub between the MCP core and the tabs: the catalogue that the core reads, and the messages that pages send.
 
-It is the catalogue that the core asks. Ports come in behind a Protocol, time and deferral as arguments; so nothing here
-knows a browser, a socket or MCP's messages. Who is there is kept in `presence`, the calls that run in `traffic`.
+All tabs and the worker share one catalogue; changes that come close together are published once. Ports are a Protocol,
+and time and deferral are arguments, so this module knows no browser, no socket and no MCP message. The tabs are held in
+`presence`, the running calls in `calls`.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from .run import WORKER
 from .static_tools import call_static
 from .tab import Message, PagePort, Tab
 
-# Tabs that the relay is told of; it shows them to people.
+# The most tabs that are reported to the relay, which shows them in its status.
 MAX_CENSUS_TABS: Final = 64
 
 
 class Hub:
-    """The tabs and their tools.
+    """The tabs and what they offer.
 
-    `defer` runs a function soon: changes that come together are told as one. `later` runs one after milliseconds.
+    `defer` runs a function soon, so that several changes are published as one. `later` runs one after milliseconds.
     """
 
     def __init__(
@@ -52,9 +53,9 @@ class Hub:
         self.on_change = on_change
         self.on_update: Callable[[str], None] = lambda uri: None
         self.on_tabs: Callable[[], None] = lambda: None
-        # Answers to calls that went by the lane end there.
+        # The fast path finishes its own calls: True if this result was one of them.
         self.finish_plain: Callable[[PagePort, str, str, bool], bool] = lambda port, call, json, is_plain: False
-        # What was granted to calls like one that was plain holds no longer.
+        # Revokes what JavaScript may carry out without Python: see worker/js_calls.py.
         self.revoke: Callable[[], None] = lambda: None
         self._presence = presence = Presence(now_ms=now_ms, later=later, changed=self.changed)
         self.calls = TabCalls(presence, lambda: self.listing, self.changed, now_ms=now_ms, later=later)
@@ -75,13 +76,13 @@ class Hub:
         self.calls.use_timing(timing)
 
     def use_static_tools(self, has_statics: bool) -> None:
-        """Does this server have the static tools? The relay says so."""
+        """Offer the static tools or not, as the relay's welcome says."""
         if has_statics is not self._has_static_tools:
             self._has_static_tools = has_statics
             self.changed()
 
     def use_approval(self, operator: str) -> None:
-        """Which calls must be allowed first, as the relay's operator wants it."""
+        """Apply the relay operator's setting for user approval."""
         if operator != self.calls.approvals.operator:
             self.calls.approvals.operator = operator
             self.changed()
@@ -90,26 +91,26 @@ class Hub:
 
     @property
     def known_tabs(self) -> Mapping[str, Tab]:
-        """Also those whose page is being loaded again."""
+        """All tabs, including those whose page is reloading."""
         return self._presence.tabs
 
     @property
     def tabs(self) -> list[Tab]:
-        """The tabs whose page is there now."""
+        """The tabs whose page is attached now."""
         return self._presence.present
 
     def attach(self, port: PagePort, info: Message) -> None:
-        """A page came, came back, or says again what it is. The same page keeps its tools and its calls."""
+        """A page attached, attached again, or sent its description again. The same page keeps its tools and calls."""
         self._presence.attach(port, info, read_approval_rule(info.get("approve")))
         port.send({"t": "catalogue", **self.catalogue()})
 
     def detach(self, port: PagePort, *, returns: bool = False, is_expected: bool = False) -> None:
-        """A page went away: whoever waits for one of its calls is told at once. `returns`: maybe it is reloaded.
-        `is_expected`: it is, or leads to another page of the origin."""
+        """A page went away: its calls fail at once. `returns`: it may be reloading. `is_expected`: it is reloading, or
+        navigates to another page of the origin."""
         self._presence.leave(port, returns=returns, is_expected=is_expected)
 
     def receive(self, port: PagePort, message: Message) -> None:
-        """A message of an attached page; from any other page it has no meaning and is dropped."""
+        """Handle a message of an attached page; messages of other pages are dropped."""
         tab = self._presence.tab_at(port)
         if tab is None:
             return
@@ -137,7 +138,7 @@ class Hub:
         self.calls.release_held()
 
     def receive_result(self, port: PagePort, call: str, json: str, is_plain: bool) -> None:
-        """A page's answer to a call, as JSON text. `is_plain`: it may be passed on unread."""
+        """Handle a page's result of a call, as JSON text. `is_plain`: it may be forwarded without parsing."""
         if self.finish_plain(port, call, json, is_plain):
             self.calls.release_held()
             return
@@ -170,7 +171,7 @@ class Hub:
     def tools(self) -> list[dict[str, Any]]:
         if not self._has_static_tools:
             return self.listing.items("tools")
-        # Whoever has `tabs_list` can name a tab: say how.
+        # A client with `tabs_list` can name a tab: add the argument for it to each tool of a tab.
         return [with_argument(entry.item) if entry.tabs else entry.item for entry in self.tool_entries()]
 
     def tool_entries(self) -> Iterable[ListedItem]:
@@ -186,7 +187,7 @@ class Hub:
         return self.listing.items("prompts")
 
     def catalogue(self) -> dict[str, list[dict[str, Any]]]:
-        """For the pages: who offers what."""
+        """The catalogue for pages, with the owner of each item."""
         return {kind: [_catalogue_entry(entry, kind) for entry in self.listing.entries(kind)] for kind in KINDS}
 
     def changed(self) -> None:
@@ -199,7 +200,7 @@ class Hub:
             self._defer(self._publish)
 
     def census(self) -> dict[str, Any]:
-        """For the relay: which tabs there are, and how often the user has turned to one of them."""
+        """The status for the relay: the tabs, and how often the user has turned to one of them."""
         tabs = [{"id": tab.id, "title": tab.title[:200], "visible": tab.is_visible} for tab in self.tabs]
         return {"tabs": tabs[:MAX_CENSUS_TABS], "used": self._presence.activations}
 
@@ -241,9 +242,9 @@ class Hub:
             return nothing_to_cancel
 
     def find_plain(self, name: str) -> Destination | Tool | None:
-        """A tab's tool or the worker's own, for a call that says no more than a name and arguments.
+        """The tab's tool, or the worker's own, for a call that gives only a name and arguments.
 
-        None where anybody must be asked or anything waited for. It holds until the listing is another one.
+        None if the call needs approval or has to wait. Valid until the listing changes.
         """
         destination = None if self._has_static_tools and name in STATIC_NAMES else self.calls.find_plain(name)
         return (

@@ -1,11 +1,9 @@
-"""What the worker and its tabs offer, as one list of each kind, with the tabs that each thing can be had from.
+"""Merged list of the tools, resources, templates and prompts of the worker and its tabs, with the tabs of each item.
 
-Pure: offers in, listing out, the same for tools, resources, templates and prompts. It says who has what; who gets a
-call is decided in `places`.
-
-Equal definitions are one thing, whichever tabs have it. Different ones that share a name are told apart by a suffix,
-which is made of the definition alone: so it is the same in every tab, after a reload and in whatever order tabs come.
-The first of them keeps the plain name while it lives. A URI is what it is and gets no suffix.
+Equal definitions are one item, whichever tabs offer it. Different definitions with one name get a suffix, which depends
+on the definition alone: it is the same in every tab, after a reload, and in any order in which tabs attach. The
+definition that was offered first keeps the plain name while a tab offers it. URIs get no suffix. Pure: offers in,
+listing out. It does not choose the tab that gets a call; `routing` does.
 """
 
 from __future__ import annotations
@@ -17,15 +15,15 @@ from typing import Final
 from .offers import Item
 from .tab import Offer, Tab, fingerprint_of
 
-# The kinds of things that can be offered, and the member that tells one of a kind from another.
+# The kinds of items that can be offered, and the member that identifies an item of each kind.
 KINDS: Final = {"tools": "name", "resources": "uri", "templates": "uriTemplate", "prompts": "name"}
-MAX_NAME_CHARACTERS: Final = 128  # of a name
+MAX_NAME_CHARACTERS: Final = 128
 SUFFIX_CHARACTERS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class ListedItem:
-    """One thing as callers see it. `tabs` have it, best first, under `own_key`; nobody there: it is the worker's."""
+    """One item as callers see it. `tabs` offer it under `own_key`, best first; without tabs it is the worker's."""
 
     item: Item
     own_key: str
@@ -33,21 +31,22 @@ class ListedItem:
 
 
 class Listing:
-    """Made anew when anything comes, goes, or is looked at: see `Tab.rank`."""
+    """Built again when an offer or a tab comes or goes, and when the user turns to another tab: see `Tab.rank`."""
 
     def __init__(self, own: Mapping[str, list[Item]], tabs: Iterable[Tab]) -> None:
         tabs = list(tabs)
         self._lists = {kind: _List(kind, own[kind], tabs) for kind in KINDS}
 
     def items(self, kind: str) -> list[Item]:
-        """Each once: the worker's in the order they were declared, then the tabs' by name."""
+        """Each item once: those of the worker in the order of declaration, then those of the tabs by name."""
         return [entry.item for entry in self._lists[kind].entries.values()]
 
     def entries(self, kind: str) -> Iterable[ListedItem]:
         return self._lists[kind].entries.values()
 
     def find(self, kind: str, key: str) -> ListedItem | None:
-        """By the name or URI it is listed under; or by its suffixed name, also while it has the plain one."""
+        """Find an item by its listed name or URI, or by its suffixed name even while it is listed under the plain
+        one."""
         found = self._lists[kind]
         return found.entries.get(key) or found.aliases.get(key)
 
@@ -59,11 +58,11 @@ class _List:
         self._kind = kind
         self._key = KINDS[kind]
         self.aliases: dict[str, ListedItem] = {}
-        # The worker's own come first in a clash: they are there whichever tab is open, so a name keeps its meaning.
+        # In a clash the worker's items win: they exist whichever tab is open, so a name keeps its meaning.
         self.entries: dict[str, ListedItem] = {}
         for item in own:
             key = str(item[self._key])
-            # Two of its own have one name only if one of them is a static tool, and those come first.
+            # Two of the worker's items have one name only if one of them is a static tool, and those come first.
             name = self._suffixed(key, fingerprint_of(item), ()) if key in self.entries else key
             self.entries[name] = ListedItem(item if name == key else item | {self._key: name}, key)
         is_named = self._key == "name"
@@ -77,7 +76,7 @@ class _List:
     def _named(
         self, key: str, variants: dict[str, list[tuple[Offer, Tab]]], plain: Iterable[str]
     ) -> Iterator[tuple[str, ListedItem]]:
-        """What tabs offer under one key, under the names that tell it apart."""
+        """The items that tabs offer under one key, each with a name that identifies it."""
         own = self.entries.get(key)
         is_free = own is None
         for fingerprint, offers in sorted(variants.items(), key=lambda variant: _first_offered(variant[1])):
@@ -97,7 +96,7 @@ class _List:
         return ListedItem(first.item, key, tuple(tab for _, tab in best_first))
 
     def _suffixed(self, key: str, fingerprint: str, plain: Iterable[str]) -> str:
-        """Longer where a tool that is really called so, or another suffix, is in the way."""
+        """The key with a suffix; longer where a tool has that name itself, or where two suffixes collide."""
         for length in range(SUFFIX_CHARACTERS, len(fingerprint)):
             name = f"{key[: MAX_NAME_CHARACTERS - length - 1]}_{fingerprint[:length]}"
             if name not in self.entries and name not in plain and name not in self.aliases:

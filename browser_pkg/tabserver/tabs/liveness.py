@@ -1,8 +1,8 @@
-"""Is a tab alive? It is asked only while it runs a call, and only when it has said nothing for a while.
+"""Liveness check of tabs: a tab that runs a call and sends nothing for a while gets a ping, and is lost without a pong.
 
-A tab that closes or crashes gives up its Web Lock, and that tells at once. A tab that the browser froze keeps its lock,
-and so does one that stands in a debugger: those are found here, by a question over the port that stays unanswered, and
-sooner if the tab could still say that it freezes. Nothing here decides about calls: it says which tab is silent.
+A tab that closes or crashes releases its Web Lock, which the worker notices at once. A tab that the browser froze, or
+that is paused in a debugger, keeps its lock: this check finds it by a ping without an answer, and sooner if the page
+could still report that it freezes. A tab without a call is not pinged. What happens to its calls is decided in `calls`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T", bound=Hashable)
 
 Later = Callable[[float, Callable[[], None]], None]
 
-# A timer that rings this late was held up by the worker itself, and answers may lie unread: then the question is new.
+# If a timer fires this late, the worker itself was blocked, and answers may still be unread: the ping is sent again.
 LATE_MS: Final = 500.0
 
 
@@ -29,7 +29,7 @@ class _WatchedTab:
 
 
 class LivenessCheck(Generic[T]):
-    """Watches tabs. `ask` sends the question, `lost` is told of a tab that did not answer; `later` is a timer in ms."""
+    """`ask` sends a ping, `lost` is called with a tab that did not answer, `later` starts a timer of milliseconds."""
 
     def __init__(
         self,
@@ -49,35 +49,35 @@ class LivenessCheck(Generic[T]):
         self._due_ms: float | None = None
 
     def watch(self, tab: T, now_ms: float) -> None:
-        """A call waits in this tab."""
+        """A call runs in this tab from now on."""
         if tab not in self._watched:
             self._watched[tab] = _WatchedTab(now_ms)
-            # A timer that is set before its time rings first, and then looks at all of them.
+            # A timer that fires before this tab is due checks all tabs and starts the next timer.
             if self._due_ms is None or now_ms + self.timing.tab_quiet_s * 1000 < self._due_ms:
                 self._arm()
 
     def received(self, tab: T) -> None:
-        """It said something, whatever that was."""
+        """The tab sent a message of any kind."""
         watched = self._watched.get(tab)
         if watched is None:
             return
         was_doubted = watched.is_frozen or watched.asked_ms is not None
         watched.received_ms, watched.asked_ms, watched.is_frozen = self._now_ms(), None, False
-        if was_doubted:  # else there is more time than before, and the timer that is set finds nothing to do
+        if was_doubted:  # otherwise the deadline moved back, and the running timer finds nothing to do
             self._arm()
 
     def frozen(self, tab: T) -> None:
-        """It said that the browser stops it now. It may be back soon, but to ask would be in vain."""
+        """The page reported that the browser freezes it. It may resume soon, but it could not answer a ping."""
         if tab in self._watched:
             self._watched[tab] = _WatchedTab(self._now_ms(), is_frozen=True)
             self._arm()
 
     def release(self, tab: T) -> None:
-        """Nobody waits for this tab any more."""
+        """No call runs in this tab any more."""
         self._watched.pop(tab, None)
 
     def _arm(self) -> None:
-        """One timer for all tabs. One that is too late is replaced; one that is too early finds nothing to do."""
+        """One timer serves all tabs. An earlier deadline replaces it; a timer that fires too early does nothing."""
         if not self._watched:
             return
         due_ms = min(map(self._deadline, self._watched.values()))

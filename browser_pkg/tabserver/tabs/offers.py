@@ -1,4 +1,8 @@
-"""What a page may offer, kind by kind: reduced to what MCP knows, or refused with what is wrong. Pure."""
+"""Validation of what a page offers: tools, resources, resource templates and prompts.
+
+Each check returns the item reduced to the members that MCP defines, or raises ValueError with a text for the page's
+author. Pure: it stores nothing, and does not compare offers of different tabs.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ _TYPES: Final[Mapping[str, tuple[type, str]]] = {
 
 
 def check_tool(tool: Any) -> Item:
-    """Raises ValueError, as all of these do."""
+    """The tool with MCP's members only. Raises ValueError, as all checks do."""
     if not isinstance(tool, dict):
         raise ValueError("A tool is an object with a name, a description and an inputSchema.")
     if not _TOOL_NAME.fullmatch(str(tool.get("name", ""))):

@@ -1,4 +1,7 @@
-"""Value for a call that the fast path started: all that the regular path needs to continue it."""
+"""Call that the fast path started, as a value: all that the regular path needs to continue it.
+
+It holds no behaviour: `worker/fast_path.py` creates it, and `tabs/calls.py` continues with it.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ from .tab import PagePort, Tab
 
 
 class PlainCall(NamedTuple):
-    """`tab` and `port`: where it was sent; or `own`: how it goes on in the worker. `name`: what its caller calls the
-    tool. A tuple, as there is one for each call."""
+    """`tab` and `port`: where the call was sent; or `own`: how it continues in the worker. `name`: the tool's name as
+    the caller gave it. A NamedTuple, because one is created for each call."""
 
     event: Received[str]
     call: str

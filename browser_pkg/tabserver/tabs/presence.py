@@ -1,8 +1,8 @@
-"""Which tabs there are: they come, are looked at, offer things, leave, and some come back with the same id.
+"""Registry of attached tabs: attach, describe, offer, leave, and return after a reload.
 
-A tab that is reloaded leaves and comes back a moment later; one that is closed leaves in the same way. So a tab is kept
-for that moment, with what it offered, and nobody is told of tools that vanish and return. Nothing is decided here about
-calls: those who have one in a tab that was left are told.
+A page that reloads detaches like one that is closed, and attaches again with the same tab id a moment later. So a tab
+that left is kept for that moment with its offers, and the catalogue does not change. This module decides nothing about
+calls: `left` is called with the tab whose page went away.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from .offers import CHECKS
 from .tab import Message, Offer, PagePort, Tab, TabReadState, fingerprint_of
 
 MOST_TABS: Final = 512
-MOST_OFFERS: Final = 1024  # of one kind in one tab; the relay passes no longer list on
-# Characters of what a page says of itself. Callers and the relay's status show it.
+MOST_OFFERS: Final = 1024  # of one kind in one tab; the relay forwards no longer list
+# Characters of a page's title and URL. Callers and the relay's status show them.
 MAX_TITLE: Final = 256
 MAX_URL: Final = 2048
-# Tabs that are gone and still have a name in errors.
+# The most closed tabs whose titles are kept for error messages.
 MOST_DEPARTED: Final = 64
 
 
 class Presence:
-    """`changed` is called when the listing may differ; `left` with a tab whose page went, whether or not it returns."""
+    """`changed` is called when the listing may differ, `left` with a tab whose page went away (it may still return)."""
 
     def __init__(self, *, now_ms: Callable[[], float], later: Later, changed: Callable[[], None]) -> None:
         self.left: Callable[[Tab], None] = lambda tab: None
         self.timing = DEFAULTS
         self.tabs: dict[str, Tab] = {}
         self.departed: dict[str, str] = {}
-        # How often the user has turned to one of the tabs.
+        # How often the user has turned to one of the tabs: the relay prefers the browser that was used last.
         self.activations = 0
         self._now_ms = now_ms
         self._later = later
         self._changed = changed
         self._ports: dict[PagePort, Tab] = {}
-        # The pages that want to hear of every call; asked twice for each call.
+        # The pages that want a message about every call. Kept as a list: it is read twice for each call.
         self.watchers: list[PagePort] = []
         self._numbers = itertools.count(1)
 
@@ -56,11 +56,11 @@ class Presence:
 
     @property
     def present(self) -> list[Tab]:
-        """The tabs whose page is there now."""
+        """The tabs whose page is attached now."""
         return [tab for tab in self.tabs.values() if tab.port is not None]
 
     def watch(self, tab: Tab) -> None:
-        """Its page wants to hear of every call from now on."""
+        """Send messages about every call to the tab's page from now on."""
         tab.watches = True
         self._update_watchers()
 
@@ -68,7 +68,7 @@ class Presence:
         self.watchers = [port for port, tab in self._ports.items() if tab.watches]
 
     def attach(self, port: PagePort, info: Message, approve: str | frozenset[str]) -> None:
-        """A page came, came back, or says again what it is. The same page keeps its offers and its calls."""
+        """A page attached, attached again, or sent its description again. The same page keeps its offers and calls."""
         id = str(info["id"])
         if (flaw := self._why_refused(id)) is not None:
             port.send({"t": "refused", "kind": "tab", "name": id[:MAX_TAB_ID], "message": flaw})
@@ -82,15 +82,15 @@ class Presence:
             tab = Tab(port, id, "", "", is_visible, number if is_visible else 0, number)
             self.tabs[id] = tab
         elif tab.port is not None and tab.port is not port:
-            # A page that had to connect a second time: its first port is deaf and must get no calls.
+            # The page had to connect a second time: nothing reads its first port any more, so it must get no calls.
             self.leave(tab.port, returns=True, is_expected=True)
         if tab.port is not port:
             tab.read_state = TabReadState()
         tab.port = port
         tab.is_frozen = tab.is_silent = tab.is_busy = False
-        # A page with an older copy of the client does not say, and is told.
+        # A page with an older client.js sends no `watches` and gets the messages.
         tab.watches = info.get("watches") is not False
-        # Before anybody is told of a change: calls that waited go on then.
+        # Set before the change is published: held calls are released then, and read this rule.
         tab.approve = approve
         self._ports[port] = tab
         self._update_watchers()
@@ -107,7 +107,7 @@ class Presence:
         return None
 
     def leave(self, port: PagePort, *, returns: bool = False, is_expected: bool = False) -> None:
-        """A page went away. `returns`: it may be back in a moment. `is_expected`: it said so."""
+        """A page went away. `returns`: it may return in a moment. `is_expected`: the page announced that it does."""
         tab = self._ports.pop(port, None)
         if tab is None:
             return
@@ -127,7 +127,7 @@ class Presence:
         self._changed()
 
     def _return_time_over(self, tab: Tab, leave: int) -> None:
-        """The moment is over: what has not come back until now is gone."""
+        """The time for a return is over: a tab or an offer that is not back is removed."""
         if self.tabs.get(tab.id) is not tab or tab.leaves != leave:
             return
         if tab.port is None:
@@ -155,13 +155,13 @@ class Presence:
         self._changed()
 
     def received(self, tab: Tab) -> None:
-        """It said something, so it is awake."""
+        """The tab sent a message, so it is awake."""
         if not tab.is_awake or tab.is_busy:
             tab.is_frozen = tab.is_silent = tab.is_busy = False
             self._changed()
 
     def offer(self, tab: Tab, message: Message) -> None:
-        """What is no good is refused, with the reason; the rest is offered."""
+        """Store the valid items; send the page the reason for each item that is refused."""
         for kind, check in CHECKS.items():
             for given in message.get(kind) or ():
                 try:

@@ -1,6 +1,7 @@
-"""Errands: what a request wants done, said so that either the worker or a tab can do it. Values only.
+"""Routed requests: tool calls, resource reads, prompts and completions, for a tab or the worker to carry out.
 
-Who does it is decided in `places`; the hub sends it there.
+Each value holds both the message for a tab and the function that does the same in the worker. Values only: `routing`
+chooses the destination, and `calls` sends the request there.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ Texts = Mapping[str, str]
 
 
 class RoutedRequest(NamedTuple):
-    """`kind` and `key`: where it is listed. `purpose`: what it is done for, which for completion is not the same.
+    """`kind` and `key`: the listed item. `purpose`: the kind of result, which differs from `kind` for completion only.
 
-    `message`: what is said to a tab, given its own name for the thing. `own`: how the worker does it itself.
+    `message`: builds the message for a tab from the tab's own name for the item. `own`: does the same in the worker.
     """
 
     kind: str
@@ -39,7 +40,7 @@ class RoutedRequest(NamedTuple):
 
 
 def choose_target(request: Request, named: Target | None = None) -> Target | None:
-    """The tab that a request wants: the one that asked, then what it says itself, then what its caller pinned."""
+    """The tab for a request: the one that asked the question it answers, else the one it names, else the pinned one."""
     requested = request.target
     if requested is not None and requested.pins is False:
         request.pin(None)
@@ -57,7 +58,7 @@ def choose_target(request: Request, named: Target | None = None) -> Target | Non
 def call_tool(
     listing: Listing, box: Toolbox, name: str, arguments: dict[str, Any], request: Request, named: Target | None
 ) -> RoutedRequest:
-    """`named`: a tab, by other means than the tool's arguments."""
+    """`named`: a tab that is not named in the tool's arguments."""
     entry = listing.find("tools", name)
     own_key = entry.own_key if entry else name
     arguments, by_argument = take_argument(arguments, entry.item["inputSchema"] if entry else None)
@@ -70,7 +71,7 @@ def call_tool(
 
 
 def read_resource(listing: Listing, box: Toolbox, uri: str, request: Request) -> RoutedRequest | None:
-    """None: no resource has the URI, and no template fits it."""
+    """None: no resource has the URI, and no template matches it."""
     found = find_resource(listing, uri)
     if found is None:
         return None
@@ -83,7 +84,8 @@ def read_resource(listing: Listing, box: Toolbox, uri: str, request: Request) ->
 
 
 def find_resource(listing: Listing, uri: str) -> tuple[str, str, Texts] | None:
-    """What is spelt out comes before what a template would make of it; the worker's own before those of tabs."""
+    """Kind, key and template variables. A literal URI comes before templates; the worker's items before those of
+    tabs."""
     if listing.find("resources", uri) is not None:
         return "resources", uri, {}
     for item in listing.items("templates"):
@@ -105,7 +107,8 @@ def get_prompt(box: Toolbox, name: str, arguments: Texts, request: Request) -> R
 def complete(
     entry: ListedItem, box: Toolbox, kind: str, key: str, argument: str, typed: str, others: Texts, request: Request
 ) -> RoutedRequest:
-    """For an argument of a prompt or of a template. Raises a Refusal for one that a tab's does not have."""
+    """Complete an argument of a prompt or a template. Raises Refusal for an argument that a tab's item does not
+    have."""
     own = box.complete_prompt if kind == "prompts" else box.complete_resource
     if entry.tabs and argument not in _arguments(entry, kind):
         raise Refusal(

@@ -1,10 +1,10 @@
-"""Which tabs read their messages: a call that several tabs could take goes to one that does.
+"""Detection of busy tabs: a call that several tabs could take goes to a tab that reads its messages.
 
 A page that computes without a pause reads nothing, and a call that was posted to it can't be taken back. So a call that
-another tab could take as well is posted only to a tab that said something a moment ago and has few calls to read: one
-after a pause, and one more for each time that it reads on with that many before it, up to a limit. Any other tab is
-pinged first, and the call waits. A tab that does not answer the ping in time is busy: until it says something, other
-tabs come first. Which call goes where is decided in `calls`. What a tab was sent and has read is counted in `tab`.
+another tab could take as well is posted only to a tab that sent a message a moment ago and has few unread calls: one
+after a pause, and one more each time that it reads on with that many before it, up to a limit. Any other tab is pinged
+first, and the call waits. A tab that does not answer the ping in time is busy: until it sends a message, other tabs are
+preferred. Calls are sent and held in `calls`; unread messages are counted in `tab`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..timing import DEFAULTS
 from .liveness import Later
 from .tab import Tab, TabReadState
 
-# A timer that rings this late was held up by the worker itself, and the tab's answer may wait unread: wait once more.
+# If a timer fires this late, the worker itself was blocked, and the tab's answer may be unread: wait once more.
 LATE_MS: Final = 250.0
 
 
@@ -28,25 +28,25 @@ class Responsiveness:
         self._now_ms, self._later, self._changed = now_ms, later, changed
 
     def responds(self, tab: Tab, is_new: bool) -> bool:
-        """May a call be posted to it, although another tab could take the call? A tab that has a ping to answer has
-        calls that wait for it: one that is new has to wait behind those."""
+        """May a call be posted to the tab, although another tab could take it? A tab with an open ping has calls that
+        wait for it, and a new call must wait behind those."""
         # defence: a busy tab: calls that wait come first
         return not (is_new and tab.read_state.pings) and tab.read_state.has_room(self._now_ms())
 
     def received(self, tab: Tab, call: str | None, is_pong: bool) -> None:
-        """It said something, of that call perhaps."""
+        """The tab sent a message, possibly about that call."""
         tab.read_state.is_awaited = False
         tab.read_state.received(self._now_ms(), call)
         if is_pong:
             tab.read_state.received_pong()
 
     def ask(self, tab: Tab) -> None:
-        """A call waits for a sign of this tab."""
+        """A call waits until this tab reads its messages: ping it, and start the timer for the answer."""
         state = tab.read_state
         if state.is_awaited:
             return
         state.is_awaited, state.asked_ms = True, self._now_ms()
-        # One ping at a time. Whatever the tab says makes calls that wait ask again: more pings would fill its queue.
+        # One ping at a time. Any message of the tab makes held calls ask again: more pings would fill its queue.
         # defence: a busy tab: one ping at a time
         if not state.pings:
             tab.ping()

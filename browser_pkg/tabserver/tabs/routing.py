@@ -1,7 +1,8 @@
-"""Whose call is it: the tab, or the worker, that gets a request. Pure: a listing, the tabs and a wish in, a place out.
+"""Routing of a request to a tab or to the worker, and the errors of requests that reach none.
 
-A request that names a tab, or whose caller pinned one, gets that tab or an error, never another tab. What the worker
-has itself is in no tab and is had whatever tab is named.
+A request that names a tab, or whose caller pinned one, gets that tab or an error, never another tab. Worker tools
+belong to no tab and are available whichever tab is named. Pure: listing, tabs and target in, destination out. It does
+not wait, send or ask for approval.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from .tab import Tab
 RETRYABLE: Final = ("tab_frozen", "tab_left", "tab_silent", "approval_unseen", "approval_busy")
 NOUNS: Final = {"tools": "tool", "resources": "resource", "templates": "resource template", "prompts": "prompt"}
 assert NOUNS.keys() == KINDS.keys()
-# Is it frozen? What it does, and the reason that programs read.
+# By `is_frozen`: the text for people, and the `reason` for programs.
 _STATES: Final = {True: ("is frozen by the browser", "tab_frozen"), False: ("does not answer", "tab_silent")}
 
 
 class Destination(NamedTuple):
-    """`tab`: None is the worker itself. `key`: what it calls the thing. `is_ready`: not while its page is loading.
-    `has_rivals`: the request names no tab, and another tab that is awake has the thing too.
+    """`tab`: None is the worker itself. `key`: the destination's own name for the item. `is_ready`: False while its
+    page is loading. `has_rivals`: the request names no tab, and another tab that is awake offers the item too.
     """
 
     tab: Tab | None
@@ -36,7 +37,7 @@ class Destination(NamedTuple):
 
 
 class RoutingError(Exception):
-    """A request that no tab gets, and why. `reason` and `is_delivered` are for programs."""
+    """A request that reached no tab or lost its tab. `reason` and `is_delivered` are for programs."""
 
     def __init__(self, text: str, reason: str, tab: Tab | None = None, *, is_delivered: bool | None = False) -> None:
         super().__init__(text)
@@ -44,23 +45,23 @@ class RoutingError(Exception):
 
     @property
     def data(self) -> dict[str, Any]:
-        """As the relay says it of its own errors. A call that may have been delivered must not be repeated blindly."""
+        """The same members as in the relay's errors. A call that may have been delivered must not be repeated."""
         delivered = "unknown" if self.is_delivered is None else "no"
         return {"reason": self.reason, "delivered": delivered, "retryable": self.reason in RETRYABLE}
 
     def result(self) -> dict[str, Any]:
-        """For a tool: an error that the model reads."""
+        """The error as a tool result, which the model reads."""
         meta = {META_ERROR: self.data} | (tab_meta(self.tab) if self.tab else {})
         return text_result(self.text, is_error=True) | {"_meta": meta}
 
     def refusal(self) -> Refusal:
-        """For what has no results that are errors."""
+        """The error as a JSON-RPC error, for methods whose results can't be errors."""
         data = self.data | ({"tab": self.tab.id} if self.tab else {})
         return Refusal(INVALID_PARAMS, self.text, data)
 
 
 def tab_meta(tab: Tab) -> dict[str, Any]:
-    """Which tab it was, for a result's `_meta`."""
+    """The tab's id and title, for a result's `_meta`."""
     return {META_TAB: {"id": tab.id, "title": tab.title}}
 
 
@@ -72,7 +73,8 @@ def find_destination(
     key: str,
     target: Target | None,
 ) -> Destination | None:
-    """Who gets it; None if nobody has such a thing. Raises Astray. `departed`: what tabs that are gone were called."""
+    """The destination of a request; None if the item is not listed. Raises RoutingError. `departed`: titles of tabs
+    that are gone, by id."""
     entry = listing.find(kind, key)
     is_own = entry is not None and not entry.tabs
     if target is None or target.tab is None:
@@ -100,7 +102,7 @@ def find_destination(
 
 
 def tab_asleep(tab: Tab, key: str) -> RoutingError:
-    """A tab that would have to be woken up first."""
+    """The tab is frozen or silent, and the call was not sent."""
     state, reason = _STATES[tab.is_frozen]
     text = f'The tab {tab.label} {state}, so "{key}" was not called. Bring it to the front and try again.'
     return RoutingError(text, reason, tab)
@@ -116,13 +118,13 @@ def gone_in_call(tab: Tab, key: str) -> RoutingError:
 
 
 def tab_left(tab: Tab, key: str) -> RoutingError:
-    """Its page went without a word, a moment ago."""
+    """The page went away a moment ago and did not announce that it returns."""
     text = f'The tab {tab.label} was closed or is being loaded again, so "{key}" was not called. Is it open? Try again.'
     return RoutingError(text, "tab_left", tab)
 
 
 def tab_not_back(tab: Tab, key: str) -> RoutingError:
-    """Its page was left, and what it had did not come back in time."""
+    """The page went away, and the item was not offered again in time."""
     text = f'The tab {tab.label} was left and does not offer "{key}" any more, so it was not called.'
     return RoutingError(text, "tab_gone", tab)
 

@@ -1,6 +1,7 @@
-"""A call that runs in a tab or in the worker itself: what the MCP core asked for, as the tabs see it.
+"""Running call in a tab or in the worker: forwards progress, logs, questions and the result, and ends once.
 
-It is the Request that a handler's Context stands on, with somebody looking over its shoulder.
+A Run wraps the core's Request and implements the same Protocol, so a handler's Context uses it in its place. It also
+sends activity messages to the pages that watch calls. It does not choose the tab: see `routing` and `calls`.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from .routing import RoutingError, tab_meta
 from .tab import Message, PagePort, Tab
 
 WORKER: Final = "worker"
-# Pages show progress; a tool that reports it a thousand times a second must not drown them.
+# Pages show progress. A tool that reports it a thousand times a second must not flood them.
 PROGRESS_EVERY_MS: Final = 100.0
-# Questions of one call that wait for the client at the same time.
+# The most questions of one call that wait for the client at the same time.
 MOST_ASKED: Final = 16
-# The list that a result of each kind has, and what each item of it has.
+# For each kind: the list that a result must have, and the member that each item of the list must have.
 _RESULTS: Final = {
     "tools": ("content", "type"),
     "resources": ("contents", "uri"),
@@ -37,7 +38,7 @@ _RESULTS: Final = {
 
 
 class RunOwner(Protocol):
-    """Who keeps the calls, and knows which pages watch them: the hub."""
+    """The owner of running calls, which knows the pages that watch them: TabCalls."""
 
     @property
     def now_ms(self) -> Callable[[], float]: ...
@@ -47,7 +48,7 @@ class RunOwner(Protocol):
 
 
 class CallerJson:
-    """Who calls, as tabs are told, in JSON text. The last one is kept: most calls are by somebody who called before."""
+    """The caller as JSON text for tabs. The last text is cached: most calls come from the caller of the one before."""
 
     def __init__(self) -> None:
         self._last: tuple[Caller | None, str, str] = None, "", ""
@@ -70,11 +71,11 @@ class CallerJson:
 
 
 class Run:
-    """One running call. It passes on what its tool says and asks, and lets the tabs watch."""
+    """One running call."""
 
     # Was it sent to its tab?
     is_sent = False
-    # Here, and not made for each call: what most never have.
+    # Class attributes, because most calls never set them.
     _is_over = False
     _questions: dict[Any, Cancel] | None = None
     _progress_sent_ms = 0.0
@@ -90,7 +91,7 @@ class Run:
         done: Done,
         began_ms: float | None = None,
     ) -> None:
-        """`began_ms`: it runs already, and whoever wanted to hear of that has heard."""
+        """`began_ms`: the call runs already, and its start needs no activity message."""
         self.call = call
         self.kind = kind
         self.name = name
@@ -174,11 +175,11 @@ class Run:
         self._done(outcome)
 
     def fail(self, why: RoutingError) -> None:
-        """No tab answers it, for a reason that its caller is told."""
+        """End the call with an error, because no tab will answer it."""
         self.finish(why.result() if self.kind == "tools" else why.refusal())
 
     def call_message(self, task: Message, caller_json: CallerJson) -> str:
-        """The call as its tab is told: what to do, which call it is, who calls, and answers it asked for before."""
+        """The call as JSON text for its tab: task, call id, caller, and the client's answers to earlier questions."""
         request = self._request
         caller, trace, answers = request.caller, request.trace, request.input_responses
         state = request.request_state
@@ -192,13 +193,13 @@ class Run:
         return f'{{"t":"call","call":"{self.call}","caller":{who},{members[1:]}'
 
     def receive(self, kind: str, message: Message) -> None:
-        """What the tab says about it: progress, a log line, a question to the client, or how it failed."""
+        """Handle the tab's message about the call: progress, a log line, a question to the client, or an error."""
         if kind == "progress":
             self.progress(message["progress"], message.get("total"), message.get("message"))
         elif kind == "log":
             try:
                 self.log(message["level"], message.get("data"), message.get("logger"))
-            except ValueError as error:  # no such level: say it where the page's author looks
+            except ValueError as error:  # no such level: log it where the page's author reads
                 self.log("warning", f"{error}: {message.get('data')}")
         elif kind == "ask":
             self._ask(message)
@@ -208,7 +209,7 @@ class Run:
             self._fail(message)
 
     def receive_result(self, text: str, is_plain: bool) -> None:
-        """The tab's answer. `is_plain`: a tool's may be passed on unread."""
+        """Handle the tab's result. `is_plain`: a tool's result may be forwarded without parsing."""
         if is_plain and self.kind == "tools" and self.tab is not None:
             self.finish(Written(text, tab_meta(self.tab)))
             return
@@ -219,7 +220,7 @@ class Run:
             self._fail({"message": f'The page\'s answer for "{self.name}" is no result.'})
 
     def _answer(self, result: Result) -> None:
-        """The tab's own answer, which says that it is."""
+        """Finish with a result of the tab, whose `_meta` names the tab."""
         if self.tab is not None:
             meta = result.get("_meta")
             result["_meta"] = (meta if isinstance(meta, dict) else {}) | tab_meta(self.tab)
@@ -238,7 +239,7 @@ class Run:
             self.finish(Refusal(INTERNAL_ERROR, text))
 
     def _require(self, message: Message) -> None:
-        """A handler that does not wait for the answers: it is called again with them."""
+        """The handler returned its questions and does not wait: it is called again with the answers."""
         try:
             asked = {key: read_question(q.get("method"), q.get("params")) for key, q in message["requests"].items()}
         except (AttributeError, ValueError) as error:
@@ -275,7 +276,7 @@ class Run:
         asked[number] = run_handler(name, ask, lambda answer: {"answer": answer}, _error_reply, reply)
 
     def abandon(self, phase: str, **more: Any) -> None:
-        """It is over without a result: the caller left, or the call was refused by an exception."""
+        """End the call without a result: the caller cancelled it, or an exception refused it."""
         if not self._is_over:
             self._end(phase, **more)
 
@@ -289,7 +290,7 @@ class Run:
 
     @property
     def _is_watched(self) -> bool:
-        # Completion comes with every key that a user presses.
+        # Completion is requested with every key that a user presses: too often for activity messages.
         return self.kind != "completion" and bool(self._owner.watchers)
 
     def _notify_watchers(self, phase: str, **more: Any) -> None:
@@ -309,7 +310,7 @@ class Run:
 
 
 def _is_result(kind: str, result: Any) -> bool:
-    """Has it the form that MCP wants for this kind of call?"""
+    """Does the result have the form that MCP requires for this kind of call?"""
     if not isinstance(result, dict):
         return False
     if kind == "completion":
@@ -320,7 +321,7 @@ def _is_result(kind: str, result: Any) -> bool:
 
 
 def _error_reply(error: BaseException) -> Result:
-    """Why there is no answer, as the page gets it."""
+    """The error for a question without an answer, as the page receives it."""
     members: dict[str, Any] = {"name": type(error).__name__, "message": str(error)}
     if isinstance(error, ClientError):
         members |= {"code": error.code, "data": {"message": error.message}}

@@ -1,7 +1,8 @@
-"""What the static tools do: list tabs and tools as they are now, run a tool, pin a tab. See `wire.statics`.
+"""Static tools: list the tabs and tools of this moment, call a tool, pin a tab.
 
-A tool that is run through `tool_call` is the same call: the request goes on to it, with its progress, its questions to
-the client, its cancellation and its errors. What goes wrong before that is a result that the model can read.
+A tool that is called through `tool_call` gets the same request: progress, questions to the client, cancellation and
+errors work as in a direct call. Mistakes before that are tool results that the model can read. The definitions of the
+static tools are in `wire.static_tools`, because the relay lists them too.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Arguments = dict[str, Any]
 
 
 class StaticToolsOwner(Protocol):
-    """What they ask of the hub."""
+    """What the static tools need from the hub."""
 
     @property
     def known_tabs(self) -> Mapping[str, Tab]: ...
@@ -62,7 +63,7 @@ def _call_tool(owner: StaticToolsOwner, arguments: Arguments, request: Request, 
             raise ToolError('Say which tool: {"name": …}. tools_list has the names.')
         if name == TOOL_CALL:
             raise ToolError("tool_call runs the tools that tools_list shows, not itself.")
-        # Some models write an object as text, as they do for functions.
+        # Some models write the object as JSON text, as they do for function calls.
         if isinstance(inner, str):
             inner = _object(inner)
         if inner is not None and not isinstance(inner, dict):
@@ -125,7 +126,7 @@ def _pin(owner: StaticToolsOwner, id: str | None, request: Request) -> Result:
     if request.caller.era is Era.MODERN:
         client = (request.caller.client or {}).get("name")
         who = f'every client called "{client}"' if client else "every client that does not say its name"
-        # There is no session that it could be limited to, and the model should know that.
+        # A modern request has no session that could limit the pin, and the model should know that.
         text += f" This is so for {who} with your token, until it is unpinned, or not used for an hour."
     return text_result(text)
 

@@ -1,4 +1,8 @@
-"""A page that is attached to the worker, as a value. What it may offer is in `offers`, who gets a call in `places`."""
+"""Browser tab that is attached to the worker, its offers, and the window of messages that it has not read.
+
+`TabReadState` counts unread messages for `responsiveness`; js/worker/granted_calls.js counts the same, and both sides
+must agree. Values only: `offers` checks what a page may offer, and `routing` chooses the tab of a call.
+"""
 
 from __future__ import annotations
 
@@ -15,31 +19,31 @@ from .offers import Item
 
 Message = Mapping[str, Any]
 
-# How long a message of a page shows that the page reads, and the most calls that may lie unread in it while another tab
-# could take them. Both are in js/worker/granted_calls.js too.
+# How long a message of a page proves that the page reads, and the most unread calls in it while another tab could take
+# them. Both are in js/worker/granted_calls.js too.
 FRESH_MS: Final = 100.0
 WINDOW: Final = 64
-MAX_UNREAD: Final = 4096  # names of messages that are kept for each tab
+MAX_UNREAD: Final = 4096  # messages whose ids are kept for each tab
 
 
 class PagePort(Protocol):
-    """The way to one page. `reads_requests`: it finds a tool's arguments in its caller's request."""
+    """Port to one page. `reads_requests`: the page reads a tool's arguments from the caller's request text."""
 
     reads_requests: bool
 
     def send(self, message: Message) -> None: ...
     def post(self, json: str) -> None:
-        """The same, of a message that is JSON text already."""
+        """Send a message that is JSON text already."""
 
     def allow(self, number: int, channel: str, members: str, meta: str, has_rivals: bool) -> None:
-        """Calls like that on this channel need not be asked about: see express.py."""
+        """Let JavaScript carry out calls like the one on this channel: see worker/js_calls.py."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One thing that a tab has. `since`: when the page first offered it; it outlives the worker, so that after a crash
-    the first is still the first. `mark`: the same for equal definitions. `is_kept`: its page is being loaded again, so
-    it is still listed, but can't be had before it is offered again.
+    """One item that a tab offers. `since`: when the page first offered it; the page keeps this time, so after a crash
+    of the worker the first offer is still the first. `fingerprint`: the same for equal definitions. `is_kept`: its page
+    is reloading, so it is still listed, but can't be called before it is offered again.
     """
 
     item: Item
@@ -50,12 +54,13 @@ class Offer:
 
 @dataclass(slots=True)
 class TabReadState:
-    """What shows that a page reads what it is sent: see responsiveness.py. js/worker/granted_calls.js counts the same.
+    """Whether a page reads its messages: see responsiveness.py. js/worker/granted_calls.js counts the same.
 
     `unread`: calls (and pings: True) that the page may not have read yet, in the order in which they were posted. A
-    page reads in this order, so its answer to one of them shows that it has read all before that one. `pings`: how many
-    of them are pings. `window`: how many of them may be calls while another tab could take the next one.
-    `is_awaited`: a call waits for a sign of the page, since `asked_ms`. `is_timed`: a timer runs that ends the wait.
+    page reads in this order, so its answer to one of them proves that it has read all before that one. `pings`: how
+    many of them are pings. `window`: how many of them may be calls while another tab could take the next one.
+    `is_awaited`: a call has waited for a message of the page since `asked_ms`. `is_timed`: a timer runs that ends the
+    wait.
     """
 
     received_ms: float = -math.inf
@@ -74,7 +79,7 @@ class TabReadState:
         return len(self.unread) - self.pings < self.window and 0 <= now_ms - self.received_ms <= FRESH_MS
 
     def posted(self, call: str) -> None:
-        """Count a call that was posted to the page. Of too many that it never answers, the oldest are forgotten."""
+        """Count a call that was posted to the page. Above MAX_UNREAD unanswered messages, the oldest are dropped."""
         self._add(call, is_ping=False)
 
     def pinged(self) -> None:
@@ -87,7 +92,7 @@ class TabReadState:
             self.pings -= self.unread.pop(next(iter(self.unread)))
 
     def received(self, now_ms: float, call: str | None = None) -> None:
-        """The page said something, of that call perhaps. After a pause nothing is known of how much it can take."""
+        """The page sent a message, possibly about that call. After a pause the window starts again at one call."""
         if not 0 <= now_ms - self.received_ms <= FRESH_MS:
             # defence: a busy tab: the window is one call after a pause
             self.window = 1
@@ -96,13 +101,13 @@ class TabReadState:
             self._read(call)
 
     def received_pong(self) -> None:
-        """It answers the oldest ping."""
+        """The page answered the oldest ping."""
         ping = next((name for name, is_ping in self.unread.items() if is_ping), None)
         if ping is not None:
             self._read(ping)
 
     def _read(self, upto: str) -> None:
-        # It has read on with so many calls before it. So it may get one more.
+        # The page read on with a full window of calls, so it may get one more.
         if len(self.unread) - self.pings >= self.window:
             # defence: a busy tab: the window has a limit
             self.window = min(self.window + 1, WINDOW)
@@ -115,12 +120,12 @@ class TabReadState:
 
 @dataclass(slots=True, eq=False)
 class Tab:
-    """A browser's tab, by the id that it keeps over reloads. `port`: None while its page is being loaded again.
-    `touched` says when it was last shown, hidden or focused.
+    """A browser tab, with an id that survives reloads. `port`: None while its page reloads. `touched`: a number that
+    grows each time a tab is shown, hidden or focused.
 
-    `is_frozen`: it said that the browser stops it; `is_silent`: it was asked whether it lives and did not answer.
-    `is_busy`: it did not answer for a moment, so other tabs come first. `offers`: what it has of each kind, by name or
-    URI.
+    `is_frozen`: the page reported that the browser freezes it. `is_silent`: it did not answer the liveness ping.
+    `is_busy`: it did not answer a ping for a moment, so other tabs are preferred. `offers`: its items of each kind, by
+    name or URI.
     """
 
     port: PagePort | None
@@ -134,21 +139,21 @@ class Tab:
     is_silent: bool = False
     is_busy: bool = False
     read_state: TabReadState = field(default_factory=TabReadState)
-    # Its page was left for another one of this origin, which will attach in a moment.
+    # The page announced that it reloads or navigates within this origin: the next page attaches in a moment.
     is_expected: bool = False
-    # How often its page was left: whoever waits for its return must not take a later absence for this one.
+    # How often its page went away: a timer for a return must not mistake a later absence for this one.
     leaves: int = 0
     # Which of its tools ask before they run: "destructive", "all", "none", or their names.
     approve: str | frozenset[str] = "destructive"
-    # Does its page want to hear of every call? Most have nobody who listens.
+    # Does its page want a message about every call? Most pages do not.
     watches: bool = True
-    # How many calls it has been sent that are not over.
+    # Calls that were sent to it and are not over.
     calls: int = 0
     offers: dict[str, dict[str, Offer]] = field(default_factory=lambda: defaultdict(dict))
 
     @property
     def rank(self) -> tuple[bool, bool, bool, bool, int, int]:
-        """Which tab gets a call that several could take: the one the user sees, else the one seen last."""
+        """Sort key for a call that several tabs could take: the visible tab, else the one that was visible last."""
         return self.port is not None, self.is_awake, not self.is_busy, self.is_visible, self.touched, self.attached
 
     @property
@@ -160,12 +165,12 @@ class Tab:
         return f'"{self.title}"' if self.title else self.url or self.id
 
     def send(self, message: Message) -> None:
-        """To its page, if it has one."""
+        """Send a message to the tab's page, if it has one."""
         if self.port is not None:
             self.port.send(message)
 
     def post(self, call: str, json: str) -> None:
-        """The same, of a call as JSON text."""
+        """Send a call as JSON text, and count it as unread."""
         if self.port is not None:
             self.read_state.posted(call)
             self.port.post(json)
@@ -177,6 +182,6 @@ class Tab:
 
 
 def fingerprint_of(item: Item) -> str:
-    """The same for equal definitions, in whatever order their members come."""
+    """A hash that is the same for equal definitions, whatever the order of their members."""
     text = json.dumps(item, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
