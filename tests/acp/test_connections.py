@@ -149,7 +149,7 @@ async def test_an_answer_that_comes_before_the_cancellation_is_noticed_is_looked
         await asyncio.sleep(0)
     task.cancel()
     found = AcpMessage.read(b'{"id":%s,"result":{}}' % asked.id_text.encode())
-    assert other.asked(found)
+    assert other.is_answer(found)
     await other.resolve(found)
     assert late == [found]
     await asyncio.wait({task})

@@ -76,7 +76,7 @@ def test_it_loads_nothing_that_takes_time() -> None:
         "tabrelay.cli.main",
         "tabrelay.cli.flags",
         "tabrelay.cli.mcp",
-        "tabrelay.cli.outcome",
+        "tabrelay.cli.output",
     }
 
 

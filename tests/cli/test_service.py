@@ -13,7 +13,7 @@ import pytest
 
 from tabrelay.cli import service
 from tabrelay.cli.main import main
-from tabrelay.cli.outcome import ExitWith
+from tabrelay.cli.output import ExitWith
 
 
 class System:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from tabrelay.acp.child import ChildProcess
-from tabrelay.acp.conductor import Conductor, ConductorOptions
+from tabrelay.acp.conductor import Conductor
 from tabrelay.acp.dialects import Dialect
 from tabrelay.acp.relay_client import RelayClient
+from tabrelay.acp.session_servers import ConductorOptions
 from tests.support.waiting import BOUND_S
 
 WAIT_S = BOUND_S

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from tabrelay.acp import inlet
+from tabrelay.acp import line_reader
 from tabrelay.system import process_group
 from tabrelay.system.pipe_lines import LineTooLong
 
@@ -74,7 +74,7 @@ class ChildProcess:
 
     async def lines(self) -> AsyncIterator[bytes | LineTooLong]:
         """Until it closes its output."""
-        async for line in inlet.split_lines(self._chunks()):
+        async for line in line_reader.split_lines(self._chunks()):
             yield line
 
     async def _chunks(self) -> AsyncIterator[bytes]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 from tabrelay.acp import message as acp_message
 from tabrelay.acp.concurrency import OrderedDelivery
 from tabrelay.acp.dialects import CANCELLED, G1, G2, Dialect
-from tabrelay.acp.inlet import refuse_id
+from tabrelay.acp.line_reader import refuse_id
 from tabrelay.acp.message import AcpMessage
 from tabrelay.acp.requests import ConnectionGone, RequestTable, SentRequest, WaitForRoom
 from tabrelay.bridge.messages import Key, elements, key

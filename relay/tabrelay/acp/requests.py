@@ -60,17 +60,17 @@ class RequestTable:
         Raises PeerGone, also when too many answers with a `late` are missing: none of them may be forgotten."""
         if self._is_gone or (on_late_answer is not None and len(self._late) >= MAX_LATE):
             raise ConnectionGone
-        is_answer = SentRequest(
+        sent = SentRequest(
             self._ids.next(), asyncio.get_running_loop().create_future(), on_answer, on_late_answer, wait_for_room
         )
-        self._waiting[is_answer.id] = is_answer
-        line = acp_message.request(is_answer.id, method, params)
+        self._waiting[sent.id] = sent
+        line = acp_message.request(sent.id, method, params)
         try:
             await (self._send(line) if on_late_answer is None else self._send_shielded(line))
         except BaseException:
-            self.forget(is_answer)  # it may have been written all the same
+            self.forget(sent)  # it may have been written all the same
             raise
-        return is_answer
+        return sent
 
     async def _send_shielded(self, line: bytes) -> None:
         """Whoever gives it up does not know whether it was written. It will be, so that an answer comes for certain."""
@@ -123,7 +123,7 @@ class RequestTable:
                 self._late[sent.id] = sent.on_late_answer
             sent.answer.cancel()
 
-    def asked(self, message: AcpMessage) -> bool:
+    def is_answer(self, message: AcpMessage) -> bool:
         """Does it answer a request of ours? Also of one that was given up: the answer is for nobody else."""
         return self._ids.is_ours(message.id)
 

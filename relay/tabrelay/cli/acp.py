@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tabrelay.cli import flags, running_relay
 from tabrelay.cli.connect import stop_signals
-from tabrelay.cli.outcome import ExitWith
+from tabrelay.cli.output import ExitWith
 
 if TYPE_CHECKING:
     from tabrelay.acp.conductor import Conductor
@@ -63,8 +63,9 @@ async def _run(args: argparse.Namespace) -> int:
     import sys
 
     from tabrelay.acp.child import ChildProcess
-    from tabrelay.acp.conductor import Conductor, ConductorOptions
+    from tabrelay.acp.conductor import Conductor
     from tabrelay.acp.dialects import DIALECTS as SHAPES
+    from tabrelay.acp.session_servers import ConductorOptions
     from tabrelay.bridge import stdio
     from tabrelay.observe import log_setup
 

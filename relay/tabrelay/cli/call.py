@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tabrelay.cli import connect, flags
-from tabrelay.cli.outcome import FAILED, OK, ExitWith
+from tabrelay.cli.output import FAILED, OK, ExitWith
 from tabserver.wire import methods
 
 UNREACHABLE: Final = 3

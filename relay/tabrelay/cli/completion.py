@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tabrelay.cli import flags
-from tabrelay.cli.outcome import OK
+from tabrelay.cli.output import OK
 
 SHELLS = ("bash", "zsh", "fish")
 NAMES = "tabrelay status --names 2>/dev/null"

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tabrelay.cli import flags
-from tabrelay.cli.outcome import FAILED, OK, ExitWith
+from tabrelay.cli.output import FAILED, OK, ExitWith
 
 
 def add(verbs: Any) -> None:

@@ -11,7 +11,7 @@ import signal
 from typing import Any, Final
 
 from tabrelay.cli import flags, running_relay, sign_in
-from tabrelay.cli.outcome import USAGE, ExitWith
+from tabrelay.cli.output import USAGE, ExitWith
 
 VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(|B|K|KB|KIB|M|MB|MIB|G|GB|GIB)", re.IGNORECASE)

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from tabrelay import __version__
 from tabrelay.cli import flags, running_relay
-from tabrelay.cli.outcome import FAILED, OK, ExitWith
+from tabrelay.cli.output import FAILED, OK, ExitWith
 
 OLDEST: Final = (3, 11)
 TIMEOUT_S: Final = 5.0

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from tabrelay.cli import flags, running_relay
-from tabrelay.cli.outcome import OK
+from tabrelay.cli.output import OK
 from tabrelay.cli.render import printable
 
 

@@ -12,7 +12,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tabrelay.cli.outcome import ExitWith
+from tabrelay.cli.output import ExitWith
 
 
 class Parser(argparse.ArgumentParser):
@@ -113,30 +113,8 @@ def config_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def relay_flags(parser: argparse.ArgumentParser) -> None:
-    """How a relay runs."""
-    parser.add_argument("--host", help="address to listen on (default 127.0.0.1)")
-    parser.add_argument("--port", type=int, help="port to listen on (default 4747; 0: any free one)")
-    parser.add_argument("--no-open", dest="open_browser", action="store_false", default=None, help="open no browser")
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        default=None,
-        help="when ready, print one JSON line with url, mcp_url and token, and open no browser",
-    )
-    parser.add_argument(
-        "--allow-host",
-        dest="allow_hosts",
-        action="append",
-        metavar="HOST[:PORT]",
-        help="another name under which this relay is reached (may be repeated)",
-    )
-    parser.add_argument(
-        "--allow-origin",
-        dest="allow_origins",
-        action="append",
-        metavar="ORIGIN",
-        help="another origin whose pages may use this relay (may be repeated)",
-    )
+    """Flags of the commands that start a relay. Their order is the order in --help."""
+    _address_and_output_flags(parser)
     parser.add_argument(
         "--instances",
         action="append",
@@ -174,6 +152,43 @@ def relay_flags(parser: argparse.ArgumentParser) -> None:
         help="tools that ask the user in the browser before they run: page (default: as the page says, which is those "
         "marked destructive if it says nothing), destructive, all, or none",
     )
+    _log_flags(parser)
+    parser.add_argument(
+        "--dangerously-no-auth",
+        dest="no_auth",
+        action="store_true",
+        default=None,
+        help="ask for no token: every program on this computer may call; only on a loopback address",
+    )
+
+
+def _address_and_output_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--host", help="address to listen on (default 127.0.0.1)")
+    parser.add_argument("--port", type=int, help="port to listen on (default 4747; 0: any free one)")
+    parser.add_argument("--no-open", dest="open_browser", action="store_false", default=None, help="open no browser")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        default=None,
+        help="when ready, print one JSON line with url, mcp_url and token, and open no browser",
+    )
+    parser.add_argument(
+        "--allow-host",
+        dest="allow_hosts",
+        action="append",
+        metavar="HOST[:PORT]",
+        help="another name under which this relay is reached (may be repeated)",
+    )
+    parser.add_argument(
+        "--allow-origin",
+        dest="allow_origins",
+        action="append",
+        metavar="ORIGIN",
+        help="another origin whose pages may use this relay (may be repeated)",
+    )
+
+
+def _log_flags(parser: argparse.ArgumentParser) -> None:
     home_flag(parser)
     parser.add_argument(
         "--log-level", metavar="LEVEL", help="trace, debug, info, warning (default) or error; to stderr"
@@ -191,13 +206,6 @@ def relay_flags(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         default=None,
         help="send traces to an OpenTelemetry collector; OTEL_EXPORTER_OTLP_ENDPOINT and other variables say where",
-    )
-    parser.add_argument(
-        "--dangerously-no-auth",
-        dest="no_auth",
-        action="store_true",
-        default=None,
-        help="ask for no token: every program on this computer may call; only on a loopback address",
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tabrelay.cli import flags, running_relay
-from tabrelay.cli.outcome import FAILED, OK, ExitWith
+from tabrelay.cli.output import FAILED, OK, ExitWith
 
 
 def add(verbs: Any) -> None:
@@ -192,7 +192,7 @@ def _launch(args: argparse.Namespace, server: str) -> Any:
 def _overview() -> int:
     from tabrelay.cli.client_files.file import ConfigFile, FileError
     from tabrelay.cli.client_files.known import CLIENTS, UserFolders, starts_bridge
-    from tabrelay.cli.table import table
+    from tabrelay.cli.output import table
 
     place, rows = UserFolders.here(), []
     for client in CLIENTS:

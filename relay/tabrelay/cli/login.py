@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from tabrelay.cli import flags, running_relay, sign_in
-from tabrelay.cli.outcome import FAILED, OK, ExitWith
+from tabrelay.cli.output import FAILED, OK, ExitWith
 from tabserver.wire import methods
 
 TIMEOUT_S = 30.0

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tabrelay.cli import flags, running_relay
-from tabrelay.cli.outcome import FAILED, OK, ExitWith
+from tabrelay.cli.output import FAILED, OK, ExitWith
 from tabrelay.cli.render import printable
 from tabrelay.config.settings import LOG_LEVELS
 

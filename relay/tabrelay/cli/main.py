@@ -13,7 +13,7 @@ from typing import Final
 
 from tabrelay import __version__
 from tabrelay.cli import flags
-from tabrelay.cli.outcome import OK, USAGE, ExitWith
+from tabrelay.cli.output import OK, USAGE, ExitWith
 
 # The files of the verbs, and the verbs in each, in the order of the help.
 VERBS: Final = {
@@ -31,8 +31,7 @@ VERBS: Final = {
     "service": ("service",),
     "completion": ("completion",),
     "token": ("token",),
-    "pair": ("pair",),
-    "pairs": ("pairs",),
+    "pairs": ("pair", "pairs"),
     "drift": ("drift",),
     "config": ("config",),
 }

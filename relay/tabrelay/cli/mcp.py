@@ -7,13 +7,13 @@ import os
 from typing import Any
 
 from tabrelay.cli import flags
-from tabrelay.cli.outcome import ExitWith
+from tabrelay.cli.output import ExitWith
 
 
 def add(verbs: Any) -> None:
     about = "Connect an agent's MCP client to `tabrelay acp`. Agents start it; it is of no use by hand."
     parser = flags.verb(verbs, "mcp", about, "tabrelay mcp 54321")
-    parser.add_argument("plug_port", metavar="PORT", type=int, help="where `tabrelay acp` listens for it")
+    parser.add_argument("shim_port", metavar="PORT", type=int, help="where `tabrelay acp` listens for it")
     parser.set_defaults(run=_mcp)
 
 

@@ -1,4 +1,9 @@
-"""`tabrelay pairs`: which pages of other origins ask to offer tools, which may, and who may no longer."""
+"""`tabrelay pair` and `tabrelay pairs`: pair browsers and pages of other origins with the relay, list and revoke them.
+
+`pair` prints a URL with a fresh pairing code. `pairs` lists the pages that request pairing and those that are paired;
+approving and refusing go to the running relay, revoking writes the token file, which the relay reads again.
+Codes and tokens are made in `tabrelay.admission`.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +13,16 @@ import time
 from typing import Any
 
 from tabrelay.cli import flags, running_relay
-from tabrelay.cli.outcome import FAILED, OK, ExitWith
-from tabrelay.cli.table import ago, table
+from tabrelay.cli.output import FAILED, OK, ExitWith, ago, table
 
 
 def add(verbs: Any) -> None:
+    about = "Ask the running relay for a fresh address that pairs a browser."
+    pair = flags.verb(verbs, "pair", about, "tabrelay pair --port 9000")
+    flags.address_flags(pair)
+    pair.add_argument("--json", action="store_true", default=None, help="print one JSON line")
+    pair.set_defaults(run=_pair)
+
     about = "Show which pages ask to be paired and which are; approve, refuse and revoke."
     parser = flags.verb(verbs, "pairs", about, "tabrelay pairs approve K7QF-2M9D")
     flags.address_flags(parser)
@@ -38,6 +48,15 @@ def _action(actions: Any, name: str, about: str, example: str, run: Any) -> argp
     flags.address_flags(parser, default=argparse.SUPPRESS)
     parser.set_defaults(run=run)
     return parser
+
+
+def _pair(args: argparse.Namespace) -> int:
+    answer = running_relay.request(args, "/-/codes", method="POST")
+    if args.json:
+        print(json.dumps(answer))
+    else:
+        print(f"{answer['url']}\nOpen it in the browser within {answer['expires_s'] // 60} minutes; it works once.")
+    return OK
 
 
 def _list(args: argparse.Namespace) -> int:

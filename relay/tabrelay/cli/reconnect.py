@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from tabrelay.cli import flags, running_relay
-from tabrelay.cli.outcome import OK
+from tabrelay.cli.output import OK
 
 
 def add(verbs: Any) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tabrelay.cli import flags
-from tabrelay.cli.outcome import FAILED, ExitWith
+from tabrelay.cli.output import FAILED, ExitWith
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from tabrelay.cli import flags, running_relay, sign_in
-from tabrelay.cli.outcome import OK, ExitWith
+from tabrelay.cli.output import OK, ExitWith
 
 
 def add(verbs: Any) -> None:
@@ -85,12 +85,9 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any = None) -> int:
-    """Bind, build, run. Returns when a signal stopped the relay."""
-    from tabrelay.admission.policy import Policy
+    """Binds the port, builds the application and runs it. Returns when a signal stopped the relay."""
     from tabrelay.admission.tokens import Tokens
-    from tabrelay.cli.announcement import question
     from tabrelay.http import loopback
-    from tabrelay.http.addresses import is_loopback
     from tabrelay.observe import log_setup
     from tabrelay.server.workers import WorkerEnv, WorkerProcesses
     from tabrelay.system.open_browser import PageOpener
@@ -102,8 +99,8 @@ def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any 
         sock = _listen(settings.host, settings.port, verb, settings.servers)
         reserved = loopback.reserve(sock)
         return WorkerProcesses(sock, sys.argv[1:], settings.workers, is_taken=reserved.is_taken).run()
-    # Before the port is bound: browsers that dial while these load are refused and try again, each in its own time. A
-    # bound port would keep them all waiting, and let them in at the same instant.
+    # Imported before the port is bound: browsers that connect in the meantime are refused and retry at different times.
+    # With a bound port they would all wait, and connect at the same moment.
     from tabrelay.routing.drain import Drain
     from tabrelay.server.app import create_app
     from tabrelay.server.runner import run
@@ -116,41 +113,13 @@ def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any 
     base = running_relay.base_url(settings.host, settings.port)
     log_setup.configure(settings.log_level, is_json=settings.log_format == "json")
     log_setup.add_log_file(settings)
-    if not is_loopback(settings.host) and not settings.public_url:
-        print(f"Warning: {settings.host} can be reached from other computers, without encryption.", file=sys.stderr)
-    if reserved.is_taken:
-        where = f"another program has port {settings.port} on the other loopback address"
-        print(f"Warning: {where}. Do not use the name localhost, but {base}", file=sys.stderr)
-
-    for warning in settings.warnings():
-        print(f"Warning: {warning}", file=sys.stderr)
+    _print_warnings(settings, base, reserved.is_taken)
     opener = PageOpener(settings.home)
     try:
-        command, home = running_relay.command(), running_relay.home_flag(settings)
         drain = Drain.for_settings(settings)
-
-        def on_ask(asking: Any, others: list[str]) -> None:
-            text = question(asking.origin, asking.server, asking.code, others, command=command, flags=home)
-            print(text, file=sys.stderr, flush=True)
-
-        app = create_app(
-            settings,
-            specs=specs,
-            tokens=tokens,
-            policy=Policy.for_address(
-                settings.host,
-                settings.port,
-                settings.allow_hosts,
-                settings.allow_origins,
-                settings.public_url,
-                loopback.held_names(sock, settings.host, is_taken=reserved.is_taken),
-            ),
-            url=settings.public_url or base,
-            token_command=f"{command} token{home}",
-            drain=drain,
-            on_ask=on_ask,
-            sign_in=sign_in.for_relay(settings, command, home),
-        )
+        names = loopback.held_names(sock, settings.host, is_taken=reserved.is_taken)
+        options = _app_options(settings, base, names)
+        app = create_app(settings, specs=specs, tokens=tokens, drain=drain, **options)
 
         def ready() -> None:
             if worker is None or (worker.number == 0 and worker.is_new):
@@ -169,6 +138,46 @@ def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any 
         if running_relay.address(settings.home) == base:
             running_relay.address_file(settings.home).unlink(missing_ok=True)
     return OK
+
+
+def _print_warnings(settings: Any, base: str, is_taken: bool) -> None:
+    """`is_taken`: another program has the same port on the other loopback address."""
+    from tabrelay.http.addresses import is_loopback
+
+    if not is_loopback(settings.host) and not settings.public_url:
+        print(f"Warning: {settings.host} can be reached from other computers, without encryption.", file=sys.stderr)
+    if is_taken:
+        where = f"another program has port {settings.port} on the other loopback address"
+        print(f"Warning: {where}. Do not use the name localhost, but {base}", file=sys.stderr)
+    for warning in settings.warnings():
+        print(f"Warning: {warning}", file=sys.stderr)
+
+
+def _app_options(settings: Any, base: str, names: Any) -> dict[str, Any]:
+    """The arguments of `create_app` that depend on the command line. `names`: host names that the socket holds."""
+    from tabrelay.admission.policy import Policy
+    from tabrelay.cli.announcement import question
+
+    command, home = running_relay.command(), running_relay.home_flag(settings)
+
+    def on_ask(asking: Any, others: list[str]) -> None:
+        text = question(asking.origin, asking.server, asking.code, others, command=command, flags=home)
+        print(text, file=sys.stderr, flush=True)
+
+    return {
+        "policy": Policy.for_address(
+            settings.host,
+            settings.port,
+            settings.allow_hosts,
+            settings.allow_origins,
+            settings.public_url,
+            names,
+        ),
+        "url": settings.public_url or base,
+        "token_command": f"{command} token{home}",
+        "on_ask": on_ask,
+        "sign_in": sign_in.for_relay(settings, command, home),
+    }
 
 
 def _with_own_logs(settings: Any, number: int) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from xml.sax.saxutils import escape
 
 from tabrelay.cli import flags, running_relay, serve
-from tabrelay.cli.outcome import FAILED, OK, ExitWith
+from tabrelay.cli.output import FAILED, OK, ExitWith
 
 UNIT: Final = "tabrelay.service"
 LABEL: Final = "dev.tabrelay.relay"

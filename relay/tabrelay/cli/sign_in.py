@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tabrelay.cli.outcome import ExitWith
+from tabrelay.cli.output import ExitWith
 
 GRANTS = ("authorization_code", "client_credentials", "none")
 

@@ -7,9 +7,8 @@ import json
 from typing import Any
 
 from tabrelay.cli import flags, running_relay
-from tabrelay.cli.outcome import OK
+from tabrelay.cli.output import OK, ago, table
 from tabrelay.cli.render import printable
-from tabrelay.cli.table import ago, table
 
 
 def add(verbs: Any) -> None:

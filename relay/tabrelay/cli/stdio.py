@@ -1,4 +1,8 @@
-"""`tabrelay stdio`: an MCP server over HTTP, for clients that only speak stdin and stdout."""
+"""`tabrelay stdio`: connects a client that uses stdin and stdout to an MCP server over HTTP.
+
+`--check` connects once, prints what the server offers, and ends. It imports the event loop and the bridge only when it
+runs: clients wait for this program to start. Message handling is in `tabrelay.bridge`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,9 @@ import argparse
 from typing import Any
 
 from tabrelay.cli import connect, flags
-from tabrelay.cli.outcome import OK
+from tabrelay.cli.output import FAILED, OK
+
+SHOWN_TOOLS = 12
 
 
 def add(verbs: Any) -> None:
@@ -31,9 +37,7 @@ async def _run(args: argparse.Namespace) -> int:
     outbound, credentials = connect.outbound(args)
     try:
         if args.check:
-            from tabrelay.cli.check import check
-
-            return await check(args, outbound, credentials)
+            return await _check(args, outbound, credentials)
         await _bridge(args, outbound, credentials)
         return OK
     finally:
@@ -65,3 +69,41 @@ async def _bridge(args: argparse.Namespace, outbound: Any, credentials: Any) -> 
         await bridge.run(stdio.Stdin().chunks())
     finally:
         await output.close()
+
+
+async def _check(args: argparse.Namespace, outbound: Any, credentials: Any) -> int:
+    """Connects, lists the tools, and prints the outcome on one screen."""
+    import json
+    import time
+
+    from tabrelay.bridge.client import McpClient, RequestFailed
+    from tabserver.wire import methods
+
+    print(outbound.where)
+    began = time.monotonic()
+    try:
+        await connect.prepare(credentials)
+        async with McpClient(outbound) as client:
+            found = await client.negotiate()
+            _row("connected", f"in {(time.monotonic() - began) * 1000:.0f} ms")
+            _row("protocol", found.version + ("" if found.is_modern else ", with a handshake"))
+            name, version = found.server.get("name", "?"), found.server.get("version", "")
+            _row("server", f"{found.server.get('title') or name} {version}")
+            _row("offers", ", ".join(sorted(found.capabilities)) or "nothing")
+            tools = await client.all(methods.TOOLS_LIST, "tools") if "tools" in found.capabilities else []
+    except RequestFailed as error:
+        _row("failed", str(error))
+        print("\nIt does not work.")
+        return FAILED
+    names = [str(tool.get("name")) for tool in tools]
+    more = f", … and {len(names) - SHOWN_TOOLS} more" if len(names) > SHOWN_TOOLS else ""
+    _row("tools", f"{len(names)}: {', '.join(names[:SHOWN_TOOLS])}{more}" if names else "none")
+    print("\nIt works. In a client's configuration:")
+    print(f"  {json.dumps({'command': 'tabrelay', 'args': ['stdio', args.target]})}")
+    return OK
+
+
+def _row(name: str, text: str) -> None:
+    from tabrelay.cli.render import printable
+
+    print(f"  {name:<11}{printable(text)}", flush=True)

@@ -9,8 +9,7 @@ import time
 from typing import Any, Final
 
 from tabrelay.cli import flags, running_relay
-from tabrelay.cli.outcome import FAILED, OK, ExitWith
-from tabrelay.cli.table import ago, table
+from tabrelay.cli.output import FAILED, OK, ExitWith, ago, table
 
 DAY_S: Final = 86_400.0
 

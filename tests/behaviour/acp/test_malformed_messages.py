@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tabrelay.acp import child, inlet, local_port
+from tabrelay.acp import child, line_reader, local_port
 from tabrelay.acp.dialects import G4
 from tests.support.acp import ACP, WAIT_S, NoRelay, PlayedComponent, Plug, Stage, is_free
 from tests.support.waiting import until
@@ -291,7 +291,7 @@ async def test_a_request_in_the_envelope_of_a_notice_is_refused() -> None:
 
 @pytest.fixture
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inlet, "MAX_LINE", 10_000)
+    monkeypatch.setattr(line_reader, "MAX_LINE", 10_000)
 
 
 LONG = "x" * 20_000

@@ -1,8 +1,25 @@
-"""Rows as text in columns, and spans of time in words, for verbs that list something."""
+"""Exit codes, error exit and tables for commands that print results.
+
+A command raises `ExitWith` to end the program with one line on stderr. `table` aligns rows in columns; `ago` formats a
+duration. Text that comes from servers is made safe for terminals in `render`, not here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
+
+OK: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+
+
+class ExitWith(Exception):
+    """Ends the program with one line on stderr and this exit code."""
+
+    def __init__(self, message: str, code: int = USAGE) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
