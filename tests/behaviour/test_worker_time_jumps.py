@@ -11,7 +11,7 @@ from tabserver.timing import DEFAULTS, steady_ms
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
 from tests.support.clock import JUMPS_S, Clock, WallClock, settle
-from tests.transport.test_reconnect import ONE_REQUEST, Bench
+from tests.support.transport import ONE_REQUEST, Bench
 
 
 async def step(bench: Bench, chance: random.Random) -> None:

@@ -18,7 +18,7 @@ from tabserver.wire.limits import Limits, least_grace_s, redial_s, watchdog_s
 from tabserver.wire.link import Link
 from tests.support.clock import settle
 from tests.support.socket import FakeRelay
-from tests.transport.test_reconnect import ONE_REQUEST, Bench
+from tests.support.transport import ONE_REQUEST, Bench
 
 STEP_S: Final = 0.25
 SETTINGS: Final = Settings()

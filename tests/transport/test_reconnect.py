@@ -1,88 +1,19 @@
-"""The transport: dialling, dropping, coming back, and staying away. Time is fake, the relay's end is the real Link."""
+"""Dialing, drops and reconnects of the transport. Time is simulated, the relay's end is the real Link."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import nullcontext, suppress
 from typing import Any
 
-import pytest
-
-from tabserver.transport.backoff import Backoff
-from tabserver.transport.channels import MAX_NOTICES
 from tabserver.transport.connection import HIGH_WATER
 from tabserver.transport.dialing import DialError
-from tabserver.transport.reconnect import Transport, TransportState
-from tabserver.wire.eras import Era
-from tabserver.wire.errors import BufferFull, MessageTooLarge
-from tabserver.wire.events import Closed, Opened, Parted, Received, Welcomed
-from tabserver.wire.frames import Caller, Greeting, Kind
-from tabserver.wire.limits import Limits
+from tabserver.transport.reconnect import TransportState
+from tabserver.wire.events import Closed, Opened, Received, Welcomed
+from tabserver.wire.frames import Kind
 from tabserver.wire.link import Link
-from tabserver.wire.request_history import MAX_KEYS
-from tests.support.clock import Clock, settle
-from tests.support.socket import FakeAbort, FakeDialer, FakeRelay, FakeSocket
-
-CALLER = Caller(Era.LEGACY, "2025-11-25", "token:test")
-ONE_REQUEST = Caller(Era.MODERN, "2026-07-28", "token:test")
-
-
-class Bench:
-    """A transport on a fake clock, with everything it said."""
-
-    def __init__(self, limits: Limits | None = None) -> None:
-        self.clock = Clock()
-        self.dialer = FakeDialer()
-        self.relay = FakeRelay(self.clock)
-        self.said: list[tuple[str, Any]] = []
-        self.states: list[TransportState] = []
-        self.aborts: list[FakeAbort] = []
-        self.transport = Transport(
-            Link.dialer(Greeting("demo", "inst", "b"), limits or Limits()),
-            self.dialer,
-            clock=self.clock,
-            new_abort=self._new_abort,
-            jitter=lambda: 0.5,
-            call_later=self.clock.call_later,
-        )
-        transport = self.transport
-        transport.on_open = lambda: self.said.append(("open", None))
-        transport.on_close = lambda code, reason: self.said.append(("close", code))
-        transport.on_error = lambda error: self.said.append(("error", error))
-        transport.session.on_message = lambda event: self.said.append(("message", event))
-        transport.on_state = self.states.append
-
-    def _new_abort(self) -> FakeAbort:
-        self.aborts.append(FakeAbort())
-        return self.aborts[-1]
-
-    async def start(self) -> None:
-        await self.transport.start()
-        await settle()
-
-    async def connect(self) -> FakeSocket:
-        """Open the dial that is waiting and let the relay welcome it."""
-        socket = self.dialer.last.open()
-        await settle()
-        self.relay.accept(socket)
-        return socket
-
-    def is_connected(self) -> bool:
-        return self.transport.is_connected
-
-    def messages(self) -> list[Any]:
-        return [value for kind, value in self.said if kind == "message"]
-
-    def errors(self) -> list[Any]:
-        return [value for kind, value in self.said if kind == "error"]
-
-
-@pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
-    bench = Bench()
-    yield bench
-    await bench.transport.close()
+from tests.support.clock import settle
+from tests.support.socket import FakeRelay
+from tests.support.transport import CALLER, Bench
 
 
 async def test_it_connects_and_says_so(bench: Bench) -> None:
@@ -222,144 +153,6 @@ async def test_after_a_drop_it_comes_back_and_asks_to_resume(bench: Bench) -> No
     ]
 
 
-async def lose_the_session(bench: Bench) -> FakeSocket:
-    """The relay forgot us, and we have dialled again: channel "c" (a session) and "d" (one request) were open."""
-    await bench.start()
-    await bench.connect()
-    bench.relay.link.open("c", CALLER, bench.clock())
-    bench.relay.link.send("d", Kind.REQ, "{}", bench.clock(), id=1, caller=ONE_REQUEST)
-    bench.relay.exchange()
-    bench.relay.drop(1006)
-    bench.relay = FakeRelay(bench.clock, "s2")
-    await bench.clock.advance(1)
-    return await bench.connect()
-
-
-async def test_channels_of_a_lost_session_end_when_no_caller_comes_back_for_them(bench: Bench) -> None:
-    socket = await lose_the_session(bench)
-    bench.transport.session.send("d", Kind.RES, "{}", id=1)
-    assert [json.loads(header)["t"] for header, _ in socket.sent] == ["hello"]
-    await bench.clock.advance(59.9)
-    assert [e.channel for e in bench.messages() if isinstance(e, Closed)] == []
-    await bench.clock.advance(0.2)
-    assert [e.channel for e in bench.messages() if isinstance(e, Closed)] == ["c", "d"]
-
-
-async def test_a_request_asked_again_while_it_runs_runs_once_and_is_answered_once(bench: Bench) -> None:
-    socket = await lose_the_session(bench)
-    bench.relay.link.send("d", Kind.REQ, "{}", bench.clock(), id=1, caller=ONE_REQUEST, again=True)
-    bench.relay.exchange()
-    assert len([e for e in bench.messages() if isinstance(e, Received)]) == 1
-    bench.transport.session.send("d", Kind.RES, '"done"', id=1)
-    assert socket.sent[-1][1] == '"done"'
-    await bench.clock.advance(60)
-    assert "d" not in [e.channel for e in bench.messages() if isinstance(e, Closed)]
-
-
-async def test_a_request_sent_again_when_it_is_done_is_answered_from_the_history(bench: Bench) -> None:
-    socket = await lose_the_session(bench)
-    bench.transport.session.send("d", Kind.RES, '"done"', id=1)
-    bench.relay.link.send("d", Kind.REQ, "{}", bench.clock(), id=1, caller=ONE_REQUEST, again=True)
-    bench.relay.exchange()
-    assert len([e for e in bench.messages() if isinstance(e, Received)]) == 1
-    assert socket.sent[-1][1] == '"done"'
-
-
-async def test_a_request_asked_again_that_never_came_runs(bench: Bench) -> None:
-    await lose_the_session(bench)
-    bench.relay.link.send("new", Kind.REQ, "{}", bench.clock(), id=9, caller=ONE_REQUEST, again=True)
-    bench.relay.exchange()
-    assert [e.channel for e in bench.messages() if isinstance(e, Received)] == ["d", "new"]
-
-
-async def test_an_id_that_a_session_uses_again_is_a_new_request(bench: Bench) -> None:
-    await bench.start()
-    await bench.connect()
-    bench.relay.link.open("c", CALLER, bench.clock())
-    for _ in range(2):
-        bench.relay.link.send("c", Kind.REQ, "{}", bench.clock(), id=1)
-        bench.relay.exchange()
-        bench.transport.session.send("c", Kind.RES, "{}", id=1)
-    assert len([e for e in bench.messages() if isinstance(e, Received)]) == 2
-
-
-async def test_back_off_starts_again_only_after_a_stable_time(bench: Bench) -> None:
-    await bench.start()
-    for up_s, wait_ms in [(1, 1000), (9, 2000), (9, 3000), (11, 1000), (1, 2000)]:
-        await bench.connect()
-        await bench.clock.advance(up_s)
-        bench.relay.drop(1006)
-        assert bench.transport.state.retry_in_ms == wait_ms
-        await bench.clock.advance(wait_ms / 1000)
-
-
-@pytest.mark.parametrize("code", [1001, 1012])
-async def test_a_relay_that_restarts_is_dialled_at_once_but_not_in_a_tight_loop(bench: Bench, code: int) -> None:
-    await bench.start()
-    for wait_ms in (0, 1000, 2000):
-        await bench.connect()
-        await bench.clock.advance(1)
-        bench.relay.drop(code)
-        assert bench.transport.state.retry_in_ms == wait_ms
-        await bench.clock.advance(wait_ms / 1000)
-        assert bench.transport.state.state == "connecting"
-
-
-async def test_a_goodbye_says_when_to_come_back_whatever_the_close_code(bench: Bench) -> None:
-    await bench.start()
-    await bench.connect()
-    bench.relay.link.bye(1012, "drain", bench.clock(), retry_ms=250)
-    bench.relay.exchange()
-    bench.relay.drop(1006)
-    assert bench.transport.state.retry_in_ms == 250
-    await bench.clock.advance(0.25)
-    assert len(bench.dialer.dials) == 2
-
-
-@pytest.mark.parametrize(("code", "why"), [(4401, "unauthorized"), (4403, "forbidden"), (4409, "replaced")])
-async def test_a_refusal_stops_it_until_the_page_asks(bench: Bench, code: int, why: str) -> None:
-    await bench.start()
-    await bench.connect()
-    bench.relay.drop(code)
-    state = bench.transport.state
-    assert (state.state, state.why, state.retry_in_ms) == ("stopped", why, None) and state.message
-    await bench.clock.advance(600)
-    assert len(bench.dialer.dials) == 1
-    bench.transport.retry_now()
-    await settle()
-    await bench.connect()
-    assert bench.is_connected()
-
-
-async def test_a_name_that_is_held_by_another_principal_stops_it_and_says_why(bench: Bench) -> None:
-    await bench.start()
-    socket = bench.dialer.last.open()
-    await settle()
-    socket.deliver('{"t":"bye","code":4403,"reason":"held by a page of another origin"}', None)
-    socket.drop(4403, "")
-    state = bench.transport.state
-    assert (state.state, state.why, state.message) == ("stopped", "taken", "held by a page of another origin")
-
-
-async def test_a_name_that_is_kept_for_another_principal_is_asked_for_again(bench: Bench) -> None:
-    await bench.start()
-    socket = bench.dialer.last.open()
-    await settle()
-    socket.deliver('{"t":"bye","code":4403,"reason":"kept for a page of another origin","retry_ms":3000}', None)
-    socket.drop(4403, "")
-    state = bench.transport.state
-    assert (state.state, state.why, state.retry_in_ms) == ("waiting", "taken", 3000)
-
-
-async def test_a_goodbye_that_says_replaced_stops_it_even_if_the_close_code_is_lost(bench: Bench) -> None:
-    await bench.start()
-    await bench.connect()
-    bench.relay.link.bye(4409, "replaced", bench.clock())
-    bench.relay.exchange()
-    bench.relay.drop(1006)
-    assert (bench.transport.state.state, bench.transport.state.why) == ("stopped", "replaced")
-
-
 async def test_a_permanent_refusal_of_the_dial_stops_it(bench: Bench) -> None:
     await bench.start()
     bench.dialer.last.fail("unauthorized", "Bad token. Run: tabrelay pair", permanent=True)
@@ -450,26 +243,6 @@ async def test_events_reach_the_callback_in_order_and_answers_go_out_before_it_r
         socket.deliver(header, payload)
     assert [type(event) for event in bench.messages()] == [Opened, Received, Closed]
     assert [payload for _, payload in socket.sent if payload] == ['"going"', '"done"']
-
-
-async def test_a_channel_of_one_request_ends_with_its_answer(bench: Bench) -> None:
-    await bench.start()
-    socket = await bench.connect()
-    bench.relay.link.send("d", Kind.REQ, "{}", bench.clock(), id=1, caller=ONE_REQUEST)
-    bench.relay.exchange()
-    bench.transport.session.send("d", Kind.RES, '"first"', id=1)
-    bench.transport.session.send("d", Kind.RES, '"second"', id=1)
-    assert [payload for _, payload in socket.sent if payload] == ['"first"']
-
-
-async def test_a_closed_channel_is_told_to_the_relay_once(bench: Bench) -> None:
-    await bench.start()
-    await bench.connect()
-    bench.relay.link.open("c", CALLER, bench.clock())
-    bench.relay.exchange()
-    bench.transport.session.close_channel("c", "done")
-    bench.transport.session.close_channel("c", "done")
-    assert [e for e in bench.relay.exchange() if isinstance(e, Closed)] == [Closed("c", "done")]
 
 
 async def test_a_callback_that_raises_is_reported_and_the_link_lives_on(bench: Bench) -> None:
@@ -598,106 +371,6 @@ async def test_a_write_that_fails_is_a_drop(bench: Bench) -> None:
     assert bench.said[-1] == ("close", 1006)
 
 
-async def test_without_room_on_the_link_answers_wait_and_notices_about_requests_are_dropped() -> None:
-    bench = Bench(Limits(replay_messages=1))
-    await bench.start()
-    socket = await bench.connect()
-    bench.relay.link.open("c", CALLER, bench.clock())
-    bench.relay.exchange()
-    for n in range(3):
-        with pytest.raises(BufferFull) if n else nullcontext():
-            bench.transport.session.send("c", Kind.NOTE, f'"progress {n}"', related=1)
-        bench.transport.session.send("c", Kind.RES, f'"answer {n}"', id=n)
-    assert [payload for _, payload in socket.sent if payload] == ['"progress 0"']
-    for _ in range(4):
-        bench.relay.exchange()
-        await bench.clock.advance(0.5)
-        bench.relay.link.handle_timer(bench.clock() + 1)  # the relay acknowledges
-    assert [payload for _, payload in socket.sent if payload] == ['"progress 0"'] + [f'"answer {n}"' for n in range(3)]
-    await bench.transport.close()
-
-
-async def test_a_message_that_is_too_large_is_refused_where_it_was_sent() -> None:
-    bench = Bench(Limits(max_message=10))
-    await bench.start()
-    await bench.connect()
-    bench.relay.link.open("c", CALLER, bench.clock())
-    bench.relay.exchange()
-    with pytest.raises(MessageTooLarge):
-        bench.transport.session.send("c", Kind.RES, "x" * 11, id=1)
-    bench.transport.session.send("c", Kind.RES, "x", id=1)
-    assert [e.payload for e in bench.relay.exchange() if isinstance(e, Received)] == ["x"]
-    await bench.transport.close()
-
-
-async def test_what_is_too_large_is_refused_also_while_others_wait_for_room() -> None:
-    bench = Bench(Limits(replay_bytes=3000, max_message=1500))
-    await bench.start()
-    await bench.connect()
-    for n in range(5):
-        bench.relay.link.send(f"c{n}", Kind.REQ, "{}", bench.clock(), id=1, caller=ONE_REQUEST)
-    bench.relay.exchange()
-    bench.relay.drop(1006)
-    for n in range(4):
-        bench.transport.session.send(f"c{n}", Kind.RES, "x" * 1000, id=1)
-    with pytest.raises(MessageTooLarge):
-        bench.transport.session.send("c4", Kind.RES, "x" * 2000, id=1)
-    bench.transport.session.send("c4", Kind.RES, "sorry", id=1)
-    await bench.clock.advance(1)
-    await bench.connect()
-    for _ in range(8):
-        bench.relay.exchange()
-        await bench.clock.advance(0.5)
-        bench.relay.link.handle_timer(bench.clock() + 1)
-    answered = [event for event in bench.relay.events if isinstance(event, Received)]
-    assert [(event.channel, len(event.payload)) for event in answered] == [
-        *((f"c{n}", 1000) for n in range(4)),
-        ("c4", 5),
-    ]
-    await bench.transport.close()
-
-
-async def test_unread_notices_do_not_pile_up_and_answers_wait_all_the_same() -> None:
-    bench = Bench(Limits(replay_messages=1))
-    await bench.start()
-    await bench.connect()
-    bench.relay.link.open("c", CALLER, bench.clock())
-    bench.relay.exchange()
-    bench.relay.drop(1006)
-    bench.transport.session.send("c", Kind.NOTE, '"fills the link"')
-    for n in range(2 * MAX_NOTICES):
-        bench.transport.session.send("c", Kind.NOTE, '"the same"')
-        with suppress(BufferFull):
-            bench.transport.session.send("c", Kind.NOTE, f'"{n}"')
-    assert len(bench.transport.session._channels.unsent) == MAX_NOTICES
-    bench.transport.session.send("c", Kind.RES, '"answer"', id=1)
-    assert len(bench.transport.session._channels.unsent) == MAX_NOTICES + 1
-    await bench.transport.close()
-
-
-async def test_a_call_that_takes_long_is_not_run_anew_however_many_came_after_it() -> None:
-    bench = Bench()
-    await bench.start()
-    await bench.connect()
-
-    def ask(channel: str, *, again: bool = False) -> None:
-        bench.relay.link.send(channel, Kind.REQ, "{}", bench.clock(), id=1, caller=ONE_REQUEST, again=again)
-        bench.relay.exchange()
-
-    ask("long")
-    for n in range(MAX_KEYS + 10):
-        ask(f"c{n}")
-        bench.transport.session.send(f"c{n}", Kind.RES, "{}", id=1)
-        bench.relay.exchange()
-    bench.relay.drop(1006)
-    bench.relay = FakeRelay(bench.clock, "s2")
-    await bench.clock.advance(1)
-    await bench.connect()
-    ask("long", again=True)
-    assert [event.channel for event in bench.messages() if isinstance(event, Received)].count("long") == 1
-    await bench.transport.close()
-
-
 async def test_closing_from_inside_a_callback_is_obeyed(bench: Bench) -> None:
     closing: list[Any] = []
     bench.transport.on_error = lambda error: closing.append(bench.transport.close())
@@ -707,16 +380,3 @@ async def test_closing_from_inside_a_callback_is_obeyed(bench: Bench) -> None:
     await closing[0]
     await bench.clock.advance(60)
     assert bench.transport.state == TransportState("stopped") and len(bench.dialer.dials) == 1
-
-
-@pytest.mark.parametrize("jitter", [0.0, 0.3, 0.999])
-def test_jitter_keeps_every_delay_between_one_and_three_point_three_seconds(jitter: float) -> None:
-    backoff = Backoff(lambda: jitter)
-    delays = [backoff.after_failure(DialError("lost", "")).delay_s for _ in range(20)]
-    assert all(delay is not None and 1 <= delay <= 3.3 for delay in delays)
-    assert delays[-1] == pytest.approx(3 * (0.9 + 0.2 * jitter))
-
-
-def test_a_drain_is_recognised_by_its_reason_too() -> None:
-    verdict = Backoff(lambda: 0.5).after_close(1006, "", Parted(1000, "drain", 40), was_up=True)
-    assert verdict.delay_s == 0.04

@@ -1,0 +1,66 @@
+"""A transport on a simulated clock: fake sockets, and the real link as the relay's end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tabserver.transport.reconnect import Transport, TransportState
+from tabserver.wire.eras import Era
+from tabserver.wire.frames import Caller, Greeting
+from tabserver.wire.limits import Limits
+from tabserver.wire.link import Link
+from tests.support.clock import Clock, settle
+from tests.support.socket import FakeAbort, FakeDialer, FakeRelay, FakeSocket
+
+CALLER = Caller(Era.LEGACY, "2025-11-25", "token:test")
+ONE_REQUEST = Caller(Era.MODERN, "2026-07-28", "token:test")
+
+
+class Bench:
+    """A transport on a fake clock, with everything it said."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.clock = Clock()
+        self.dialer = FakeDialer()
+        self.relay = FakeRelay(self.clock)
+        self.said: list[tuple[str, Any]] = []
+        self.states: list[TransportState] = []
+        self.aborts: list[FakeAbort] = []
+        self.transport = Transport(
+            Link.dialer(Greeting("demo", "inst", "b"), limits or Limits()),
+            self.dialer,
+            clock=self.clock,
+            new_abort=self._new_abort,
+            jitter=lambda: 0.5,
+            call_later=self.clock.call_later,
+        )
+        transport = self.transport
+        transport.on_open = lambda: self.said.append(("open", None))
+        transport.on_close = lambda code, reason: self.said.append(("close", code))
+        transport.on_error = lambda error: self.said.append(("error", error))
+        transport.session.on_message = lambda event: self.said.append(("message", event))
+        transport.on_state = self.states.append
+
+    def _new_abort(self) -> FakeAbort:
+        self.aborts.append(FakeAbort())
+        return self.aborts[-1]
+
+    async def start(self) -> None:
+        await self.transport.start()
+        await settle()
+
+    async def connect(self) -> FakeSocket:
+        """Open the dial that is waiting and let the relay welcome it."""
+        socket = self.dialer.last.open()
+        await settle()
+        self.relay.accept(socket)
+        return socket
+
+    def is_connected(self) -> bool:
+        return self.transport.is_connected
+
+    def messages(self) -> list[Any]:
+        return [value for kind, value in self.said if kind == "message"]
+
+    def errors(self) -> list[Any]:
+        return [value for kind, value in self.said if kind == "error"]
