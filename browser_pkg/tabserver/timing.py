@@ -1,4 +1,8 @@
-"""Timeouts and delays of the worker. A page may override them (`connect({ timing })`)."""
+"""Timeouts and delays of the worker, and its monotonic time since 1970.
+
+A page may override the values (`connect({ timing })`). The first tab of a worker decides. Times of the link are in
+`wire.limits`.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +48,7 @@ class Timing:
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> Timing:
-        """A page's own timing, in milliseconds (`connect_ms`, …). What is no positive number stays as it is."""
+        """A page's own timing, in milliseconds (`connect_ms`, …). A value that is not a positive number is ignored."""
         times = {}
         for item in fields(cls):
             value = given.get(item.name.removesuffix("_s") + "_ms")
@@ -57,7 +61,7 @@ DEFAULTS: Final = Timing()
 
 
 def steady_ms(since_1970_ms: float, now_s: Callable[[], float]) -> Callable[[], float]:
-    """Milliseconds since 1970, as pages understand time, by a clock that goes on evenly. The time of day is read once:
-    it may be set at any time, forwards or backwards, and waits and durations must not depend on it."""
+    """Milliseconds since 1970, which is the unit of pages, by a monotonic clock. The time of day is read once: it may
+    be set at any time, forwards or backwards, and waits and durations must not depend on it (L14)."""
     offset_ms = since_1970_ms - now_s() * 1000
     return lambda: offset_ms + now_s() * 1000

@@ -68,7 +68,7 @@ MUTATIONS: Final = (
         "tests/behaviour/test_hostile_text.py",
     ),
     Mutation(
-        "bytes of wide letters",
+        "bytes of wide characters",
         "return len(payload), 1",
         "tests/behaviour/test_memory_attacks.py::test_a_letter_that_widens_all_the_others_is_paid_for",
     ),

@@ -1,7 +1,8 @@
-"""When to dial again, and whether: one decision for each way a socket can end. Pure: no timer, no clock of its own.
+"""Backoff of the worker: whether and when to dial again, for each way in which a socket can end (L10).
 
-After a drop 1 s, doubling to 3 s, for ever; from the start again only after the link was stable. At once when the relay
-said that it comes back. Never when dialling would meet the same refusal, or throw out whoever took our place.
+After a drop 1 s, doubling to 3 s, without a limit of attempts; from the start again only after the link was stable. At
+once if the relay announced a restart. Never if dialing would meet the same refusal, or would replace the browser that
+has taken over. Pure: it has no timer and no clock.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _FINAL: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What comes next: dial after `delay_s`, or, if that is None, not at all."""
+    """Dial again after `delay_s`, or not at all if it is None."""
 
     why: str
     message: str
@@ -34,7 +35,7 @@ class Verdict:
 
 
 class Backoff:
-    """`jitter` gives numbers from 0 to 1, as `random.random` does."""
+    """`jitter` returns numbers from 0 to 1, as `random.random` does."""
 
     def __init__(self, jitter: Callable[[], float], timing: Timing = DEFAULTS) -> None:
         self._jitter = jitter
@@ -46,7 +47,7 @@ class Backoff:
         self._has_redialled_at_once = False
 
     def was_up(self, seconds: float) -> None:
-        """A socket went away that had been welcomed that long ago."""
+        """A socket closed that had been up for this long."""
         if seconds >= self._timing.stable_s:
             self.reset()
 
@@ -54,27 +55,29 @@ class Backoff:
         return Verdict(error.why, error.message, None if error.permanent else self._next_delay_s())
 
     def after_close(self, code: int, reason: str, parted: Parted | None, *, was_up: bool) -> Verdict:
-        """A goodbye that was said before knows better than the close code, which a proxy or a crash may have eaten."""
+        """A `bye` takes precedence over the close code, which a proxy or a crash may have removed."""
         if parted is not None:
             code, reason = parted.code, parted.reason or reason
         if parted is not None and code == CLOSE_FORBIDDEN and reason:
-            # L8: the name is held by a page of another principal, or kept for one that is expected back soon.
+            # L8: the name is held by a page of another principal, or reserved for one during its grace.
             retry_ms = parted.retry_ms
             return Verdict("taken", reason, None if retry_ms is None else max(retry_ms / 1000, self._next_delay_s()))
+        # L10: 4401, 4403 and 4409 end the attempts.
         if code in _FINAL:
             return Verdict(*_FINAL[code], None)
         why, message = "lost", f"The connection was lost ({code}{': ' + reason if reason else ''})."
         announced_s = ((parted.retry_ms if parted else None) or 0) / 1000
-        if reason == "drain":
+        if reason == "drain":  # L13
             why, message = "restarting", "The relay is restarting."
-        # Only once until the link has been stable, or a relay that closes at once would be dialled in a tight loop.
+        # L10: at once after 1001 and 1012, but only once until the link has been stable: a relay that closes every
+        # socket at once would be dialed in a tight loop.
         if (code in _RESTARTING or reason == "drain") and was_up and not self._has_redialled_at_once:
             self._has_redialled_at_once = True
             return Verdict(why, message, announced_s)
         return Verdict(why, message, max(announced_s, self._next_delay_s()))
 
     def _next_delay_s(self) -> float:
-        """± 10 %, so that many pages do not come back in the same instant, but never under the first delay."""
+        """± 10 %, so that many pages do not reconnect in the same instant, but never under the first delay."""
         first_s = self._timing.first_delay_s
         delay_s = min(first_s * 2.0 ** min(self._drops, 8), self._timing.longest_delay_s)
         self._drops += 1

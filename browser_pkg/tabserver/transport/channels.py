@@ -1,4 +1,8 @@
-"""Which channels of the link are open, and the messages that wait until the link has room for them."""
+"""Open channels of the link, orphaned channels of earlier sessions, and messages that wait for room on the link.
+
+Invariant: a message is sent only on an open channel. On a closed one it would have no reader, or the wrong one. What a
+message means is not known here.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,11 @@ from ..wire.link import Link
 
 P = TypeVar("P")
 
-MAX_NOTICES: Final = 1024  # that wait; the relay may be away for days
+MAX_NOTICES: Final = 1024  # waiting notifications; the relay may be down for days
 
 
 class Channels(Generic[P]):
-    """Sends on open channels only: what is said on one that is gone has no reader, or, worse, another one."""
+    """`unsent`: messages that wait for room on the link, in order."""
 
     def __init__(self, link: Link[P], clock: Callable[[], float]) -> None:
         self._link, self._clock = link, clock
@@ -26,7 +30,7 @@ class Channels(Generic[P]):
         self.unsent: deque[tuple[str, Kind, P, RequestId | None, RequestId | None]] = deque()
 
     def opened(self, channel: str, *, is_single: bool) -> None:
-        """`is_single`: opened by its only request, and gone with the answer."""
+        """`is_single`: opened by its only request, and closed with its response."""
         self._open[channel] = is_single
         self._orphans.pop(channel, None)
 
@@ -38,18 +42,18 @@ class Channels(Generic[P]):
         self._orphans.pop(channel, None)
 
     def is_orphan(self, channel: str) -> bool:
-        """Was it open in an earlier session, and may still be opened again?"""
+        """Was it open in an earlier session, and may the relay still open it again?"""
         return channel in self._orphans
 
     def orphan(self, until: float) -> None:
-        """The session is another one: nothing is open any more until the relay opens it again, which it may do for so
-        long. What came from a session before that keeps its own time: a browser may go from relay to relay."""
+        """A new session began: no channel is open until the relay opens it again, which it may do until `until`.
+        Orphans of earlier sessions keep their own time: a browser may move from relay to relay."""
         self._orphans = {**dict.fromkeys(self._open, until), **self._orphans}
         self._open = {}
         self.unsent.clear()
 
     def expire_orphans(self, now: float) -> list[str]:
-        """Nobody will come back for channels of earlier sessions whose time is over. Returns them."""
+        """L7: remove and return the channels of earlier sessions whose time is over."""
         gone = [channel for channel, until in self._orphans.items() if until <= now]
         for channel in gone:
             del self._orphans[channel]
@@ -62,8 +66,8 @@ class Channels(Generic[P]):
     def send(
         self, channel: str, kind: Kind, payload: P, id: RequestId | None, related: RequestId | None, now: float
     ) -> None:
-        """While the link has no room, an answer waits for it, and so does a notice about no request in particular.
-        Raises BufferFull for other notices, and MessageTooLarge."""
+        """L3: while the link has no room, a response waits for it, and so does a notification without a request. Raises
+        BufferFull for other notifications, and MessageTooLarge."""
         if channel not in self._open or (not self.unsent and self._try_send(channel, kind, payload, id, related, now)):
             return
         self._link.check(payload)
@@ -71,13 +75,14 @@ class Channels(Generic[P]):
         if kind is Kind.NOTE:
             notices = [each for each in self.unsent if each[1] is Kind.NOTE]
             if waiting in notices:
-                return  # it says that something changed, and nobody has heard it yet
+                return  # the same change is already announced, and not yet sent
             if related is not None or len(notices) >= MAX_NOTICES:
                 raise BufferFull("the link has no room for a notice")
         self.unsent.append(waiting)
 
     def answer(self, channel: str, id: RequestId, payload: P, now: float) -> str | None:
-        """Answer the only request of a channel at once: the header to write with it. None: it has to be sent."""
+        """Respond to the only request of a channel at once. Returns the header to write with the payload. None: the
+        response has to be sent with `send`."""
         if self.unsent or not self._open.get(channel):
             return None
         header = self._link.reply(channel, id, payload, now)
@@ -86,12 +91,12 @@ class Channels(Generic[P]):
         return header
 
     def close(self, channel: str, why: str) -> None:
-        """Say that our side is done with a channel."""
+        """Close a channel from this end."""
         if self._open.pop(channel, None) is not None:
             self._link.close(channel, why, self._clock())
 
     def flush(self) -> MessageTooLarge | None:
-        """Send what waited, as far as there is room now. Returns the error of a message that can never go."""
+        """Send waiting messages while there is room. Returns the error of a message that can never be sent."""
         while self.unsent:
             unsent = self.unsent[0]
             try:

@@ -1,8 +1,9 @@
-"""A link in use: what is said over it, whichever socket it has at the moment.
+"""Link session of the worker: frames, channels, request history and timers over changing sockets.
 
-One loop: what comes from the socket goes through the link at once, and its answers are written before control returns.
-The link decides what a frame means, and `reconnect` when there is another socket. Here are the channels that are open,
-the ledger of what was asked and answered, and what waits to be written.
+A frame goes through the link as soon as the socket receives it, and the frames that follow from it are written before
+control returns. Invariant: `sync` is called before a frame gets a number and before the link's state is read, because
+JavaScript may have handled calls that Python has not recorded yet (worker/js_calls.py). The link decides what a frame
+means; `reconnect` decides when there is another socket.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ MIN_EXPIRY_S: Final = 0.01  # a timer may fire a moment before it is due
 
 
 class LinkSession(Generic[P]):
-    """`welcomed` is called when the relay has greeted, and `failed` when the socket is of no use any more, with the
-    code and reason to close it with; then whoever gave it takes it away."""
+    """`welcomed` is called when the relay has sent its `welcome`. `failed` is called with a close code and a reason
+    when the socket can't be used any more; the owner of the socket then closes it and calls `disconnected`."""
 
     def __init__(
         self,
@@ -46,9 +47,9 @@ class LinkSession(Generic[P]):
         self._link, self._clock, self._call_later = link, clock, call_later
         self._welcomed, self._failed, self._report = welcomed, failed, report
         self.on_message: Callable[[Received[P] | Opened | Closed], None] = lambda event: None
-        # Before anything gets a number, or is looked at by those that have one: see express.py.
+        # Records the calls that JavaScript has handled: see worker/js_calls.py.
         self.sync: Callable[[], None] = lambda: None
-        # How the relay said goodbye on this socket.
+        # The `bye` of the relay on this socket.
         self.parted: Parted | None = None
         self._socket: OpenSocket[P] | None = None
         self._outbox: deque[tuple[str, P | None]] = deque()
@@ -59,7 +60,7 @@ class LinkSession(Generic[P]):
         self._expiry_timer: DialTimer | None = None
         self._is_pumping = False
         self._drain_timer: DialTimer | None = None
-        self._due_times: list[float] = []  # when the link's timers will ring
+        self._due_times: list[float] = []  # when the timers that were set will fire
 
     @property
     def is_up(self) -> bool:
@@ -67,7 +68,7 @@ class LinkSession(Generic[P]):
 
     @property
     def last_received(self) -> int:
-        """The number of the last frame that came."""
+        """The number of the last frame received."""
         return self._link.last_received
 
     # -- sockets ------------------------------------------------------------------------------------------------------
@@ -78,7 +79,7 @@ class LinkSession(Generic[P]):
         self._pump()
 
     def disconnected(self) -> None:
-        """The socket is gone, or given up before it was there."""
+        """The socket closed, or its dial was aborted."""
         if self._drain_timer is not None:
             self._drain_timer.cancel()
             self._drain_timer = None
@@ -88,19 +89,19 @@ class LinkSession(Generic[P]):
         self._arm()
 
     def refused(self) -> None:
-        """The relay closed the socket because of a frame of ours: see Link.refused."""
+        """L16: the relay closed the socket because of a frame of this end: see Link.refused."""
         self.sync()
         self._link.refused()
 
     def bye(self, code: int, reason: str) -> None:
-        """Say goodbye, if there is anybody to say it to."""
+        """Send `bye`, if the link is up."""
         self.sync()
         if self._link.is_up:
             self._link.bye(code, reason, self._clock())
             self._write()
 
     def received(self, header: str, payload: P | None) -> None:
-        """A frame came from the socket."""
+        """The socket received a frame."""
         link, now = self._link, self._clock()
         request = None if payload is None or self._is_pumping else link.request(header, payload, now)
         if request is None:
@@ -115,13 +116,13 @@ class LinkSession(Generic[P]):
         self.flush()
 
     def flush(self) -> None:
-        """Write what there is to write, and look at the timers."""
+        """Write pending frames and set the next timer."""
         if self._link.has_frames or self._channels.unsent:
             self._pump()
         else:
             self._arm()
 
-    # -- saying -------------------------------------------------------------------------------------------------------
+    # -- sending ------------------------------------------------------------------------------------------------------
 
     def send(
         self,
@@ -132,7 +133,7 @@ class LinkSession(Generic[P]):
         id: RequestId | None = None,
         related: RequestId | None = None,
     ) -> None:
-        """Send on a channel that is open; what is said on one that is gone is dropped. Raises MessageTooLarge."""
+        """Send on an open channel; a message for a closed one is dropped. Raises MessageTooLarge."""
         # defence: calls that JavaScript carries out: told before others send
         self.sync()
         now = self._clock()
@@ -143,7 +144,7 @@ class LinkSession(Generic[P]):
         self._channels.send(channel, kind, payload, id, related, now)
         if answered is not None:
             self._request_history.finish(channel, answered, payload, now)
-        if not self._is_pumping:  # else the round that called us goes on
+        if not self._is_pumping:  # else the `_pump` that called this function continues
             self._pump()
 
     def close_channel(self, channel: str, why: str) -> None:
@@ -154,15 +155,15 @@ class LinkSession(Generic[P]):
             self._report(error)
         self._pump()
 
-    # -- calls that the shell carries out by itself: see express.py ---------------------------------------------------
+    # -- calls that JavaScript handles: see worker/js_calls.py --------------------------------------------------------
 
     def receive_request(self, upto: int, channel: str, id: RequestId, size: int) -> None:
-        """Count the request that came next. `size`: of its header and payload."""
+        """Count the next request. `size`: of its header and payload."""
         self._link.take_next(upto, size, self._clock())
         self.begin_request(channel, id)
 
     def begin_request(self, channel: str, id: RequestId) -> None:
-        """A request opened this channel, and has no answer yet."""
+        """A request opened this channel, and has no response yet."""
         self._channels.opened(channel, is_single=True)
         self._request_history.begin(channel, id)
 
@@ -170,7 +171,7 @@ class LinkSession(Generic[P]):
         return channel in self._channels
 
     def record(self, count: int, size: int, upto: int, acked: int, answers: list[tuple[str, RequestId, P]]) -> None:
-        """Count requests that came, and answers that were written under the numbers of `next_seq`. See Link.record."""
+        """Record received requests, and responses that were written under numbers of `next_seq`: see Link.record."""
         now, note, closed = self._clock(), self._request_history.record_finished, self._channels.closed
         for channel, id, payload in answers:
             closed(channel)
@@ -180,13 +181,14 @@ class LinkSession(Generic[P]):
         self.flush()
 
     def fail_socket(self, what: str) -> None:
-        """End this socket: what was carried out and what is counted do not agree any more. A new one sorts it out."""
+        """End this socket, because the calls that JavaScript handled contradict the recorded state. On the next socket
+        both ends agree on it again."""
         self._handle(Violation(what))
         self._pump()
 
     def next_seq(self, frames: int, characters: int) -> int:
-        """The number that an answer will have which is written next, if so much may be written before it is counted.
-        0: answers have to be sent."""
+        """The number of the next response, if `frames` responses, of `characters` together, may be written before they
+        are recorded. 0: responses have to be sent with `send`."""
         socket = self._socket
         if socket is None or self._outbox or self._channels.unsent or socket.buffered >= HIGH_WATER:
             return 0
@@ -195,9 +197,9 @@ class LinkSession(Generic[P]):
     # -- the loop: events, frames, timer ------------------------------------------------------------------------------
 
     def _pump(self) -> None:
-        """Act on what the link says and write what it wants written, until it has nothing more; then set one timer."""
+        """Handle events and write frames of the link until it has none left; then set one timer."""
         if self._is_pumping:
-            return  # a callback sent something: the round that called it goes on
+            return  # a callback sent a message: the call of `_pump` that runs it continues
         self._is_pumping = True
         try:
             events = self._link.events()
@@ -249,7 +251,8 @@ class LinkSession(Generic[P]):
             self._report(error)
 
     def _answer_repeat(self, channel: str, id: RequestId) -> bool:
-        """A request that is asked again must not run again: it has its answer, or gets it, or will never have one."""
+        """Was this request received before? Then it must not run again: its response is sent again, or follows, or is
+        gone and the channel is closed (L6)."""
         standing = self._request_history.lookup(channel, id)
         if isinstance(standing, RecordedAnswer):
             self._channels.send(channel, Kind.RES, standing.payload, id, None, self._clock())
@@ -259,13 +262,13 @@ class LinkSession(Generic[P]):
 
     def _greeted(self, event: Welcomed) -> None:
         if not event.resumed:
-            # The callers of the earlier session may come back for their answers, but only within its grace.
+            # L7: the relay may ask again for responses of the earlier session, but only within its grace.
             self._channels.orphan(self._clock() + self._link.grace_s)
             self._expire_orphans()
         self._welcomed(event)
 
     def _expire_orphans(self) -> None:
-        """Nobody comes back for what was open in an earlier session: end what still runs there."""
+        """L7: end calls of earlier sessions whose grace is over."""
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
             self._expiry_timer = None
@@ -287,7 +290,7 @@ class LinkSession(Generic[P]):
             self._report(error)
 
     def _write_now(self, channel: str, id: RequestId, payload: P, now: float) -> bool:
-        """Write an answer at once, past the outbox, if nothing waits to be written before it."""
+        """Write a response at once, without the outbox, if no frame waits before it."""
         socket = self._socket
         if socket is None or self._outbox or socket.buffered >= HIGH_WATER:
             return False
@@ -302,7 +305,7 @@ class LinkSession(Generic[P]):
         return True
 
     def _write(self) -> None:
-        """Write to the socket, in order, as long as it takes more; then look again a little later."""
+        """Write frames to the socket, in order, while it has room; then try again after DRAIN_CHECK_S."""
         socket, outbox = self._socket, self._outbox
         if socket is None:
             return
@@ -326,13 +329,14 @@ class LinkSession(Generic[P]):
         self._pump()
 
     def _arm(self) -> None:
-        """No timer is ever taken back: a browser's loop keeps a cancelled one, and all it holds, until its time comes.
+        """Set a timer for the link, unless one is set that fires earlier. No timer is ever cancelled: a browser's event
+        loop keeps a cancelled one, with all its references, until its time comes.
 
-        With every frame the watchdog moves on, so that would be one more for each. One that rings early does no harm.
+        Each frame moves the watchdog, so that would be one more timer for each frame. One that fires early is harmless.
         """
         due = self._link.next_timer()
-        alarms = self._due_times
-        if due is not None and (not alarms or due < (alarms[0] if len(alarms) == 1 else min(alarms))):
+        set_for = self._due_times
+        if due is not None and (not set_for or due < (set_for[0] if len(set_for) == 1 else min(set_for))):
             self._due_times.append(due)
             self._call_later(max(0.0, due - self._clock()), lambda: self._timer_fired(due))
 
@@ -343,7 +347,7 @@ class LinkSession(Generic[P]):
             self._link.handle_timer(self._clock())
             self._pump()
         except Exception as error:
-            # Without its timer a link would not notice that the relay is gone. A pause, as it may fail again.
+            # L14: without its timer a link would not notice that the relay is gone. With a pause, as it may fail again.
             self._report(error)
             retry_at = self._clock() + RETRY_TIMER_S
             self._due_times.append(retry_at)

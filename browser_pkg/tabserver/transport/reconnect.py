@@ -1,9 +1,9 @@
-"""Gives a link one socket after another: dial with a timeout, and dial again after a drop.
+"""Reconnecting transport: dials with a timeout, and dials again after a drop.
 
-A task is started only to dial. The Dialer decides how a socket is opened, and `line` what is said over it; here is only
-when there is one.
+A task is started only to dial. The dialer decides how a socket is opened, `connection` what is sent over it, and
+`backoff` when to dial again. L11: events of a socket that is not the current one are ignored.
 
-States, and what leads out of them:
+States and transitions:
 
     stopped ──start──► connecting ──welcome──► connected ──drop──► waiting ──time, retry_now──► connecting
                          │    └────fails, timeout────────────────────► ▲
@@ -35,7 +35,7 @@ P = TypeVar("P")
 
 @dataclass(frozen=True, slots=True)
 class TransportState:
-    """`state`: stopped, connecting, connected or waiting; `attempts`: how often it dialled since it was connected."""
+    """`state`: stopped, connecting, connected or waiting; `attempts`: dials since the last connection."""
 
     state: str
     why: str | None = None
@@ -45,8 +45,8 @@ class TransportState:
 
 
 class Transport(Generic[P]):
-    """The worker's connection to the relay. Set the callbacks, its line's too, then `start()`: from then on it keeps
-    itself up."""
+    """The worker's connection to the relay. Set its callbacks and those of its `session`, then call `start()`. It then
+    reconnects by itself."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Transport(Generic[P]):
         call_later: CallLater | None = None,
         codec: Codec[P] | None = None,
     ) -> None:
-        """`jitter`: numbers from 0 to 1, as `random.random` gives; `call_later`: the event loop's by default."""
+        """`jitter`: returns numbers from 0 to 1, as `random.random`; `call_later`: the event loop's by default."""
         self._dialer, self._clock, self._new_abort = dialer, clock, new_abort
         self._backoff = Backoff(jitter, timing)
         self._connect_timeout_s = timing.connect_s
@@ -76,7 +76,6 @@ class Transport(Generic[P]):
         self._tasks: set[asyncio.Task[None]] = set()
         self._attempts = 0
         self._retry: DialTimer | None = None
-        # What is said over the link, and what comes.
         self.session = LinkSession(
             link,
             clock=clock,
@@ -87,14 +86,14 @@ class Transport(Generic[P]):
             report=self._report,
         )
 
-    # -- the handle ---------------------------------------------------------------------------------------------------
+    # -- start and stop -----------------------------------------------------------------------------------------------
 
     @property
     def is_connected(self) -> bool:
         return self.session.is_up
 
     async def start(self) -> None:
-        """Begin to dial and return; `on_open` and `on_state` tell how it goes. Started twice is started once."""
+        """Begin to dial and return; `on_open` and `on_state` report the progress. A second call has no effect."""
         if not self._is_wanted:
             self._is_wanted = True
             self._attempts = 0
@@ -102,23 +101,23 @@ class Transport(Generic[P]):
             self._dial()
 
     async def close(self) -> None:
-        """Give up what is under way, say goodbye, and stay down until the next `start()`."""
+        """Abort a dial, or send `bye` and close the socket; stay down until the next `start()`."""
         self._is_wanted = False
         self._cancel_retry()
         self.session.bye(1000, "closing")
         self._drop_attempt(1000, "closing")
         self._set_state(TransportState("stopped"))
-        # Dials that were aborted end by themselves; wait so that none outlives us.
+        # Aborted dials end by themselves. Wait for them, so that none outlives this object.
         tasks = self._tasks - {asyncio.current_task()}
         if tasks:
             await asyncio.wait(tasks, timeout=1.0)
 
     def retry_now(self) -> None:
-        """Dial without waiting: the network is back, the page is looked at, or somebody asked. Also wakes a stop."""
+        """L10: dial now: the network is back, the page is visible, or the user asked. Also after a refusal."""
         if self._is_wanted and self._current is None:
             self._dial()
 
-    # -- dialling -----------------------------------------------------------------------------------------------------
+    # -- dialing ------------------------------------------------------------------------------------------------------
 
     def _dial(self) -> None:
         self._cancel_retry()
@@ -148,7 +147,7 @@ class Transport(Generic[P]):
                 return
             attempt.socket = socket
             self.session.connected(socket)
-            # What the socket said between its opening and now.
+            # Events of the socket between its opening and now.
             for early in attempt.early:
                 early()
             attempt.early.clear()
@@ -169,14 +168,14 @@ class Transport(Generic[P]):
 
     def _received(self, attempt: Attempt[P], header: str, payload: P | None) -> None:
         if attempt is not self._current:
-            return
+            return  # L11
         if attempt.socket is None:
             attempt.early.append(lambda: self._received(attempt, header, payload))
             return
         self.session.received(header, payload)
 
     def _lost(self, attempt: Attempt[P], code: int, reason: str, *, is_ours: bool = False) -> None:
-        """The socket closed, or is as good as closed. `is_ours`: the code is ours, not the relay's."""
+        """The socket closed or can't be used any more. `is_ours`: this end chose the code, not the relay."""
         if attempt is not self._current:
             return
         if attempt.socket is None:
@@ -193,7 +192,7 @@ class Transport(Generic[P]):
         self._schedule(verdict)
 
     def _drop_attempt(self, code: int, reason: str, seen: tuple[int, str] | None = None) -> None:
-        """Let go of the current attempt, wherever it is, and close what it holds. `seen`: what `on_close` hears."""
+        """End the current attempt in any state and close its socket. `seen`: the arguments for `on_close`."""
         self.session.sync()
         attempt, self._current = self._current, None
         if attempt is None:
@@ -211,9 +210,9 @@ class Transport(Generic[P]):
             self._call_safely(lambda: self.on_close(*shown))
 
     def _schedule(self, verdict: Verdict) -> None:
-        """Wait, or stop until somebody asks. (`close()` is something else: it makes `retry_now` deaf.)"""
+        """Wait, or stop until `retry_now`. After `close()`, `retry_now` has no effect either."""
         if not self._is_wanted or self._current is not None:
-            return  # a callback has closed or dialled in the meantime
+            return  # a callback has called `close` or `retry_now`
         if verdict.delay_s is None:
             self._set_state(TransportState("stopped", verdict.why, verdict.message, None, self._attempts))
             return
@@ -242,7 +241,7 @@ class Transport(Generic[P]):
         self._call_safely(self.on_open)
 
     def _close_current(self, code: int, reason: str) -> None:
-        """Close the current socket from our side; the browser may take long to say that it did."""
+        """Close the current socket from this end. The browser may report that much later."""
         attempt = self._current
         if attempt is not None:
             self._call_safely(lambda: _close(attempt.socket, code, reason))
@@ -254,14 +253,14 @@ class Transport(Generic[P]):
         return asyncio.get_running_loop().call_later(delay_s, callback)
 
     def _call_safely(self, callback: Callable[[], None]) -> None:
-        """Run somebody else's code: what it raises must not take the connection down."""
+        """Run a callback: its exceptions must not end the connection."""
         try:
             callback()
         except Exception as error:
             self._report(error)
 
     def _report(self, error: Exception) -> None:
-        # An error handler that fails itself: nobody is left to be told.
+        # There is no handler for the exceptions of the error handler.
         with suppress(Exception):
             self.on_error(error)
 

@@ -1,4 +1,7 @@
-"""How the link handles payloads that it does not read: their size, slices, and putting slices together again."""
+"""Payload codec of the link: size, memory cost, slicing and reassembly of payloads that the link does not read (F2).
+
+A shell that carries other payloads than `str` implements `Codec`. Nothing here looks into a payload.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +11,24 @@ P = TypeVar("P")
 
 
 class Gathering(Protocol[P]):
-    """The slices of one payload, until all have come. `cost`: bytes of memory that they take."""
+    """The slices of one payload until it is complete. `cost`: bytes of memory that they take."""
 
     cost: int
 
     def add(self, slice: P) -> None: ...
 
     def whole(self) -> P:
-        """All of it; nothing is added after that."""
+        """The complete payload. Nothing is added afterwards."""
 
 
 class Codec(Protocol[P]):
-    """Operations on a payload. A shell that carries something else than text gives its own."""
+    """Operations on a payload."""
 
     def size(self, payload: P) -> int:
-        """What limits count: characters, for text."""
+        """The size that limits count: characters, for text."""
 
     def weigh(self, payload: P) -> tuple[int, int]:
-        """The same, and how many bytes of memory one of these may take."""
+        """The size, and how many bytes of memory each unit of it may take."""
 
     def cut(self, payload: P, start: int, end: int) -> P: ...
 
@@ -33,7 +36,7 @@ class Codec(Protocol[P]):
 
 
 class _Texts:
-    """Put together at the end."""
+    """Joined once, at the end."""
 
     def __init__(self) -> None:
         self.cost = 0
@@ -54,8 +57,8 @@ class TextCodec:
         return len(payload)
 
     def weigh(self, payload: str) -> tuple[int, int]:
-        # One letter outside of ASCII can make Python give four bytes to each of the others.
-        # defence: bytes of wide letters
+        # One character outside of ASCII can make Python use four bytes for each of the others.
+        # defence: bytes of wide characters
         return len(payload), 1 if payload.isascii() else 4
 
     def cut(self, payload: str, start: int, end: int) -> str:

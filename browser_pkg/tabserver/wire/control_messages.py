@@ -1,4 +1,7 @@
-"""What a worker says to the relay itself, on a caller's channel, as a notification. No client sees these."""
+"""Control messages between worker and relay: JSON-RPC notifications that the relay never passes on to a client (F5).
+
+Only their names and the checks of their values are here. `translation` and `peers` act on them.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,17 @@ from typing import Final, TypeGuard
 
 # The principal of the relay's own calls; no token has a name like this.
 RELAY: Final = "relay"
-# How the names of these notes begin.
+# Prefix of their method names.
 OURS: Final = "$/tabrelay/"
-# Stands for a frame that could not be carried. It says nothing.
+# L16: replaces a frame that the other end refused. It has no content.
 DROPPED: Final = "$/tabrelay/dropped"
-# The event stream of a request ends, while the request goes on.
+# F5: the event stream of a request ends, while the request goes on.
 CLOSE_STREAM: Final = "$/tabrelay/closeStream"
-# Characters of a tab's id. Pages choose theirs, and the relay keeps those that callers have pinned.
+# Characters of a tab's id. Pages choose their ids, and the relay stores those that callers have pinned.
 MAX_TAB_ID: Final = 64
-# From now on the caller's requests go to one tab; with `tab` null, to whichever is in front.
+# F5: from now on the caller's requests go to one tab; with `tab` null, to the tab in front.
 PIN: Final = "$/tabrelay/pin"
-# Which tabs there are, on the relay's own channel. `used` counts how often the user has turned to one of them.
+# F5: the list of tabs, on the relay's own channel. `used` counts how often the user has switched to one of them.
 TABS: Final = "$/tabrelay/tabs"
 
 

@@ -1,4 +1,7 @@
-"""MCP protocol versions, the two eras they fall into, and the `_meta` keys of the modern one."""
+"""MCP protocol versions, the two eras they belong to, and the `_meta` keys of the modern era.
+
+The lists are ordered, newest first. How requests of each era are handled is decided in the relay and in `mcp`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Final
 
 
 class Era(StrEnum):
-    """Modern requests carry their own envelope; legacy ones live in a session opened by `initialize`."""
+    """Modern requests carry their own envelope; legacy requests belong to a session opened by `initialize`."""
 
     MODERN = "modern"
     LEGACY = "legacy"
@@ -16,7 +19,7 @@ class Era(StrEnum):
 MODERN_VERSIONS: Final = ("2026-07-28",)
 LEGACY_VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 NEWEST_LEGACY: Final = LEGACY_VERSIONS[0]
-BATCH_VERSION: Final = "2025-03-26"  # the one that had batches; the next took them out again
+BATCH_VERSION: Final = "2025-03-26"  # the only one with batches: 2025-06-18 removed them
 
 META_PREFIX: Final = "io.modelcontextprotocol/"
 META_VERSION: Final = META_PREFIX + "protocolVersion"
@@ -28,5 +31,6 @@ META_SUBSCRIPTION: Final = META_PREFIX + "subscriptionId"
 
 
 def negotiate(requested: object) -> str:
-    """The version that answers a legacy `initialize`: the one asked for if we speak it, else our newest legacy one."""
+    """The version in the response to a legacy `initialize`: the requested one if it is known, else the newest legacy
+    one."""
     return requested if isinstance(requested, str) and requested in LEGACY_VERSIONS else NEWEST_LEGACY

@@ -1,4 +1,7 @@
-"""What a link tells its shell. Values only; the link makes them, the shell acts on them."""
+"""Events that a link returns to its shell, as values.
+
+`Link.events()` returns them in order. The link makes them; what follows from one is decided by the shell.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ P = TypeVar("P")
 
 @dataclass(frozen=True, slots=True)
 class Welcomed:
-    """The link is up. `resumed` is False when this is a new session: whatever was open before is gone.
+    """The link is up. `resumed` is False for a new session: all channels of the last one are gone.
 
-    `static_tools`: the relay says that this server has them. `approve`: which calls must be allowed first. `key`: what
-    the server seals with that its clients carry for it.
+    `static_tools`: this server has them. `approve`: which calls need an approval. `key`: the key with which the server
+    seals the state that its clients carry for it.
     """
 
     resumed: bool
@@ -35,7 +38,7 @@ class Opened:
 
 @dataclass(slots=True)
 class Received(Generic[P]):
-    """Not frozen: there is one for each message, and in a browser that would take five times as long to make."""
+    """Not frozen: there is one for each message, and a frozen one takes five times as long to make in a browser."""
 
     channel: str
     kind: Kind
@@ -54,7 +57,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Parted:
-    """The other end said goodbye; the socket closes next. `code` says whether and when to come back."""
+    """The other end sent `bye`; the socket closes next. `code` decides whether and when to dial again."""
 
     code: int
     reason: str
@@ -63,8 +66,8 @@ class Parted:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """The other end broke the protocol: say bye and close this socket with 4400. The session may still be resumed,
-    unless it sent `too_much`: then close with 1009, and the session is over."""
+    """The other end violated the protocol: send `bye` and close this socket with 4400. The session may still be
+    resumed, except after `too_much`: then close with 1009, and the session is over."""
 
     reason: str
     too_much: bool = False
@@ -72,8 +75,8 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Undeliverable:
-    """L16: the other end closed a socket rather than take this frame, and will not be sent it again. `kind`: None for
-    an `open` or a `close`."""
+    """L16: the other end closed a socket because of this frame, which is not sent again. `kind`: None for an `open` or
+    a `close`."""
 
     channel: str
     kind: Kind | None
@@ -82,14 +85,14 @@ class Undeliverable:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Nothing was heard for too long: close this socket and dial again."""
+    """L9: no frame was received for too long: close this socket and dial again."""
 
     waited_for: str
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """The grace is over: the session can't be resumed any more."""
+    """L7: the grace is over: the session can't be resumed any more."""
 
 
 Event = Welcomed | Opened | Received[Any] | Closed | Parted | Violation | Undeliverable | Silence | Expired

@@ -1,7 +1,7 @@
-"""Frames of the link as values and as header text. Knows the shape of each frame, not when it is legal.
+"""Frames of the link: header fields, encoding, decoding and bounds.
 
-A frame is a small JSON header and, for `msg` and `part`, an opaque payload after one newline. The link reads only
-headers; what a payload says is between the caller and the server.
+F1: a frame is a small JSON header and, for `msg` and `part`, an opaque payload after one newline. F2: only headers are
+read here; a payload belongs to the caller and the server. When a frame is legal is decided in `link`.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from .jsonrpc import MAX_ID, RequestId, is_request_id
 SUBPROTOCOL: Final = "tabrelay.v1"
 BEARER_PREFIX: Final = "bearer."
 VERSION: Final = 1
-# Levels of a header. Some thousand overflow Pyodide's stack, which is the end of the worker and not an exception.
+# F3: levels of a header. Some thousand overflow Pyodide's stack, which ends the worker instead of raising an exception.
 MAX_DEPTH: Final = 500
-# Characters of a frame's header. The longest that a relay has to write holds two ids and the description of a caller.
+# L16: characters of a header. The longest that a relay has to write contains two ids and the description of a caller.
 MAX_HEADER: Final = 128 * 1024
 MAX_CHANNEL: Final = 256  # characters of a channel's id
 MAX_CALLER: Final = 96 * 1024  # characters of a caller's description; two ids of 1,024 characters fit beside it
-MAX_WHY: Final = 1024  # characters of the reason why a channel was closed; a longer one is cut
-# In the `_meta` of a request that an editor's agent makes: the relay says it, and takes it out of everybody else's.
+MAX_WHY: Final = 1024  # characters of the reason of a `close` or `bye`; a longer one is cut
+# In the `_meta` of a request of an editor's agent. The relay sets it, and removes it from all other requests.
 META_ACP: Final = "tabrelay/acp"
 
-# Close codes are a contract: what a worker does next depends on nothing else.
+# Close codes are a contract: what a worker does next depends only on them.
 CLOSE_PROTOCOL: Final = 4400
 CLOSE_UNAUTHORIZED: Final = 4401
 CLOSE_FORBIDDEN: Final = 4403
@@ -42,12 +42,12 @@ CLOSE_REPLACED: Final = 4409
 CLOSE_GOING_AWAY: Final = 1001
 CLOSE_TOO_BIG: Final = 1009
 CLOSE_RESTART: Final = 1012
-# L16: with these a socket is closed because of a frame that came on it.
+# L16: a socket that is closed with one of these was closed because of a frame that it carried.
 REFUSALS: Final = frozenset({CLOSE_PROTOCOL, CLOSE_TOO_BIG})
 
 
 class Kind(StrEnum):
-    """What a `msg` carries, said in the header so that nobody has to look into the payload."""
+    """The kind of a `msg`. It is in the header, so that the payload need not be read."""
 
     REQ = "req"
     RES = "res"
@@ -56,8 +56,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Acp:
-    """The session of an editor's agent that calls. `session`: None while the agent has not said it yet. `server`: the
-    id that this session knows the server by. `connection`: one of several that the agent may have."""
+    """The session of an editor's agent that calls. `session`: None until the agent has sent it. `server`: the id of the
+    server in this session. `connection`: one of several that the agent may have."""
 
     session: str | None
     server: str
@@ -84,11 +84,11 @@ class Acp:
 
 @dataclass(frozen=True)
 class Caller:
-    """Who is at the far end of a channel. `ready`: a legacy session whose handshake is already done. `tab`: the one
-    that it has pinned. `session`: names a legacy session, also when it comes back on another channel; it is not the id
-    that the client has. `acp`: the session of an editor's agent, which each request says for itself.
+    """The caller of a channel. `ready`: a legacy session whose handshake is already done. `tab`: the tab that it has
+    pinned. `session`: names a legacy session, also when it continues on another channel; it is not the session id of
+    the client. `acp`: the session of an editor's agent, which each request contains.
 
-    Without slots, so that an object that stands for many calls can keep its text.
+    Without slots, so that an object that is shared by many calls can cache its text.
     """
 
     era: Era
@@ -115,7 +115,7 @@ class Caller:
 
     @cached_property
     def text(self) -> str:
-        """Raises MessageTooLarge where the other end would refuse a header with it."""
+        """The caller as JSON. Raises MessageTooLarge if the other end would refuse a header with it (L16)."""
         try:
             text = json.dumps(self.to_dict(), separators=(",", ":"))
         except RecursionError:
@@ -153,8 +153,8 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """What a worker says of itself: which server it offers, which instance it is, which code it runs. `browser`: the
-    browser that it runs in, by a name that outlives the worker."""
+    """Content of a `hello`: the server that the worker offers, its instance, and the build that it runs. `browser`:
+    name of the browser that it runs in, which outlives the worker."""
 
     server: str
     inst: str
@@ -164,10 +164,10 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the relay says in its welcome. `sid` is a secret: whoever has it (and the principal) may resume.
-    `static_tools`: this server has them. `approve`: which calls must be allowed first, if not the page says so.
-    `beat_ms`: the relay is silent for no longer than this. `key`: what the server seals with that its clients carry for
-    it; the next worker of the same page gets the same.
+    """Content of a `welcome`. `sid` is a secret: a peer that has it (and the principal) may resume.
+    `static_tools`: this server has them. `approve`: which calls need an approval, unless the page decides.
+    `beat_ms`: the relay is silent for no longer than this. `key`: the key with which the server seals the state that
+    its clients carry for it; the next worker of the same page gets the same key.
     """
 
     sid: str
@@ -182,8 +182,8 @@ class Terms:
     key: str = field(default="", repr=False)
 
 
-# name -> (type, required). A field of another type is a violation; a field that is not listed is ignored, so that a
-# later version can add one.
+# name -> (type, required). F3: a field of another type is a violation; a field that is not listed is ignored, so that
+# a later version can add one.
 _FIELDS: Final[dict[str, dict[str, tuple[type, bool]]]] = {
     "hello": {
         "v": (list, True),
@@ -231,7 +231,7 @@ _FIELDS: Final[dict[str, dict[str, tuple[type, bool]]]] = {
 }
 
 
-# As the link writes them: a slice that is not the first, and a word that something has come. A large message has many.
+# As the link writes them: a slice that is not the first, and an acknowledgement. A large message has many of both.
 _NUMBER: Final = "(0|[1-9][0-9]{0,14})"
 _SLICE: Final = re.compile(
     rf'{{"t":"part","s":{_NUMBER},"a":{_NUMBER},"f":{_NUMBER},"q":{_NUMBER},"n":{_NUMBER}}}', re.ASCII
@@ -256,7 +256,7 @@ def decode(header: str) -> dict[str, Any]:
         raise RemoteProtocolError("a frame header is not JSON") from None
     if not isinstance(frame, dict):
         raise RemoteProtocolError("a frame header is not an object")
-    # Escapes can spell half of a surrogate pair, which no log, no answer and no other relay can be sent.
+    # L16: escapes can contain half of a surrogate pair, which no log, no response and no other relay can represent.
     # defence: half of a surrogate pair in a header
     if ("\\u" in header or not header.isascii()) and not is_well_formed(json.dumps(frame, ensure_ascii=False)):
         raise RemoteProtocolError("a frame header has half of a surrogate pair")
@@ -264,7 +264,7 @@ def decode(header: str) -> dict[str, Any]:
 
 
 def check(frame: dict[str, Any]) -> dict[str, Any]:
-    """Check the fields of a frame; gives it back."""
+    """F3: check the fields of a frame; returns it."""
     name = frame.get("t")
     fields = _FIELDS.get(name) if isinstance(name, str) else None
     if fields is None:
@@ -273,7 +273,7 @@ def check(frame: dict[str, Any]) -> dict[str, Any]:
         value = frame.get(name)
         if value is None and not required:
             continue
-        # type() and not isinstance: JSON true must not pass as the number 1
+        # type() and not isinstance: JSON true must not be accepted as the number 1.
         if type(value) is not kind:
             raise RemoteProtocolError(f"frame {frame['t']}: field {name} must be {kind.__name__}")
         if isinstance(value, int) and value < 0:
@@ -283,20 +283,20 @@ def check(frame: dict[str, Any]) -> dict[str, Any]:
     return frame
 
 
-# From a quote to the one that ends the string, or to the end of a text that is no JSON anyway. Nothing is tried twice.
+# From a quote to the one that ends the string, or to the end of a text that is not JSON. It never backtracks.
 _STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[{]}"))
 
 
 def depth(text: str) -> int:
-    """How deep arrays and objects are nested. Linear, and no step of it is made in Python: texts may be megabytes."""
+    """How deep arrays and objects are nested. Linear, without a loop in Python, because texts may be megabytes."""
     brackets = _STRING.sub("", text).encode(errors="replace").translate(_STEPS, _NO_BRACKETS)
     return max(accumulate(array("b", brackets)), default=0)
 
 
 def is_deep(text: str) -> bool:
-    """Does JSON nest more than MAX_DEPTH levels? Brackets inside strings, such as a request's id, do not count."""
+    """F3: has JSON more than MAX_DEPTH levels? Brackets inside strings, such as a request's id, do not count."""
     # defence: strings of a frame header: brackets inside them are no depth
     return text.count("[") + text.count("{") > MAX_DEPTH and depth(text) > MAX_DEPTH
 
@@ -305,7 +305,7 @@ _CHANNEL: Final = re.compile(f"[0-9A-Za-z_-]{{1,{MAX_CHANNEL}}}")
 
 
 def is_channel(value: object) -> TypeGuard[str]:
-    """A channel's id as relays make them. It is written into headers without escapes."""
+    """L16: is it a channel's id as relays make them? It is written into headers without escapes."""
     return isinstance(value, str) and _CHANNEL.fullmatch(value) is not None
 
 
@@ -330,7 +330,7 @@ def request_id(frame: dict[str, Any], name: str) -> RequestId | None:
 
 
 def encode(**fields: Any) -> str:
-    """A header as text, for the frames that are rare. `msg` has its own writer in the link: it is the hot one."""
+    """A header as text, for rare frames. `Link.send` writes `msg` itself, because that is the hot path."""
     return json.dumps(fields, separators=(",", ":"))
 
 
@@ -372,6 +372,7 @@ def welcome_header(terms: Terms, resumed: bool, rx: int) -> str:
 
 
 def split(text: str) -> tuple[str, str | None]:
-    """Cut one WebSocket message into header and payload. The payload keeps its own newlines: the link refuses those."""
+    """F1: split one WebSocket message into header and payload. The payload keeps its newlines: the relay refuses them
+    (F2)."""
     header, newline, payload = text.partition("\n")
     return header, payload if newline else None

@@ -1,4 +1,7 @@
-"""JSON-RPC 2.0 as MCP uses it: codes, and the three shapes of message. Builds values; never reads or writes text."""
+"""JSON-RPC 2.0 as MCP uses it: error codes, ids, and constructors for the three kinds of message.
+
+An id is a string or an integer of bounded length. Messages are dictionaries; nothing here reads or writes text.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_VERSION: Final = -32022
 
 
-# Characters of an id or a progress token: frame headers, answers and every message about the request repeat it.
+# Characters of an id or a progress token. L16: frame headers, responses and every message about a request repeat it.
 MAX_ID: Final = 1024
 _LARGEST: Final = 1 << 64
 
@@ -33,7 +36,7 @@ def is_request_id(value: object) -> TypeGuard[RequestId]:
 
 
 def id_flaw(value: object, what: str = "A request's id") -> str | None:
-    """What is wrong with an id or a progress token, for the one who sent it; None if nothing is."""
+    """The error in an id or a progress token, as a text for its sender; None if there is none."""
     if is_request_id(value):
         return None
     if isinstance(value, str):

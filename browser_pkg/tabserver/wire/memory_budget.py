@@ -1,13 +1,16 @@
-"""A common purse for the memory of many links. Not a lock: one loop, one thread."""
+"""Memory budget shared by all links of a process, in bytes.
+
+`reserve` refuses what does not fit, `add` only counts. It is not a lock: one event loop in one thread uses it.
+"""
 
 from __future__ import annotations
 
 
 class MemoryBudget:
-    """How much all links of a process may keep together. `take` refuses what does not fit; `add` only counts.
+    """L4: how much all links of a process may keep together.
 
-    Whoever goes by the rules waits while the budget is spent, and goes over it only by what is on its way already, for
-    which there is `slack`. Past `most`, somebody does not go by the rules.
+    A peer that obeys the protocol pauses while the budget is exhausted. It exceeds `limit` only by frames that are
+    already on their way, for which there is `slack`. Above `hard_limit`, a peer violates the protocol.
     """
 
     __slots__ = ("limit", "slack", "used")
@@ -32,7 +35,7 @@ class MemoryBudget:
         return True
 
     def add(self, size: int) -> None:
-        """Count what is there already and can't be refused any more."""
+        """Count memory that is already in use and can't be refused any more."""
         self.used += size
 
     def release(self, size: int) -> None:

@@ -1,4 +1,7 @@
-"""The grammar of server names: one segment of a URL path, safe in a shell, a log and a page."""
+"""Grammar of server names and of browser names: one segment of a URL path, safe in a shell, a log and a page.
+
+A name is checked with the functions here wherever it enters. Which names exist is known to the relay's registry.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ from .errors import ServerNameError
 
 MAX_NAME: Final = 64
 MAX_INSTANCE: Final = 32
-# Between a server and one of the browsers that offer it under the same name: `notes~laptop`.
+# Between a server and one of the browsers that offer it: `notes~laptop`.
 INSTANCE_SEPARATOR: Final = "~"
 _GRAMMAR: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME - 1}}}", re.ASCII)
 _INSTANCE: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_INSTANCE - 1}}}", re.ASCII)
 
-# Paths that browsers, crawlers and MCP clients ask for at the root of any host by themselves: a server of that name
-# would answer them. `authorize`, `token`, `register` are where 2025-03-26 clients look for OAuth without metadata.
+# Paths that browsers, crawlers and MCP clients request at the root of any host by themselves: a server of that name
+# would respond to them. `authorize`, `token`, `register`: 2025-03-26 clients without metadata look for OAuth there.
 RESERVED: Final = frozenset(
     {
         "apple-touch-icon.png",
@@ -40,10 +43,12 @@ RESERVED: Final = frozenset(
 
 
 def check_server_name(name: str) -> str:
-    """Return `name` if a server may be called that; raise ServerNameError with a text that says what is wrong."""
+    """Return `name` if it is a valid server name; else raise ServerNameError with the reason."""
     shown = ascii(name if len(name) <= MAX_NAME else name[:MAX_NAME] + "…")
     if not name:
-        raise ServerNameError("A server name can't be empty. Use letters, digits, '-', '_' and '.', such as: notes")
+        raise ServerNameError(
+            "A server name can't be empty. Use letters, digits, '-', '_' and '.', such as: notes"  # style: ok, A to Z
+        )
     if name.startswith("-"):
         raise ServerNameError(f"Server name {shown} is reserved: names that begin with '-' are the relay's own routes.")
     if name.startswith("."):
@@ -58,24 +63,24 @@ def check_server_name(name: str) -> str:
         raise ServerNameError(f"Server name {shown} is too long: {len(name)} characters, at most {MAX_NAME}.")
     if not _GRAMMAR.fullmatch(name):
         raise ServerNameError(
-            f"Server name {shown} is not allowed: it must begin with a letter or digit and have only letters, digits, "
-            "'-', '_' and '.'."
+            f"Server name {shown} is not allowed: it must begin with a letter or digit and have only "
+            "letters, digits, '-', '_' and '.'."  # style: ok, A to Z
         )
     return name
 
 
 def check_instance(instance: str) -> str:
-    """Return `instance` if a browser may be called that, where several offer one server."""
+    """Return `instance` if it is a valid name for one of several browsers of a server."""
     if not _INSTANCE.fullmatch(instance):
         raise ServerNameError(
             f"{instance[:MAX_INSTANCE]!a} can't name a browser: it must begin with a letter or digit and have at "
-            f"most {MAX_INSTANCE} letters, digits, '-', '_' and '.'."
+            f"most {MAX_INSTANCE} letters, digits, '-', '_' and '.'."  # style: ok, A to Z
         )
     return instance
 
 
 def check_address(name: str) -> str:
-    """Return `name` if it is a server, or one browser of a server: `notes`, `notes~laptop`."""
+    """Return `name` if it is a valid server, or browser of a server: `notes`, `notes~laptop`."""
     server, of, instance = name.partition(INSTANCE_SEPARATOR)
     check_server_name(server)
     if of:

@@ -1,7 +1,7 @@
-"""The calls that wait for a browser's answer, and what becomes of them when a worker greets with a new session.
+"""Calls that wait for a browser's response, and what happens to them when a worker starts a new session.
 
-The rule is short and must not be broken: a call that was put on a link is asked again of the *same* worker only, whose
-ledger knows it. Of another worker it is never asked: nobody can say whether the first one ran it.
+Invariant (L6): a call that was sent on a link is sent again to the *same* worker only, whose request history contains
+it. It is never sent to another worker, because the first one may have run it. Deadlines of calls are not here.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ Key = tuple[str, RequestId]
 
 
 class PendingCalls(dict[Key, C], Generic[C]):
-    """Of one server name: calls by channel and id. It outlives sessions and workers. A dict itself, as every call is
-    put into it and taken out of it."""
+    """The calls of one server name, by channel and id. The object outlives sessions and workers. It is a dict, because
+    each call is added and removed once."""
 
     _inst: str | None = None
 
@@ -24,14 +24,15 @@ class PendingCalls(dict[Key, C], Generic[C]):
         return [self.pop(key) for key in list(self) if key[0] == channel]
 
     def claim(self, inst: str) -> tuple[list[C], list[C]]:
-        """A worker begins a session: the calls to ask again of it, and those that are lost."""
+        """A worker starts a session. Returns the calls to send to it again, and those that are lost."""
+        # L6: only the same instance is asked again.
         if inst == self._inst:
             return list(self.values()), []
         self._inst = inst
         return [], self.abandon()
 
     def abandon(self) -> list[C]:
-        """Nobody will answer these any more."""
+        """Remove and return all calls: no worker will respond to them."""
         lost = list(self.values())
         self.clear()
         return lost

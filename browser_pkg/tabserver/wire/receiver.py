@@ -1,4 +1,8 @@
-"""The receiving half of a link: takes each frame once and in order, puts slices together, knows what to acknowledge."""
+"""Receiving half of a link: duplicate detection, reassembly of slices, and the number to acknowledge.
+
+Each frame is taken once and in order. While the memory budget is exhausted, frames are still read, and only their
+acknowledgement is held back (L4). When an `ack` is sent is decided in `timers`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ P = TypeVar("P")
 
 @dataclass(slots=True)
 class _Partial(Generic[P]):
-    """A large frame of which some slices have come."""
+    """A large frame of which some slices were received."""
 
     frame: dict[str, Any]
     count: int
@@ -26,7 +30,7 @@ class _Partial(Generic[P]):
 
 
 class Receiver(Generic[P]):
-    """`rx` is the last number received, `ack` the last that may be acknowledged; they differ while memory is short."""
+    """`rx`: the last number received. `ack`: the last that may be acknowledged. They differ while memory is short."""
 
     def __init__(self, limits: Limits, codec: Codec[P], budget: MemoryBudget | None) -> None:
         self._limits = limits
@@ -40,7 +44,8 @@ class Receiver(Generic[P]):
         self._partial: dict[int, _Partial[P]] = {}
 
     def take(self, seq: int, header_size: int, payload: P | None) -> bool:
-        """Is this frame new? A gap is the other end's fault: frames of one socket can't overtake each other."""
+        """Is this frame new? A gap is an error of the other end: frames of one socket can't overtake each other."""
+        # L1: `s <= rx` is dropped, `s = rx + 1` is taken, a gap is a violation.
         if seq <= self.rx:
             return False
         if seq != self.rx + 1:
@@ -51,12 +56,12 @@ class Receiver(Generic[P]):
         return True
 
     def roll_back(self, rx: int) -> None:
-        """The frame after this number was refused: it does not count as received."""
+        """L16: the frame after `rx` was refused and does not count as received."""
         self.rx = rx
         self.ack = min(self.ack, rx)
 
     def take_next(self, size: int) -> bool:
-        """The frame that had to come next is there. Must it be acknowledged at once?"""
+        """Count the next frame, which was received. Must it be acknowledged at once?"""
         self.rx += 1
         self._bytes += size
         if self._budget is None or self._budget.used < self._budget.limit:
@@ -66,8 +71,8 @@ class Receiver(Generic[P]):
         return unacked > 0 and (unacked >= limits.ack_after_messages or self._bytes >= limits.ack_after_bytes)
 
     def record(self, count: int, size: int, acked: int) -> bool:
-        """So many frames are there that had to come next, of that size together; what was said meanwhile has
-        acknowledged `acked`. Must the others be acknowledged at once?"""
+        """Count the next `count` frames, of `size` together. Frames that were sent meanwhile acknowledged `acked`. Must
+        the others be acknowledged at once?"""
         self.rx += count
         self.advance()
         self._bytes += size
@@ -76,33 +81,34 @@ class Receiver(Generic[P]):
         return self.must_ack
 
     def advance(self) -> bool:
-        """Let the acknowledgement catch up, unless memory is short: then the other end must wait before it sends on."""
+        """Advance the acknowledgement to `rx`, unless memory is short. Returns whether it did."""
+        # L4: without an acknowledgement, the other end pauses its large messages.
         if self._budget is None or not self._budget.is_exhausted:
             self.ack = self.rx
         return self.ack == self.rx
 
     @property
     def has_unacked(self) -> bool:
-        """Is there anything that the other end has not been told?"""
+        """Is there a frame that was not acknowledged yet?"""
         return self.rx > self._acked
 
     @property
     def must_ack(self) -> bool:
-        """Has enough come to acknowledge at once instead of waiting for something to say?"""
+        """L2: were enough frames or bytes received to acknowledge at once instead of with the next frame?"""
         unacked = self.ack - self._acked
         limits = self._limits
         return unacked > 0 and (unacked >= limits.ack_after_messages or self._bytes >= limits.ack_after_bytes)
 
     def ack_sent(self) -> bool:
-        """A frame with the current `ack` went out. Is there still something that the other end was not told?"""
+        """A frame with the current `ack` was sent. Is a frame left whose acknowledgement is held back?"""
         self._acked = self.ack
         self._bytes = 0
         return self.rx > self.ack
 
     def assemble(self, part: dict[str, Any], payload: P | None) -> tuple[dict[str, Any], P] | None:
-        """Take a slice; gives the whole frame with its last one. Slices of one frame come in order."""
+        """F4: add a slice; returns the whole frame with the last one. Slices of one frame arrive in order."""
         name, index, count = part["f"], part["q"], part["n"]
-        if count == 0 and payload is None:  # L16: the other end gives this message up
+        if count == 0 and payload is None:  # L16: the other end abandons this message
             if name in self._partial:
                 self._drop(name)
             return None
@@ -131,6 +137,7 @@ class Receiver(Generic[P]):
         return partial.frame, partial.slices.whole()
 
     def _begin(self, part: dict[str, Any], name: int, count: int) -> _Partial[P]:
+        # F4: at most 4 messages per direction are in slices at a time, and the first slice has `h`.
         if len(self._partial) >= self._limits.large_at_once:
             raise RemoteProtocolError(f"more than {self._limits.large_at_once} large frames at once")
         if count < 2:
@@ -138,7 +145,7 @@ class Receiver(Generic[P]):
         inner = part.get("h")
         if not isinstance(inner, dict) or inner.get("t") != "msg":
             raise RemoteProtocolError("the first slice does not say what it begins")
-        # The whole has the number of its last slice; only its other fields are looked at.
+        # `s` and `a` belong to the slices; only the other fields of the whole are used.
         frame = frames.check({**inner, "s": 0, "a": 0})
         partial = self._partial[name] = _Partial(frame, count, self._codec.gather())
         return partial

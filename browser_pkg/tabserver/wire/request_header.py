@@ -1,8 +1,8 @@
-"""Headers of requests, read without parsing them: nearly all that a worker gets.
+"""Reader of request headers that does not parse JSON, for nearly all frames that a worker receives.
 
-One that opens its channel describes its caller. Most are by the caller of the one before: what ends like the last one
-is by the same. One of a session ends with its id, as its channel was opened before. It must not differ from
-`frames.decode` in anything but time, and leaves everything else to that.
+A request that opens its channel describes its caller at the end of the header. If that text equals the one of the last
+request, the caller is the same and is not parsed again. A request of a session ends with its id, because its channel is
+already open. The result equals that of `frames.decode`; a header that is written differently is left to that function.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from . import frames
 from .frames import Caller
 from .jsonrpc import RequestId
 
-# As `Link.send` writes them, up to the caller: number, acknowledgement, channel, and an id, which is a number or a text
-# without escapes.
+# As `Link.send` writes them, up to the caller: number, acknowledgement, channel, and an id, which is a number or a
+# string without escapes. Bounds as in L16.
 _BEGINNING: Final = re.compile(
     r'\{"t":"msg","s":(0|[1-9][0-9]{0,14}),"a":(0|[1-9][0-9]{0,14}),"c":"([ !#-\[\]-~]{0,256})","k":"req",'
     r'"i":(?:(0|[1-9][0-9]{0,14})|"([ !#-\[\]-~]{0,1024})")(?:(,"o":)|\}\Z)'
@@ -27,13 +27,13 @@ RequestHeader = tuple[int, int, str, RequestId, Caller | None]
 
 
 class RequestHeaderReader:
-    """Keeps the last caller."""
+    """Caches the last caller."""
 
     def __init__(self) -> None:
         self._last: tuple[str, Caller | None] = "", None
 
     def read(self, header: str) -> RequestHeader | None:
-        """None: it is something else. Raises RemoteProtocolError."""
+        """None: the header is not a usual request. Raises RemoteProtocolError."""
         beginning = _BEGINNING.match(header)
         if beginning is None:
             return None

@@ -1,8 +1,8 @@
-"""What a worker was asked and how it answered, by channel and request id. It outlives sessions.
+"""Request history of a worker: requests and their responses by channel and id, kept over sessions (L6).
 
-Sequence numbers make a frame arrive once within a session. When the relay had to start a new one with the same worker,
-it asks again for what it still waits for (`again`); the ledger then knows whether the tool runs, has run, or was never
-asked, so that it runs once in every case.
+Sequence numbers make a frame arrive once within a session. In a new session with the same worker, the relay sends its
+pending calls again (`again`). The history then shows whether the tool runs, has run, or was never asked, so that it
+runs at most once. It does not outlive the worker.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ P = TypeVar("P")
 MAX_ANSWERS: Final = 256
 MAX_SIZE: Final = 32 * 1024 * 1024
 MAX_AGE_S: Final = 600.0
-# Keys alone are small: they are kept for longer than answers, so that "forgotten" is never taken for "never asked". Of
-# those that run there may be as many again: one that takes long must not be forgotten for many that do not.
+# Keys alone are small. They are kept for longer than responses, so that a dropped response is never taken for a request
+# that did not arrive. Running requests have their own MAX_KEYS, so that many short ones can't evict a long one.
 MAX_KEYS: Final = 4096
 
 
 class RequestStanding(Enum):
-    """How a request stands that is asked again."""
+    """State of a request that arrives again."""
 
     UNKNOWN = "never asked"
     RUNNING = "running"
@@ -42,7 +42,7 @@ Key = tuple[str, RequestId]
 
 
 class RequestHistory(Generic[P]):
-    """Bounded in answers, in their size and in their age."""
+    """Bounded in the number of responses, in their size and in their age."""
 
     def __init__(self, codec: Codec[P]) -> None:
         self._codec = codec
@@ -50,10 +50,10 @@ class RequestHistory(Generic[P]):
         self._entries: OrderedDict[Key, RecordedAnswer[P] | RequestStanding] = OrderedDict()
         self._answers: OrderedDict[Key, RecordedAnswer[P]] = OrderedDict()
         self._size = 0
-        self._due = 0.0  # when the oldest answer may be too old
+        self._due = 0.0  # when the oldest response may be too old
 
     def begin(self, channel: str, id: RequestId) -> None:
-        """A request came for the first time."""
+        """A request arrived for the first time."""
         key = (channel, id)
         if key in self._entries:
             self._forget(key)
@@ -62,7 +62,7 @@ class RequestHistory(Generic[P]):
             self._give_up(next(iter(self._running)))
 
     def finish(self, channel: str, id: RequestId, payload: P, now: float) -> None:
-        """Its answer was given. What is not running has none: it was cancelled, or is not ours."""
+        """Keep the response of a running request. One that is not running was cancelled or never recorded."""
         key = (channel, id)
         if key not in self._running:
             return
@@ -70,7 +70,7 @@ class RequestHistory(Generic[P]):
         self._keep(key, payload, now)
 
     def record_finished(self, channel: str, id: RequestId, payload: P, now: float) -> None:
-        """A request came for the first time, now or before, and its answer was given."""
+        """Keep the response of a request, whether `begin` was called for it or not."""
         key = (channel, id)
         self._running.pop(key, None)
         if key in self._entries:
@@ -85,12 +85,12 @@ class RequestHistory(Generic[P]):
         self._trim(now)
 
     def lookup(self, channel: str, id: RequestId) -> RecordedAnswer[P] | RequestStanding:
-        """How does this request stand?"""
+        """The response of a request, or its state."""
         key = (channel, id)
         return RequestStanding.RUNNING if key in self._running else self._entries.get(key, RequestStanding.UNKNOWN)
 
     def close(self, channel: str) -> None:
-        """The caller has left. Should somebody ask again all the same, what ran on this channel must not run anew."""
+        """The caller left. Requests of this channel must not run a second time, should they arrive again."""
         for key in [key for key in self._running if key[0] == channel]:
             self._give_up(key)
 
@@ -106,13 +106,13 @@ class RequestHistory(Generic[P]):
         if now >= self._due:
             while answers and now - next(iter(answers.values())).at > MAX_AGE_S:
                 self._drop_oldest()
-            # Of what is left, nothing is too old before that.
+            # No other response is too old before this time.
             self._due = next(iter(answers.values())).at + MAX_AGE_S if answers else now
         if len(self._entries) > MAX_KEYS:
             self._trim_keys()
 
     def _drop_oldest(self) -> None:
-        """Of the answers; that there was one is still known."""
+        """Drop the oldest response and keep its key."""
         key, answer = self._answers.popitem(last=False)
         self._size -= answer.size
         self._entries[key] = RequestStanding.FORGOTTEN

@@ -1,8 +1,9 @@
-"""The sending half of a link: numbers frames, keeps them until they are acknowledged, and slices the large ones.
+"""Sending half of a link: sequence numbers, replay buffer, and slices of large frames.
 
-A frame over the part size travels as slices, each with a sequence number of its own, so that a large result does not
-stand in the way of small ones. Slices leave only while few of them are unacknowledged: the receiver's pace is ours.
-What follows a large frame on its channel waits behind it, because a channel's messages keep their order.
+A frame over the part size is sent as slices, each with its own sequence number, so that a large result does not delay
+small ones (F4). Slices are sent only while few of them are unacknowledged, so the receiver sets the pace. Later frames
+of the same channel wait behind a large one, because a channel's messages keep their order. Which frames are legal when
+is decided in `link`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _DROPPED: Final = f'{{"jsonrpc":"2.0","method":"{DROPPED}"}}'
 
 @dataclass(slots=True)
 class _Waiting(Generic[P]):
-    """A frame that has no number yet: large and partly said, or behind a large one of its channel."""
+    """A frame without a number: large and partly sent, or behind a large one of its channel. `size`: characters, with
+    the header's tail. `width`: bytes of memory per character. `sent`: slices that were sent."""
 
     kind: str
     tail: str
@@ -42,13 +44,13 @@ class _Waiting(Generic[P]):
     sent: int = 0
 
 
-# A frame on its way, said but not acknowledged: its number, header and payload, its size, what it costs in bytes of
-# memory, and, of a slice, the frame that it is of. A bare tuple, as there is one for each message.
+# A frame that was sent and not acknowledged: its number, header and payload, its size in characters, its cost in bytes
+# of memory, and, for a slice, the frame that it belongs to. A bare tuple, because there is one for each message.
 _Kept = tuple[int, str, P | None, int, int, _Waiting[P] | None]
 
 
 class Sender(Generic[P]):
-    """`outbox` is what the shell writes next; everything in it is also kept."""
+    """`outbox`: frames that the shell writes next. Each numbered frame in it is also kept until it is acknowledged."""
 
     def __init__(self, limits: Limits, codec: Codec[P], budget: MemoryBudget | None) -> None:
         self._limits = limits
@@ -73,23 +75,25 @@ class Sender(Generic[P]):
 
     @property
     def is_sliced(self) -> bool:
-        """Is a large frame under way? Then an acknowledgement may make room for its next slice."""
+        """Is a large frame being sent? Then an acknowledgement may make room for its next slice."""
         return bool(self._queues)
 
     def push(self, kind: str, channel: str, tail: str, payload: P | None, *, ack: int, is_live: bool) -> None:
-        """Take a frame; `tail` is its header after `s` and `a`. Raises BufferFull or MessageTooLarge."""
+        """Number a frame and keep it; `tail` is its header after `s` and `a`. Raises BufferFull or MessageTooLarge."""
         size, width = self._codec.weigh(payload) if payload is not None else (0, 1)
         if size > self.max_message:
             self.check(size)
         limits, kept, queues, budget = self._limits, self._kept, self._queues, self._budget
         whole = size + len(tail)
+        # L16: a sender does not send a header that the other end would refuse.
         # defence: the length of a header, in the sender
         if whole - size > _MAX_TAIL:
             raise MessageTooLarge(f"a frame header of {whole - size:,} characters, at most {_MAX_TAIL:,}")
         cost = whole * width
         count = self.unacknowledged if queues else len(kept)
         all_size = self._size + whole
-        # L3: a close always has room. It is small, each channel has one, and without it a caller would wait in vain.
+        # L3: the replay buffer is bounded. A `close` always has room: it is small, each channel has one, and without it
+        # a caller would wait until its deadline.
         # defence: stalls: a close has room where nothing else has
         if (count >= limits.replay_messages or all_size > limits.replay_bytes) and kind != "close":
             raise BufferFull(f"{count} frames, {self._size:,} characters wait to be acknowledged")
@@ -100,13 +104,14 @@ class Sender(Generic[P]):
         self._size = all_size
         self._cost += cost
         is_large = size > self._max_part
-        if not is_large and channel not in queues:  # nearly all are: what `_send` does, without it
+        if not is_large and channel not in queues:  # nearly all frames: `_send`, inlined
             self.last = seq = self.last + 1
             header = f'{{"t":"{kind}","s":{seq},"a":{ack},{tail}}}'
             kept.append((seq, header, payload, whole, cost, None))
             if is_live:
                 self.outbox.append((header, payload))
             return
+        # F4: a large frame is sent in slices, and later frames of its channel wait behind it.
         self._last_name += 1
         slices = -(-size // self._max_part) if is_large else 1
         waiting = _Waiting(kind, tail, payload, whole, width, self._last_name, slices)
@@ -118,8 +123,8 @@ class Sender(Generic[P]):
             raise MessageTooLarge(f"a message of {size:,} characters, at most {self.max_message:,}")
 
     def push_now(self, kind: str, tail: str, payload: P, ack: int) -> str | None:
-        """Take a small frame that nothing has to be written before, and give its header instead of putting it into the
-        outbox. None: it is none."""
+        """Number and keep a small frame that can be written at once, and return its header instead of adding it to the
+        outbox. None: it is large, or other frames have to be written first, or there is no room."""
         size, width = self._codec.weigh(payload)
         limits, whole = self._limits, size + len(tail)
         if size > self._max_part or size > self.max_message or self.outbox or self._queues:
@@ -136,7 +141,7 @@ class Sender(Generic[P]):
         return self._send(kind, tail, payload, whole, cost, ack, False, None)
 
     def keep(self, kind: str, tail: str, payload: P, ack: int) -> None:
-        """Take a small frame that was written already, under the number that `next_seq` gave."""
+        """Keep a small frame that was already written under the number that `next_seq` returned."""
         size, width = self._codec.weigh(payload)
         whole = size + len(tail)
         cost = whole * width
@@ -147,7 +152,7 @@ class Sender(Generic[P]):
         self._send(kind, tail, payload, whole, cost, ack, False, None)
 
     def next_seq(self, frames: int, size: int) -> int:
-        """The number of the next frame, if so many small ones, of that size together, can be kept. 0: they can't."""
+        """The number of the next frame, if `frames` small ones, of `size` together, can be kept. 0: they can't."""
         limits = self._limits
         if self.outbox or self._queues or self._max_part > self.max_message:
             return 0
@@ -156,7 +161,7 @@ class Sender(Generic[P]):
         return self.last + 1 if has_room else 0
 
     def fill(self, ack: int) -> None:
-        """Say as many slices as may be unacknowledged at once, a slice of each large frame in turn."""
+        """F4: send slices until as many are unacknowledged as allowed, one slice of each large frame in turn."""
         while self._queues and self._parts < self._limits.parts_in_flight:
             self._round += 1
             channels = list(islice(self._queues, self._limits.large_at_once))
@@ -179,7 +184,7 @@ class Sender(Generic[P]):
         tail = f'"f":{large.name},"q":{large.sent},"n":{large.slices}'
         size = self._codec.size(payload)
         if large.sent == 0:
-            # The first slice says what the whole will be; its own cost was reserved with the frame.
+            # F4: the first slice describes the whole in `h`. Its cost was reserved with the frame.
             tail += f',"h":{{"t":"{large.kind}",{large.tail}}}'
             size += len(large.tail)
         large.sent += 1
@@ -207,7 +212,7 @@ class Sender(Generic[P]):
         return header
 
     def confirm(self, upto: int) -> None:
-        """The other end has everything up to this number."""
+        """The other end has received every frame up to this number."""
         kept = self._kept
         all_size = all_cost = 0
         while kept and kept[0][0] <= upto:
@@ -219,15 +224,15 @@ class Sender(Generic[P]):
             self._release(all_size, all_cost)
 
     def replay(self) -> None:
-        """On a new socket: say again what was not acknowledged, in order, under the same numbers."""
+        """L3: on a new socket, send the unacknowledged frames again, in order, under the same numbers."""
         self.outbox.extend((header, payload) for _, header, payload, *_ in self._kept)
 
     # -- a frame that the other end refuses ---------------------------------------------------------------------------
 
     def drop_first(self, upto: int, ack: int) -> dict[str, Any] | None:
-        """L16: replace the first frame that is not acknowledged, if its number is not above `upto`: the other end
-        closed a socket rather than take it. The number stays, so that nothing is missing. An answer becomes an error
-        answer, every other frame a note that says nothing. Gives the header of what was replaced."""
+        """L16: replace the first unacknowledged frame, if its number is not above `upto`: the other end closed a socket
+        because of it. The number stays, so that there is no gap. A response becomes an error response, every other
+        frame an empty notification. Returns the header of the replaced frame."""
         kept = self._kept
         if not kept or kept[0][0] > upto:
             return None
@@ -240,8 +245,8 @@ class Sender(Generic[P]):
         return head
 
     def _drop_large(self, large: _Waiting[P], ack: int) -> dict[str, Any]:
-        """All slices of the message are replaced, and the rest is never sent. The other end discards what it has of the
-        message, and then gets the replacement."""
+        """L16: a `part` with `n` = 0 replaces each kept slice, and the rest is never sent. The other end discards the
+        slices that it has, and then receives the replacement."""
         head: dict[str, Any] = json.loads(f'{{"t":"{large.kind}",{large.tail}}}')
         for index, (seq, _, _, size, cost, of) in enumerate(self._kept):
             if of is large:
@@ -251,7 +256,7 @@ class Sender(Generic[P]):
                 self._parts -= 1
         queue = self._queues.get(head["c"])
         if queue and queue[0] is large:
-            # What was said and confirmed before is counted no longer, and the slices above were counted just now.
+            # Slices that were acknowledged before are not counted any more; those replaced above were released there.
             said = min(large.sent * self._max_part, large.size - len(large.tail)) + len(large.tail)
             self._release(large.size - said, (large.size - said) * large.width)
             queue.popleft()
@@ -277,8 +282,8 @@ class Sender(Generic[P]):
         return seq, header, cast("P", text), whole, whole, None
 
     def unacknowledged_frames(self) -> list[tuple[str, P]]:
-        """What was not acknowledged, whole: headers and payloads. Of a large frame that is sent to its end only slices
-        are left, which are of no use to anybody else."""
+        """Headers and payloads of whole frames that were not acknowledged. A large frame that was sent completely is
+        left out: only its slices remain, which no other link can use."""
         frames = [(header, payload) for _, header, payload, _, _, large in self._kept if large is None]
         frames += [
             (f'{{"t":"{one.kind}",{one.tail}}}', one.payload) for queue in self._queues.values() for one in queue
@@ -286,7 +291,7 @@ class Sender(Generic[P]):
         return [(header, payload) for header, payload in frames if payload is not None]
 
     def reset(self) -> None:
-        """A new session: whoever waited for these frames is gone."""
+        """Start a new session: the receivers of the kept frames are gone."""
         self._release(self._size, self._cost)
         self.last = self._parts = 0
         self._kept.clear()

@@ -1,7 +1,7 @@
-"""The static tools: by them a client that reads the tool list once, at its start, reaches what tabs offer later.
+"""Static tools: a client that reads the tool list only once, at its start, calls tools that tabs add later with them.
 
-Definitions only, here because both ends have them: the relay lists them before any browser was ever there, the worker
-lists and runs them. They are the same for every server that has them.
+They are the same for every server that has them. Only the definitions are here, because both ends need them: the relay
+lists them before a browser has ever connected, the worker lists and runs them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ TOOLS_LIST: Final = "tools_list"
 TOOL_CALL: Final = "tool_call"
 TAB_PIN: Final = "tab_pin"
 
-# How a request names a tab: in its `_meta`; or, for models, which can't write that, in its arguments.
+# How a request names a tab: in its `_meta`; or in its arguments, for models, which can't write `_meta`.
 META_TAB: Final = "tabrelay/tab"
 TAB_ARGUMENT: Final = "_tab"
 
-# In a tool's `_meta`: it is one of these, and not a page's tool of the same name.
+# In a tool's `_meta`: it is a static tool, and not a page's tool of the same name.
 META_STATIC: Final = "tabrelay/static"
 
 _TAB: Final = {"type": "string", "description": "The id of a tab, from tabs_list. Default: the tab in front."}

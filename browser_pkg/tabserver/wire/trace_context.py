@@ -1,7 +1,7 @@
-"""W3C trace context, as MCP requests carry it in their `_meta`: which trace a call belongs to, and who called in it.
+"""W3C trace context of MCP requests: the trace that a call belongs to, and the caller's span.
 
-MCP 2026-07-28 keeps three keys without a prefix for it: `traceparent`, `tracestate` and `baggage`. Read here and by the
-relay; nobody is refused for a context that breaks the rules: it is as if there were none.
+MCP 2026-07-28 reserves three `_meta` keys without a prefix for it: `traceparent`, `tracestate` and `baggage`. The
+worker and the relay read them here. An invalid context is ignored; no request is refused because of it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any, Final
 PARENT: Final = "traceparent"
 STATE: Final = "tracestate"
 BAGGAGE: Final = "baggage"
-# W3C Trace Context, 3.3.1.3: more of it may be dropped. W3C Baggage, 3.3.2: the same limit for its text.
+# W3C Trace Context, 3.3.1.3: a longer one may be dropped. W3C Baggage, 3.3.2: the limit of its text.
 MAX_STATE: Final = 512
 MAX_BAGGAGE: Final = 8192
-# A later version may have more fields behind these, and `ff` is forbidden.
+# A later version may have more fields after these. `ff` is forbidden.
 _PARENT: Final = re.compile(r"(?!ff)([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-[\x21-\x7e]{0,200})?")
 _TEXT: Final = re.compile(r"[\x20-\x7e\t]*")
 
 
 @dataclass(frozen=True, slots=True)
 class TraceContext:
-    """`traceparent` is always a valid one; the others are empty if there was nothing good."""
+    """`traceparent` is always valid; the others are empty if they were absent or invalid."""
 
     traceparent: str
     tracestate: str = ""
@@ -36,12 +36,12 @@ class TraceContext:
 
     @property
     def span_id(self) -> str:
-        """The caller's span: the parent of whatever is done here."""
+        """The caller's span: the parent of all spans made here."""
         return self.traceparent[36:52]
 
     @property
     def is_sampled(self) -> bool:
-        """Does whoever called record this trace?"""
+        """Does the caller record this trace?"""
         return bool(int(self.traceparent[53:55], 16) & 1)
 
     def to_dict(self) -> dict[str, str]:
@@ -50,7 +50,7 @@ class TraceContext:
 
     @classmethod
     def read(cls, source: object) -> TraceContext | None:
-        """Of a request's `_meta`, or of headers by the same names; None if there is no valid parent."""
+        """Read a request's `_meta`, or headers of the same names; None if there is no valid parent."""
         if not isinstance(source, Mapping) or PARENT not in source:
             return None
         parent = source[PARENT]
