@@ -128,7 +128,7 @@ class Unattended:
 @contextlib.contextmanager
 def _as_no_token() -> Iterator[None]:
     from tabrelay.bridge.credentials import CredentialsError
-    from tabrelay.peers.upstreams.transports.http import NoToken
+    from tabrelay.peers.upstreams.transports.answering_client import NoToken
 
     try:
         yield

@@ -72,7 +72,7 @@ NO_TRACES: Final = 'Traces need OpenTelemetry, which is not installed: pip insta
 if TYPE_CHECKING:
     from tabrelay.admission.oauth import TokenVerifier
     from tabrelay.peers.upstreams.pool import UpstreamPool
-    from tabrelay.peers.upstreams.transports.http import SignIn
+    from tabrelay.peers.upstreams.transports.answering_client import SignIn
     from tabrelay.server.otel import Tracing
 
 

@@ -25,7 +25,8 @@ from tabrelay.peers.upstreams.request_headers import RoutingHeaders
 from tabrelay.peers.upstreams.retry_policy import RetryPolicy
 from tabrelay.peers.upstreams.sessions import UpstreamSession, UpstreamSessions
 from tabrelay.peers.upstreams.supervisor import Status, Supervisor
-from tabrelay.peers.upstreams.transports.http import HttpTransport, SignIn
+from tabrelay.peers.upstreams.transports.answering_client import SignIn
+from tabrelay.peers.upstreams.transports.http import HttpTransport
 from tabrelay.peers.upstreams.transports.stdio import UpstreamProcess
 from tabrelay.peers.upstreams.upstream import Upstream
 from tabrelay.routing.question_limits import limits_of
