@@ -1,1 +1,1 @@
-"""Authentication and authorisation: the gate, routes, policy, tokens, pairing, OAuth and rate limits."""
+"""Authentication and authorization: the gate, routes, policy, tokens, pairing, OAuth and rate limits."""

@@ -1,8 +1,9 @@
-"""Who is inside: each request and WebSocket that was let in, until it ends or its token is revoked or over.
+"""Active requests: each admitted HTTP request and WebSocket, until it ends or its token is revoked or expires.
 
-ASGI has no way to end a connection from outside. So a request stands between the application and `receive`: when it is
-over, the application hears that its client has left, which it must cope with at any time, and the gate says the rest to
-the client. It does not know what a token is: whether somebody is still welcome is asked of whoever let them in.
+ASGI has no way to end a connection from outside. So an `ActiveRequest` wraps `receive`: when the request is ended, the
+application receives a disconnect, which it must handle at any time, and the gate writes the rest of the response.
+
+Does not read tokens: a callback of the gate decides whether a principal is still admitted.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from starlette.types import Message, Receive
 from tabrelay.calls.principal import Principal
 from tabserver.wire.frames import CLOSE_UNAUTHORIZED
 
-CHECK_INTERVAL_S: Final = 0.5  # what another process revoked is noticed after this at the latest
+CHECK_INTERVAL_S: Final = 0.5  # a revocation by another process takes effect within this time
 REVOKED: Final = "this token was revoked, or is over"
-CredentialKey = tuple[str | None, float | None]  # of a principal: what it came in with, and until when that is good
+CredentialKey = tuple[str | None, float | None]  # of a principal: the digest of its credential, and when that expires
 _DISCONNECTED: Final[dict[str, Message]] = {
     "http": {"type": "http.disconnect"},
     "websocket": {"type": "websocket.disconnect", "code": CLOSE_UNAUTHORIZED, "reason": REVOKED},
@@ -26,7 +27,7 @@ _DISCONNECTED: Final[dict[str, Message]] = {
 
 
 class ActiveRequest:
-    """One of them. `receive` is what the application is given."""
+    """One admitted request. The application gets its `receive` instead of the server's."""
 
     __slots__ = ("_kind", "_receive", "_waiting", "is_over", "principal")
 
@@ -46,13 +47,13 @@ class ActiveRequest:
         try:
             return await self._receive()
         except asyncio.CancelledError:
-            # As asyncio.timeout does: only a cancellation of ours is turned into something else.
+            # As in asyncio.timeout: only our own cancellation is converted.
             if self._is_ended() and task.uncancel() <= before:
                 return _DISCONNECTED[self._kind]
             raise
         finally:
             self._waiting = None
-            del task  # it keeps how it was cancelled, and by that this frame
+            del task  # it references its CancelledError, and by that this frame
 
     def _is_ended(self) -> bool:
         return self.is_over
@@ -65,12 +66,12 @@ class ActiveRequest:
 
 
 class ActiveRequests:
-    """Everybody inside. A timer runs only while somebody is."""
+    """All active requests. The timer runs only while there is one."""
 
     def __init__(self, is_admitted: Callable[[Principal], bool], interval_s: float = CHECK_INTERVAL_S) -> None:
         self._is_admitted = is_admitted
         self._interval_s = interval_s
-        self._by_key: dict[CredentialKey, set[ActiveRequest]] = {}  # thousands of sockets may have come with one token
+        self._by_key: dict[CredentialKey, set[ActiveRequest]] = {}  # thousands of sockets may share one token
         self._timer: asyncio.TimerHandle | None = None
 
     def open(self, principal: Principal, kind: str, receive: Receive) -> ActiveRequest:
@@ -89,7 +90,7 @@ class ActiveRequests:
                 del self._by_key[key]
 
     def end_revoked(self) -> None:
-        """Send away whoever is no longer welcome."""
+        """End all requests whose principal is no longer admitted."""
         for requests in list(self._by_key.values()):
             if not self._is_admitted(next(iter(requests)).principal):
                 # defence: a revoked token's streams and sockets

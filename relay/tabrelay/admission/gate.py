@@ -1,11 +1,11 @@
-"""The gate: one ASGI wrapper around everything, HTTP and WebSocket alike, that denies by default.
+"""ASGI middleware for authentication and authorization of all HTTP requests and WebSockets; denies by default.
 
-Order: Host, Origin, is it a public route?, token, scope, rate. A route that nobody listed needs a token, so a route
-added later is closed until somebody opens it by name. WebSockets are refused before the 101, with a real HTTP status.
-Nothing behind the gate ever sees a token: headers and subprotocol entries that carry one are taken out on the way in.
+Order of checks: Host, Origin, public route, token, scope, rate. A route that is not listed needs a token, so a route
+that is added later is closed until it is opened by name. WebSockets are refused before the 101, with an HTTP status.
+The application never receives a token: headers and subprotocol entries that contain one are removed.
 
-It decides nothing about hosts, origins and scopes itself (policy does); which route asks for what is in `routes`, how a
-refusal is said in `outgoing`, and how somebody inside is sent away in `visits`.
+Does not decide about hosts, origins and scopes (`policy`) nor which route needs what (`routes`). `responses` writes the
+refusals, `active_requests` ends requests of revoked tokens.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from tabrelay.admission.oauth import TokenVerifier
 
 UNLIMITED = RateLimiter(0, 0)
-NULL = "null"  # the origin of files and sandboxes: anybody's
-UNAUTHENTICATED = Principal("anyone", frozenset({CALL, SERVE, METRICS}))
+NULL = "null"  # the origin of files and sandboxed frames: any site can have it
+UNAUTHENTICATED = Principal("anyone", frozenset({CALL, SERVE, METRICS}))  # style: ok (an id that is in call logs)
 
 
 class Gate:
-    """Wraps the whole application; ``scope["state"]["principal"]`` is set for whoever was let in with a token."""
+    """Wraps the whole application; ``scope["state"]["principal"]`` is set for requests with a token."""
 
     def __init__(
         self,
@@ -52,8 +52,9 @@ class Gate:
         resource: TokenVerifier | None = None,
         on_refused: Callable[[str], None] = lambda reason: None,
     ) -> None:
-        """`plain`: servers whose pages may dial without a token, on the strength of their Origin. `rates`: how often
-        one principal may ask. `resource`: takes tokens of an authorization server too. `on_refused` hears why."""
+        """`plain`: servers whose pages may connect without a token; their Origin decides. `rates`: request rate of one
+        principal. `resource`: also accepts tokens of an authorization server. `on_refused` is called with the reason
+        of each refusal."""
         self._app = app
         self._policy = policy
         self._tokens = tokens
@@ -70,7 +71,7 @@ class Gate:
         return self._tokens.is_valid(principal)
 
     def end_revoked(self) -> None:
-        """A token was revoked: whoever came in with it goes now."""
+        """A token was revoked: end its requests and WebSockets now."""
         self._active_requests.end_revoked()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -80,11 +81,11 @@ class Gate:
         asked = route(scope["type"], scope.get("method", "GET"), scope["path"])
         out = ResponseWriter(scope, asked, send)
         if (begun := scope.get(BEGUN)) is not None:
-            # It was admitted when it came, by `recognise`: a moment ago.
+            # `try_admit` has just admitted it, on the fast path.
             await self._run_app(scope, receive, out, asked, begun.principal)
             return
         origins = _values(scope, b"origin")
-        # Several Origin headers are joined into something that no list can hold.
+        # Several Origin headers are joined into a value that is in no list.
         # defence: two Origin headers
         origin = ", ".join(origins) if origins else None
         refusal = self._policy.check_host(_values(scope, b"host"))
@@ -118,9 +119,10 @@ class Gate:
         await self._run_app(scope, receive, out, asked, admitted)
 
     def try_admit(self, path: str, heading: RequestHeaders) -> Principal | None:
-        """Who sends this POST to a server, if everything can be said at once; None, and nothing was done, if not.
+        """The principal of a POST to a server, if it can be decided without awaiting. None: nothing was counted, and
+        `__call__` decides and writes the refusal, if any.
 
-        Only programs are: they send no Origin. Whoever is not let in is told so by `__call__`.
+        Only for programs, which send no Origin.
         """
         asked = route("http", "POST", path)
         # defence: a rebound Host in the fast lane
@@ -133,13 +135,13 @@ class Gate:
         return admitted
 
     def admit_again(self, principal: Principal) -> bool:
-        """The same request as one that was recognised: may it pass too? If not, nothing was done."""
+        """Is a request with the same header as an admitted one admitted too? False: nothing was counted."""
         if not (self._tokens.is_valid(principal) if self._resource is None else self._is_still_admitted(principal)):
             return False
         return not self._rates.is_limited or not self._rates.take(principal.id, time.monotonic())
 
     def undo_admit(self, principal: Principal) -> None:
-        """The request will be looked at by `__call__` after all."""
+        """`__call__` will check the request after all: refund its share of the rate."""
         self._rates.refund(principal.id)
 
     async def _run_app(
@@ -165,14 +167,14 @@ class Gate:
             await out.end_revoked(refusal, receive)
 
     def _challenge(self, asked: Route, scope: Scope, refusal: Refuse) -> Refuse:
-        """Clients of a server that may get their token elsewhere are told where."""
+        """Add the address of the authorization server's metadata, for clients of a server that accepts its tokens."""
         if self._resource is None or refusal.status not in (401, 403) or asked.server is None:
             return refusal
         was_given = _sent_token(scope) is not None
         return self._resource.challenge(refusal, asked.needs, asked.server, was_given, asked.place)
 
     def _check_origin(self, asked: Route, origin: str | None) -> Refuse | bool | None:
-        """Does this page come from an origin that is not listed? True if it may go on all the same."""
+        """None for a listed origin, or none. For another one: True if this route accepts it, else the refusal."""
         # defence: a stolen token in a page of another origin
         if asked.is_shared or (refusal := self._policy.check_origin(origin)) is None or origin is None:
             return None
@@ -198,12 +200,12 @@ class Gate:
             principal = found
         # defence: a paired origin with another token
         if is_foreign_origin and (principal is None or principal.origin != origin):
-            # A paired origin is worth nothing without the token that was given to it; no other token will do.
+            # A paired origin needs the token that was issued to it; no other token is accepted.
             return unauthorized(asked.needs, token is not None)
         if principal is None and token and self._tokens.identify(token, None) is not None:
             return Refuse(403, "forbidden", "This token belongs to another origin. Pair this page: tabrelay pair")
         if token is None and origin is not None and is_plain:
-            # The origin was compared with the list already. Whoever sends none, or anything for a token, is not meant.
+            # The origin is in the list. A request without an Origin, or with any token, does not get here.
             return Principal(f"origin:{origin}", frozenset({SERVE}), origin, frozenset({asked.server or ""}))
         if principal is None and self._no_auth:
             principal = UNAUTHENTICATED
@@ -214,7 +216,7 @@ class Gate:
         return allows(principal, asked.needs, asked.server) or principal
 
     def _is_plain(self, asked: Route, scope: Scope) -> bool:
-        """A WebSocket at exactly the URL of a server that is open to pages with no link and no token."""
+        """Is it a WebSocket at exactly the URL of a server that accepts pages without a link and a token?"""
         if scope["type"] != "websocket" or asked.server not in self._plain or scope["path"] != f"/{asked.server}":
             return False
         return SUBPROTOCOL not in scope.get("subprotocols", ())

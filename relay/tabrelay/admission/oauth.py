@@ -1,8 +1,9 @@
-"""This relay as an OAuth resource server: whose access token is this, for which server, and until when?
+"""OAuth resource server: verification of JWT access tokens (RFC 9068) of one issuer.
 
-Tokens are JWTs of one issuer (RFC 9068). A token is for this relay only if its audience says so: the server's own
-address, `https://relay.example/notes` (or `…/notes/mcp`), or the relay's. Its scopes are `call` and `serve`, or
-`call:notes` and `serve:notes` for one server. Knows no HTTP; the keys are kept in `keys`.
+A token is accepted only if its audience is a server's address, `https://relay.example/notes` (or `…/notes/mcp`), or the
+relay's address. Its scopes are `call` and `serve`, or `call:notes` and `serve:notes` for one server.
+
+Does no HTTP: `oauth_keys` fetches the keys, the gate reads requests.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tabrelay.calls.principal import CALL, SERVE, Principal
 from tabserver.wire.errors import ServerNameError
 from tabserver.wire.names import check_server_name
 
-LEEWAY_S: Final = 30.0  # the issuer's clock may be ahead: for when a token begins, not for when it ends
+LEEWAY_S: Final = 30.0  # the issuer's clock may be ahead: applies to `nbf` and `iat`, not to `exp`
 MAX_TOKEN: Final = 16 * 1024
 MAX_VERIFIED: Final = 1024
 _JWT: Final = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
@@ -32,7 +33,7 @@ _PLAIN: Final = re.compile(r"[\w.@|:+-]{1,100}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a token says that was found good."""
+    """Claims of a verified token."""
 
     subject: str
     scopes: frozenset[str]
@@ -48,13 +49,13 @@ class TokenVerifier:
         self._base = base.rstrip("/")
         self._keys = keys
         self._wall = wall
-        # Checking a signature takes longer than all the rest of a call: a token that was good is known by its digest.
+        # Verifying a signature takes longer than the rest of a call: verified tokens are cached by their digest.
         self._verified: dict[str, Claims] = {}
         # defence: a key that is gone
         keys.on_change = self._verified.clear
 
     async def prepare(self, token: str | None) -> None:
-        """Before `admit`: have the keys that it needs."""
+        """Before `admit`: fetch the keys that the token needs."""
         if token is None or not is_jwt(token) or _digest(token) in self._verified:
             return
         try:
@@ -66,11 +67,11 @@ class TokenVerifier:
             await self._keys.prepare(kid if isinstance(kid, str) else None)
 
     def admit(self, token: str, needs: str | None, server: str | None) -> Principal | Refuse | None:
-        """Whose it is; None if it is no token of this issuer for this relay (and server)."""
+        """The principal of a token; None if it is no token of this issuer for this relay (and server)."""
         claims = self._claims(token)
         if claims is None or not self._is_audience(claims, server):
             return None
-        # None: any valid token will do.
+        # `needs` None: any valid token is accepted.
         scopes = frozenset(scope for scope in (CALL, SERVE) if _servers(claims, scope) != frozenset())
         servers = _servers(claims, needs) if needs in (CALL, SERVE) else _any_servers(claims)
         principal = Principal(
@@ -86,7 +87,7 @@ class TokenVerifier:
         return principal
 
     def is_valid(self, principal: Principal) -> bool:
-        """Would its token still be taken? A key that is gone takes its tokens along."""
+        """Is its token still accepted? When a key is no longer published, its tokens are not."""
         digest = (principal.credential or "").removeprefix("oauth:")
         # defence: the end of an open WebSocket's token
         return digest in self._verified and principal.expires is not None and self._wall() < principal.expires
@@ -111,7 +112,7 @@ class TokenVerifier:
                 return None
             # defence: access tokens that say they need no signature
             # defence: access tokens whose secret is the public key
-            # The audience depends on what is asked for, and is looked at there.
+            # The audience depends on the requested server: `_is_audience` checks it.
             payload: dict[str, Any] = jwt.decode(
                 token,
                 key,
@@ -123,7 +124,7 @@ class TokenVerifier:
                 options={"require": ["exp", "iss", "aud", "sub"], "verify_aud": False},
             )
             return self._read(payload, digest)
-        except (jwt.PyJWTError, ValueError, TypeError):  # the last: claims of another kind than they should be
+        except (jwt.PyJWTError, ValueError, TypeError):  # TypeError: claims of a wrong type
             return None
 
     def _read(self, payload: dict[str, Any], digest: str) -> Claims:
@@ -138,23 +139,23 @@ class TokenVerifier:
         return claims
 
     def _is_audience(self, claims: Claims, server: str | None) -> bool:
-        """RFC 8707: a token for one server is none for another, whatever its scopes say."""
+        """RFC 8707: a token for one server is not accepted for another one, whatever its scopes are."""
         meant = {self._base, f"{self._base}/"}
         if server is not None:
             meant |= {self._address(server), self._address(server, MCP)}
-        if server is None:  # the status, which shows what the token is for
+        if server is None:  # the status, which shows only the servers of the token
             return any(each in meant or each.startswith(f"{self._base}/") for each in claims.audiences)
         # defence: the audience of an access token
         return bool(claims.audiences & meant)
 
     def _audience(self, claims: Claims) -> frozenset[str] | None:
-        """The servers that its audience names; None: the relay itself, and so all of them."""
+        """The servers in its audience; None: the relay itself, and so all of them."""
         if claims.audiences & {self._base, f"{self._base}/"}:
             return None
         paths = [each.removeprefix(f"{self._base}/") for each in claims.audiences if each.startswith(f"{self._base}/")]
         return frozenset(path.removesuffix(f"/{MCP}") for path in paths)
 
-    # -- what clients are told ----------------------------------------------------------------------------------------
+    # -- challenges and metadata --------------------------------------------------------------------------------------
 
     def scope(self, needs: str, server: str | None) -> str:
         return f"{needs}:{server}" if server else needs
@@ -162,7 +163,7 @@ class TokenVerifier:
     def challenge(
         self, refusal: Refuse, needs: str | None, server: str | None, was_given: bool, place: str = ""
     ) -> Refuse:
-        """RFC 9728 §5.1 and RFC 6750 §3.1: where to get a token that would do."""
+        """RFC 9728 §5.1 and RFC 6750 §3.1: where to get a token that is accepted."""
         error = "insufficient_scope" if refusal.status == 403 else "invalid_token" if was_given else None
         parts = [f'error="{error}"'] if error else []
         parts += [f'scope="{self.scope(needs, server)}"'] if needs else []
@@ -178,9 +179,9 @@ class TokenVerifier:
         return self._address(WELL_KNOWN.strip("/"), server, place)
 
     def metadata(self, server: str | None, place: str = "") -> dict[str, Any] | None:
-        """RFC 9728 §2. The same for every name that could be one: it does not tell which servers there are.
+        """RFC 9728 §2. The same for every valid name: it does not disclose which servers exist.
 
-        §3.3: the resource has to be the address that the client used, so each address of a server is one."""
+        §3.3: the resource must equal the address that the client used, so each address of a server is a resource."""
         if server is not None:
             try:
                 check_server_name(server)
@@ -204,7 +205,7 @@ def _digest(token: str) -> str:
 
 
 def _servers(claims: Claims, needs: str | None) -> frozenset[str] | None:
-    """For which servers it has a scope; None for all of them."""
+    """The servers for which the token has this scope; None: all of them."""
     # defence: the scopes of an access token
     if needs in claims.scopes:
         return None
@@ -225,6 +226,6 @@ def _intersection(one: frozenset[str] | None, other: frozenset[str] | None) -> f
 
 
 def _principal_id(subject: str) -> str:
-    """One principal, whichever of its tokens it shows: what it owns outlives a refresh."""
+    """The same id for all tokens of a subject, so that its sessions survive a token refresh."""
     is_plain = _PLAIN.fullmatch(subject) is not None
     return f"oauth:{subject if is_plain else hashlib.sha256(subject.encode()).hexdigest()[:32]}"

@@ -1,7 +1,7 @@
-"""The public keys of an authorization server: found by its issuer's metadata, fetched off the hot path, kept, rotated.
+"""JWKS cache: the public keys of an authorization server, discovered by the issuer's metadata, fetched and rotated.
 
-A token that names a key which is not known has the keys fetched again, but not more often than every few seconds: who
-makes up key names must not make this relay hammer another server. What a token says is not read here.
+A token with an unknown key id triggers a new fetch, at most every `PAUSE_S` seconds: clients that send made-up key ids
+must not cause a request to the authorization server each time. Does not read the claims of tokens.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import jwt
 
 log = logging.getLogger(__name__)
 
-LIFE_S: Final = 3600.0  # a key that is no longer published is taken for no longer than this
+LIFE_S: Final = 3600.0  # a key that is no longer published is accepted for at most this long
 PAUSE_S: Final = 10.0  # between two fetches
 WAIT_S: Final = 5.0
 MAX_BODY: Final = 256 * 1024
@@ -28,14 +28,14 @@ Fetch = Callable[[str], Awaitable[Any]]
 
 
 class JwksError(Exception):
-    """The keys can't be had; the text says why."""
+    """The keys can't be fetched; the text says why."""
 
 
 class JwksCache:
     def __init__(
         self, issuer: str, url: str = "", *, fetch: Fetch | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`url`: where the keys are; empty: the issuer's metadata says it."""
+        """`url`: address of the keys; empty: the `jwks_uri` of the issuer's metadata."""
         self._issuer = issuer
         self._url = url
         self._fetch = fetch or fetch_json
@@ -46,13 +46,13 @@ class JwksCache:
         self.on_change: Callable[[], None] = lambda: None
 
     def find(self, kid: str | None) -> jwt.PyJWK | None:
-        """A token that names no key is taken if there is only one it could mean."""
+        """The key with this id. A token without a key id is accepted if there is only one key."""
         if kid is None:
             return next(iter(self._keys.values())) if len(self._keys) == 1 else None
         return self._keys.get(kid)
 
     async def prepare(self, kid: str | None) -> None:
-        """See to it that the keys are fresh, and that this one is among them if it exists."""
+        """Fetch the keys if they are old, or if this one is not among them."""
         now = self._clock()
         if self.find(kid) is not None and now - self._read < LIFE_S:
             return
@@ -63,7 +63,7 @@ class JwksCache:
             self._tried = now
             self._reading = asyncio.create_task(self._refresh())
             self._reading.add_done_callback(lambda _task: setattr(self, "_reading", None))
-        # Shielded: it is for all who wait, and one of them may leave.
+        # Shielded: several requests may wait for one fetch, and one of them may be cancelled.
         await asyncio.shield(self._reading)
 
     async def _refresh(self) -> None:
@@ -74,7 +74,7 @@ class JwksCache:
         except (JwksError, TimeoutError, OSError, ValueError) as problem:
             log.warning("The keys of %s can't be read: %s", self._issuer, str(problem) or type(problem).__name__)
             if self._clock() - self._read >= LIFE_S and self._keys:
-                self._keys = {}  # nobody can say whether they still count
+                self._keys = {}  # whether they are still valid is unknown
                 self.on_change()
             return
         self._read = self._clock()
@@ -94,7 +94,7 @@ class JwksCache:
             except (JwksError, OSError, ValueError) as error:
                 problem = str(error)
                 continue
-            # RFC 8414 §3.3: whoever answers for another issuer is an attacker.
+            # RFC 8414 §3.3: metadata of another issuer must not be used; an attacker may have sent it.
             if (
                 isinstance(about, dict)
                 # defence: the metadata's own issuer
@@ -107,13 +107,13 @@ class JwksCache:
 
 
 def _keys(value: Any) -> dict[str, jwt.PyJWK]:
-    """Those that can check a signature of ours; a set may hold others."""
+    """The keys that can verify a token's signature; a set may contain others."""
     listed = value.get("keys") if isinstance(value, dict) else None
     if not isinstance(listed, list):
         raise JwksError("that is no key set")
     found: dict[str, jwt.PyJWK] = {}
     for each in listed[:MAX_KEYS]:
-        # A key that could sign too (oct) is a secret, and has no business here.
+        # A symmetric key (oct) could sign too: it is a secret and must not be published.
         if not isinstance(each, dict) or each.get("kty") not in ("RSA", "EC") or each.get("use", "sig") != "sig":
             continue
         try:
@@ -126,7 +126,7 @@ def _keys(value: Any) -> dict[str, jwt.PyJWK]:
 
 
 async def fetch_json(url: str) -> Any:
-    """One small JSON document over HTTP. Redirects are not followed: the address is a setting, or the issuer's own."""
+    """GET of one small JSON document. Does not follow redirects: the address is a setting, or from the issuer."""
     import httpx2
     import orjson
 

@@ -12,8 +12,8 @@ rows that the user is shown (a few) and by what the user decided.
 
 The user compares the code on the page with the one that the relay shows, and approves by it. The code is long enough
 that a second ticket with the same one can't be collected within its life, so it also decides on requests that are not
-shown. Only the ticket's holder, on the same origin, collects the token. Time is an argument; how users are told, and
-how tokens are made, is not decided here.
+shown. Only the ticket's holder, on the same origin, collects the token. Time is an argument. Does not notify users and
+does not create tokens.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from typing import Final
 MAX_SHOWN: Final = 3  # requests in the list that the user sees
 MAX_DECIDED: Final = 256  # decisions and muted origins that are kept; only the user makes new ones
 LIFE_S: Final = 120.0
-NOTIFY_EVERY_S: Final = 5.0  # a page that asks in a loop does not fill the terminal
+NOTIFY_EVERY_S: Final = 5.0  # a page that sends requests in a loop does not fill the terminal
 MUTE_S: Final = 600.0  # requests of an origin that the user refused are not shown for this long
 # 28 characters that are not easily confused, and no vowels: 38 bits in eight of them.
 ALPHABET: Final = "23456789BCDFGHJKMNPQRSTVWXYZ"
@@ -71,7 +71,7 @@ class PairingTicket:
     code: str
     life_s: float
     is_shown: bool  # in the user's list
-    is_user_notified: bool  # is the user told of it now?
+    is_user_notified: bool  # is the user notified of it now?
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Pairing:
 
     def find(self, request: str, origin: str, now: float) -> PairingRequest | None:
         """The request as its page sees it. None: it is not a ticket of this process for this origin, or its token was
-        collected. A wrong one changes nothing: a ticket can't be guessed, and anyone can send wrong ones."""
+        collected. A wrong one changes nothing: a ticket can't be guessed, and any client can send wrong ones."""
         asking = self._unseal(request)
         if asking is None or asking.origin != origin:
             return None
@@ -194,7 +194,7 @@ class Pairing:
 
 
 def canonical(code: str) -> str:
-    """A code as a person may type it (without the dash, in small letters) in the form in which it is shown."""
+    """A code as a person may type it (without the dash, in lower case) in the form in which it is shown."""
     characters = _NOT_IN_CODE.sub("", code[: 4 * CODE_LENGTH].upper())
     return f"{characters[: CODE_LENGTH // 2]}-{characters[CODE_LENGTH // 2 :]}"
 

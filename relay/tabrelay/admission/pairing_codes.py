@@ -1,7 +1,7 @@
 """One-time pairing codes: short-lived secrets that a page trades for a token.
 
-A code has 128 bits, works once, and is kept only as a digest. The time is an argument, so expiry is tested without
-waiting. Codes live in memory on purpose: a relay that was restarted has none pending.
+A code has 128 bits, works once, and is stored only as a digest. Time is an argument, so expiry is tested without
+waiting. Codes are deliberately kept in memory only: after a restart none is pending.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from enum import StrEnum
 
-OPENER_TTL_S = 60.0  # the code handed to the browser that the relay itself opens
+OPENER_TTL_S = 60.0  # the code for the browser that the relay itself opens
 PERSON_TTL_S = 600.0  # the code printed for a person to click or copy
 MAX_PENDING = 16
 
@@ -24,14 +24,14 @@ class PairingCodeError(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PairingCode:
-    """What a code stands for: the server it may serve (None: any) and when it ends."""
+    """What a code is for: the server that its page may serve (None: any), and when it expires."""
 
     server: str | None
     expires_at: float
 
 
 class PairingCodes:
-    """The pending codes, bounded: minting one more drops the oldest."""
+    """The pending codes, at most `max_pending`: one more drops the oldest."""
 
     def __init__(self, max_pending: int = MAX_PENDING) -> None:
         self._max_pending = max_pending
@@ -45,7 +45,7 @@ class PairingCodes:
         return code
 
     def find(self, code: str, now: float) -> PairingCode | PairingCodeError:
-        """What a code is for. An expired one stays until it is pushed out, so that the page can say which it was."""
+        """The code's row. An expired one is kept until it is dropped, so that the page gets the right error."""
         found = self._pending.get(_digest(code))
         if found is None:
             return PairingCodeError.UNKNOWN
@@ -58,5 +58,5 @@ class PairingCodes:
 
 
 def _digest(code: str) -> str:
-    # Looking up a digest instead of the code takes the timing of the comparison away from the attacker.
+    # A lookup by digest instead of by code prevents timing attacks on the comparison.
     return hashlib.sha256(code.encode("utf-8", "surrogatepass")).hexdigest()

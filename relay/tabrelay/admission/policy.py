@@ -1,8 +1,8 @@
-"""Who may come in: hosts, origins and scopes, decided on plain values.
+"""Access policy: exact lists of hosts and origins, and the scopes of principals.
 
-Every answer is either None (admitted) or a :class:`Refuse` that carries its HTTP status and a sentence naming the fix.
+Every check returns None (admitted) or a :class:`Refuse` with its HTTP status and a sentence that names the fix.
 The lists are exact. There is deliberately no pattern, no suffix and no "starts with": each of these has been a hole in
-some local server. This module reads no request, no file and no clock, and does not know what a token looks like.
+some local server. This module reads no request, no file and no clock, and does not parse tokens.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tabrelay.payloads.printable_text import printable
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """A refusal as a value: what to answer, and what the reader can do about it."""
+    """A refusal as a value: the response, and what the reader can do about it."""
 
     status: int
     reason: str
@@ -41,7 +41,7 @@ class Refuse:
 class Policy:
     """The exact lists. ``origins`` holds every admitted origin, ``own_origins`` those of the relay's own pages.
 
-    ``authorities``: hosts at which no other program can listen, so that the relay may prove itself for them.
+    ``authorities``: hosts at which no other program can listen. The relay signs challenges for these only.
     """
 
     hosts: frozenset[str]
@@ -59,9 +59,9 @@ class Policy:
         public_url: str = "",
         held: Sequence[str] | None = None,
     ) -> Policy:
-        """The lists of a relay that listens on this address. The port must be the real one, learnt after the bind.
+        """The lists of a relay that listens on this address. `port` must be the real one, known after the bind.
 
-        `public_url`: the origin under which a proxy makes it known; its pages are the relay's own. `held`: names of
+        `public_url`: the origin of a proxy in front of the relay; its pages are the relay's own. `held`: names of
         this computer at which only this relay can listen on the port (see `loopback`); by default, that of `host`.
         """
         names = list(LOOPBACK_NAMES)
@@ -87,7 +87,7 @@ class Policy:
                 _admit(name, 443, hosts, own, ("https",))
             _admit(name, given or port, hosts, own, ("http", "https"))
         origins = frozenset(own | {parse_origin(value) for value in allow_origins})
-        # What the user added by name is under the user's control.
+        # The user controls the names that the user has added.
         authorities |= hosts - computer
         return cls(frozenset(hosts), origins, frozenset(own), frozenset(authorities))
 
@@ -129,7 +129,7 @@ class Policy:
 
 
 def allows(principal: Principal, scope: str | None, server: str | None) -> Refuse | None:
-    """May this principal do this (``scope``; None: anything but a token for figures) to this server?"""
+    """None if the principal has this scope (None: any but only ``metrics``) and this server; else the refusal."""
     if scope not in principal.scopes if scope is not None else principal.scopes == {METRICS}:
         has = ", ".join(sorted(principal.scopes)) or "nothing"
         return Refuse(
@@ -156,7 +156,7 @@ def unauthorized(scope: str | None, was_given: bool) -> Refuse:
 
 
 def rate_limited(wait_s: float) -> Refuse:
-    """RFC 6585 §4: the 429 of a principal that asks too much."""
+    """RFC 6585 §4: the 429 of a principal that sends too many requests."""
     seconds = max(1, math.ceil(wait_s))
     return Refuse(
         429,
@@ -184,5 +184,5 @@ def _admit(name: str, port: int, hosts: set[str], origins: set[str], schemes: Se
 
 
 def _hosts(name: str, port: int) -> set[str]:
-    """As a Host header says it."""
+    """The values of a Host header for this name and port."""
     return {f"{name}:{port}", name} if port in DEFAULT_PORTS.values() else {f"{name}:{port}"}

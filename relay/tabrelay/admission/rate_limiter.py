@@ -1,22 +1,25 @@
-"""How often somebody may do something: a bucket for each, which fills at a steady rate. Pure: time is an argument."""
+"""Rate limiter: one token bucket for each key, refilled at a steady rate.
+
+Pure: time is an argument. Does not know what a key is, and does not write the refusal.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from typing import Final
 
-MAX_KNOWN: Final = 1024  # buckets; key was silent for longest is forgotten first, and begins with a full bucket
+MAX_KNOWN: Final = 1024  # buckets; the least recently used is dropped first, and its key starts with a full one
 
 
 class RateLimiter:
-    """`take` gives 0.0 if the request may pass, else the seconds after which the next one may."""
+    """`take` returns 0.0 if the request is within the rate, else the seconds until the next one is."""
 
     def __init__(self, per_s: float, burst: int) -> None:
         """`per_s` 0: there is no limit."""
         self.is_limited = per_s > 0
         self._per_s = per_s
         self._burst = float(max(burst, 1))
-        self._buckets: OrderedDict[str, list[float]] = OrderedDict()  # [how full, when that was]
+        self._buckets: OrderedDict[str, list[float]] = OrderedDict()  # [level, time of that level]
 
     def take(self, key: str, now: float) -> float:
         if not self._per_s:
@@ -37,7 +40,7 @@ class RateLimiter:
         return 0.0
 
     def refund(self, key: str) -> None:
-        """What was taken a moment ago was not used: it will be asked for again."""
+        """Undo the last `take`: the same request will be counted again."""
         bucket = self._buckets.get(key)
         if bucket is not None:
             bucket[0] = min(self._burst, bucket[0] + 1.0)

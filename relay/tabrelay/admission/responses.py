@@ -1,6 +1,6 @@
-"""What goes back through the gate: the headers that every answer has, CORS for origins that were admitted, refusals.
+"""Response headers and refusals of the gate: security headers on every response, CORS for admitted origins.
 
-Whether somebody is refused is decided in `gate`; here is only how it is said, over HTTP or before a WebSocket's 101.
+A refusal is an HTTP response, also before a WebSocket's 101. Does not decide what is refused: `gate` does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DEFAULT_HEADERS: Final = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 )
-# For whatever is no page and no file: if a browser shows it all the same, nothing in it counts.
+# For responses that are no page and no file: if a browser displays one all the same, it runs and loads nothing.
 # defence: a policy for what is no page
 CSP: Final = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 CORS_METHODS: Final = b"GET, POST, DELETE"
@@ -39,7 +39,7 @@ _MCP_PARAM: Final = re.compile(r"mcp-param-[a-z0-9!#$%&'*+.^_`|~-]+")
 
 
 class ResponseWriter:
-    """The way out of one request or WebSocket. `send` is what the application is given."""
+    """Writes the response of one request or WebSocket. The application gets its `send` instead of the server's."""
 
     __slots__ = ("_asked", "_cors", "_scope", "_send", "is_ended", "is_started")
 
@@ -52,7 +52,7 @@ class ResponseWriter:
         self.is_ended = False
 
     def allow_origin(self, origin: str) -> None:
-        """Only for origins that were admitted, so never `*`; refusals have it too, or a page could not read why."""
+        """Only for admitted origins, so never `*`. Refusals have it too, or a page could not read the reason."""
         self._cors = [
             (b"access-control-allow-origin", origin.encode("latin-1")),
             (b"access-control-expose-headers", b"Mcp-Session-Id, WWW-Authenticate, Retry-After"),
@@ -112,7 +112,7 @@ class ResponseWriter:
         return jsonrpc.error_message(None, code, refusal.message, data)
 
     async def end_revoked(self, refusal: Refuse, receive: Receive) -> None:
-        """The client is no longer welcome, and the application has let go: say why, or end what was begun."""
+        """The token was revoked and the application has returned: send the refusal, or end the started response."""
         if self._scope["type"] != "http" or self.is_ended:
             return
         if self.is_started:
@@ -122,7 +122,7 @@ class ResponseWriter:
 
 
 def with_default_headers(headers: Iterable[tuple[bytes, bytes]], speaks_rpc: bool) -> Headers:
-    """An answer's own headers, and those that every answer has."""
+    """The headers of a response, and those that every response has."""
     given = list(headers)
     present = {name for name, _ in given}  # ASGI: names are in lower case
     # defence: safe headers on every answer

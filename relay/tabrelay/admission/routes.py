@@ -1,4 +1,7 @@
-"""The one table of who may go where. A route that nobody named here wants the token file's own token."""
+"""Access table of routes: what the gate requires for each method and path.
+
+The only such table. A route that is not in it needs the relay's own token (scope `admin`). Does not dispatch requests.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,15 @@ from typing import Final
 from tabrelay.calls.principal import ADMIN, CALL, MANAGE, METRICS, SERVE
 from tabrelay.calls.proof import ROUTE as PROVE
 
-# Shared with every origin, as any page that imports the worker needs them and they hold nothing of the user's.
+# Readable by every origin: any page that imports the worker needs them, and they contain no user data.
 _SHARED: Final = re.compile(
     r"/-/(healthz|manifest\.json|(retry/[0-9]{1,9}/)?"
     r"((assets|pyodide|pyscript|micropython)/.+|tabserver\.zip|tabrelay\.tgz|"
     r"((client|schema|webmcp|worker)/)?[A-Za-z0-9_.-]+\.(m?js|d\.ts|map)))"
 )
-# `/notes/mcp` is `/notes`: some clients put it behind every address that lacks it.
+# `/notes/mcp` is `/notes`: some clients append it to every address that lacks it.
 MCP: Final = "mcp"
-# RFC 9728: which authorization server gives out tokens. Read by clients in pages of any origin, with headers of MCP's.
+# RFC 9728: which authorization server issues tokens. Clients in pages of any origin read it, with MCP's headers.
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 _METADATA: Final = re.compile(r"/\.well-known/oauth-(protected-resource(/[^/]+(/mcp)?)?|authorization-server)")
 _PUBLIC: Final = re.compile(r"/|/-/demo|/-/(demo|page)/.*|/\.well-known/.*|/favicon\.ico")
@@ -26,11 +29,11 @@ _PUBLIC: Final = re.compile(r"/|/-/demo|/-/(demo|page)/.*|/\.well-known/.*|/favi
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What the gate asks of a request. ``needs``: the scope; None with ``is_public`` False: any valid token.
+    """What the gate requires of a request. ``needs``: the scope; None with ``is_public`` False: any valid token.
 
-    ``is_shared``: read by every origin, with nothing of the user's. ``is_for_paired``: also for pages of origins that
-    were paired. ``is_for_asking``: for a page of any origin at all. ``place``: which of the server's addresses it
-    is, if not the usual one.
+    ``is_shared``: readable by every origin, contains no user data. ``is_for_paired``: also for pages of paired origins.
+    ``is_for_any_origin``: for pages of all origins. ``place``: which of the server's addresses it is, if not the usual
+    one.
     """
 
     is_public: bool = False
@@ -44,7 +47,7 @@ class Route:
     is_jsonrpc: bool = False
 
 
-@lru_cache(maxsize=256)  # calls go to few paths, again and again
+@lru_cache(maxsize=256)  # most requests go to a few paths
 def route(kind: str, method: str, path: str) -> Route:
     """``kind``: http or websocket."""
     is_read = kind == "http" and method in ("GET", "HEAD")
@@ -60,7 +63,7 @@ def route(kind: str, method: str, path: str) -> Route:
     if kind == "http" and path in ("/-/ask", "/-/ask/answer"):
         return Route(is_public=method == "POST", is_for_any_origin=True, has_cors=True, needs=ADMIN)
     if kind == "http" and path == PROVE:
-        # For a page of any origin: one that was revoked must be told so, or it could not tell that from a lost relay.
+        # For pages of all origins: a revoked page must get the refusal, or it could not tell it from a lost relay.
         return Route(is_public=method == "POST", is_for_any_origin=True, has_cors=True, needs=ADMIN)
     if kind == "http" and path == "/-/reports":
         return Route(is_public=method == "POST", needs=ADMIN)

@@ -1,7 +1,7 @@
-"""What tokens were given out: to whom, for what, until when. In one file, `tokens.json`, with digests and no token.
+"""Token store: the issued tokens with origin or name, scopes, servers and expiry, in one file, `tokens.json`.
 
-Read again whenever the file changed, so that what one process revokes is revoked for all. It does not decide what a
-principal may do (see policy), and never sees a token itself.
+The file contains digests, never a token. It is read again whenever it has changed, so that a token that one process
+revokes is revoked for all. Does not decide what a principal may do (`policy`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tabrelay.system import private_files
 
 log = logging.getLogger(__name__)
 
-# Pages that pair again and again push out the oldest pages; tokens with a name go only when somebody revokes them.
+# Pages that pair repeatedly drop the oldest pages; tokens with a name are kept until they are revoked.
 MAX_PAGES: Final = 64
 MAX_NAMED: Final = 256
-# Those whose names begin so were made by a program for a while, and it may have ended without revoking them: nobody
-# misses them when they are over, and nobody else would make room.
+# Names of tokens that a program issued for a limited time. It may have ended without revoking them, so they are removed
+# after they have expired.
 TEMPORARY_PREFIX: Final = "acp-"
 
 
@@ -33,7 +33,7 @@ class TokenStoreError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class IssuedToken:
-    """One token, without the token. A page's has an `origin`, one that was made on the command line a `name`."""
+    """One issued token, without its text. A page's has an `origin`, one of the command line a `name`."""
 
     sha256: str
     scopes: tuple[str, ...]
@@ -45,13 +45,13 @@ class IssuedToken:
 
     @property
     def id(self) -> str:
-        """Short, for people to type; says nothing about the token."""
+        """Short, for people to type. A digest: the token can't be derived from it."""
         return self.sha256[:8]
 
     @property
     def principal(self) -> Principal:
-        # Pages of one origin are one principal, whichever token each was paired with: another browser profile, or the
-        # same page paired anew, takes a server over instead of being locked out by itself.
+        # Pages of one origin are one principal, whichever token each has: another browser profile, or the same page
+        # after a new pairing, takes a server over instead of being refused.
         id = f"page:{self.origin}" if self.origin else f"token:{self.name or self.id}"
         servers = None if self.servers is None else frozenset(self.servers)
         return Principal(id, frozenset(self.scopes), self.origin, servers, self.sha256)
@@ -70,7 +70,7 @@ class TokenHolder:
 
 
 def holders(sha256: str, principal: Principal, issued: IssuedToken | None = None) -> dict[str, TokenHolder]:
-    """A token's two keys by their ids: its own, and the one for a worker, which may serve and nothing else."""
+    """A token's two keys by their ids: its own, and the derived one for a worker, which has only the scope `serve`."""
     key = bytes.fromhex(sha256)
     found = {proof.key_id(key): TokenHolder(key, principal, issued)}
     if SERVE in principal.scopes:
@@ -81,7 +81,7 @@ def holders(sha256: str, principal: Principal, issued: IssuedToken | None = None
 
 
 class TokenStore:
-    """The file, and what was last read from it. `on_revoked` hears of tokens that were there and are gone."""
+    """The file, and the rows that were last read. `on_revoked` is called with the tokens that are no longer in it."""
 
     def __init__(self, home: Path, check_every_s: float = private_files.CHECK_EVERY_S) -> None:
         self._home = home
@@ -93,15 +93,15 @@ class TokenStore:
         self.on_revoked: Callable[[list[IssuedToken]], None] = lambda tokens: None
 
     def find(self, sha256: str) -> IssuedToken | None:
-        """Looking up a digest instead of the token takes the timing of the comparison away from the attacker."""
+        """A lookup by digest instead of by token prevents timing attacks on the comparison."""
         self.refresh()
         known = self._by_digest.get(sha256)
-        if known is None and self.refresh(force=True):  # made this very moment
+        if known is None and self.refresh(force=True):  # issued a moment ago by another process
             known = self._by_digest.get(sha256)
         return known
 
     def holder(self, key_id: str) -> TokenHolder | None:
-        """Who has this key?"""
+        """The token and principal of a key id."""
         self.refresh()
         known = self._holders.get(key_id)
         if known is None and self.refresh(force=True):
@@ -135,7 +135,7 @@ class TokenStore:
         self._change(added)
 
     def remove(self, matches: Callable[[IssuedToken], bool]) -> list[IssuedToken]:
-        """Revoke; gives back what was revoked."""
+        """Revoke; returns the revoked tokens."""
         removed: list[IssuedToken] = []
 
         def rest(tokens: list[IssuedToken]) -> list[IssuedToken]:
@@ -146,7 +146,7 @@ class TokenStore:
         return removed
 
     def refresh(self, *, force: bool = False) -> bool:
-        """Read the file again if it changed; says whether it had."""
+        """Read the file again if it has changed; returns whether it had."""
         if not self._watch.has_changed(force=force):
             return False
         before = self._by_digest
@@ -178,13 +178,13 @@ def _load(path: Path) -> Iterable[IssuedToken]:
     try:
         return [_read_row(row) for row in json.loads(private_files.read(path))["grants"]]
     except (OSError, ValueError, KeyError, TypeError, private_files.StateError) as error:
-        # A damaged list must not stop the relay: nobody on it is let in, and pages have to be paired again.
+        # A damaged file must not stop the relay: its tokens are not accepted, and pages have to be paired again.
         log.warning("Can't read %s (%s): the tokens in it don't count.", path, error)
         return []
 
 
 def _read_row(row: Any) -> IssuedToken:
-    """One row; raises for anything that is not what was written here."""
+    """One row of the file; raises if it has another form than `_change` writes."""
     texts = (row["sha256"], row["name"], row["origin"])
     if (
         not isinstance(row["sha256"], str)

@@ -1,8 +1,8 @@
-"""Tokens: the relay's own, those with a name, and those of paired pages. Recognises them, gives them out, revokes them.
+"""Tokens: verification, issue and revocation of the relay's own token, named tokens and tokens of paired pages.
 
-``token`` in the state directory holds the relay's own in clear (0600: clients on this account read it); what was given
-out is in `grants`, as digests. Whatever another process changes counts from the next request on. This module does not
-decide what a principal may do (see policy).
+``token`` in the state directory contains the relay's own token in clear text (0600: clients of this user read it).
+Issued tokens are in `token_store`, as digests. Changes by other processes take effect with the next request. Does not
+decide what a principal may do (`policy`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["IssuedToken", "Redeemed", "StateError", "TokenStoreError", "Tokens"]
 
 log = logging.getLogger(__name__)
 
-MASTER_NAME: Final = "default"  # what the relay's own token is called where tokens have names
+MASTER_NAME: Final = "default"  # name of the relay's own token in lists of tokens
 _NO_PRINCIPAL: Final = Principal("token:none", frozenset())
 MASTER_SCOPES: Final = frozenset({CALL, SERVE, MANAGE, METRICS, ADMIN})
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
@@ -38,14 +38,14 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Redeemed:
-    """What a page gets for its code."""
+    """What a page gets in exchange for its code."""
 
     token: str
     server: str | None
 
 
 class Tokens:
-    """Reads, makes and recognises tokens; also holds the pending pairing codes."""
+    """Reads, issues and verifies tokens; also has the pending pairing codes."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Tokens:
     # -- the relay's own ----------------------------------------------------------------------------------------------
 
     def master(self) -> str:
-        """The relay's own token, made at the first start, and made anew when its file is gone."""
+        """The relay's own token. Created at the first start, and again when its file was deleted."""
         if self._watch.has_changed() or self._master is None:
             self._read_master()
         assert self._master is not None
@@ -94,7 +94,7 @@ class Tokens:
             self._revoked([known])
 
     def renew_master(self) -> str:
-        """Replace the relay's own token: nobody who has the old one is let in any more."""
+        """Replace the relay's own token: the old one is no longer accepted."""
         private_files.ensure_directory(self.home)
         private_files.write(self._file, private_files.new_secret() + "\n")
         self._watch.has_changed(force=True)
@@ -102,27 +102,28 @@ class Tokens:
         return self.master()
 
     def session_key(self) -> bytes:
-        """What session ids are sealed with; made at the first start, and good for nothing else."""
-        if self._session_key is None:  # every browser that comes needs it
+        """The key that seals session ids, and from which other keys are derived. Created at the first start."""
+        if self._session_key is None:  # cached: each new browser needs it
             private_files.ensure_directory(self.home)
             self._session_key = private_files.read_or_create_secret(self.home / "session.key").encode()
         return self._session_key
 
     def state_key(self, server: str, principal: str) -> str:
-        """What a server's pages seal with that its clients carry for them. Another page's server can't open it."""
+        """The key with which a server's pages seal the state that clients carry for them. Another server has another
+        key."""
         bound = json.dumps(["request state", server, principal]).encode()
         return hmac.new(self.session_key(), bound, hashlib.sha256).hexdigest()
 
-    # -- recognising --------------------------------------------------------------------------------------------------
+    # -- verification -------------------------------------------------------------------------------------------------
 
     def identify(self, token: str, origin: str | None) -> Principal | None:
-        """Whose token is this? A bound token is unknown to every other origin.
+        """The principal of a token. A token that is bound to an origin is not accepted from another one.
 
-        No Origin at all is accepted: browsers leave it out on same-origin GETs, and a program could forge it anyway.
+        A missing Origin is accepted: browsers omit it on same-origin GETs, and a program could forge it anyway.
         """
         if token.startswith(proof.PREFIX):
             return self._identify_proof(token, origin)
-        # The relay's own token is compared as it is: hashing would cost every call and hide nothing but its length.
+        # The relay's own token is compared in clear text: hashing costs time in every call and hides only its length.
         if self._is_master(token):
             return self._master_principal
         issued = self._store.find(digest(token))
@@ -134,7 +135,7 @@ class Tokens:
             return None
         return issued.principal
 
-    # -- proofs in the place of tokens --------------------------------------------------------------------------------
+    # -- proofs instead of tokens -------------------------------------------------------------------------------------
 
     def prove(self, key_id: str, authority: str, client_nonce: str) -> dict[str, str] | None:
         """The relay's signature for a client's challenge; None if no token has this key. `authority` is the relay's."""
@@ -142,7 +143,7 @@ class Tokens:
         return None if holder is None else self._proofs().answer(holder.key, authority, client_nonce)
 
     def socket_signature(self, text: str) -> str | None:
-        """What a WebSocket begins with that was opened with this client proof; None if it was a token."""
+        """The relay's first message on a WebSocket that was opened with this client proof; None for a token."""
         found = self._verify_proof(text) if text.startswith(proof.PREFIX) else None
         return None if found is None else found[0].exchange.socket_signature(found[1].key)
 
@@ -178,7 +179,7 @@ class Tokens:
         if self._issuer is None:
             # defence: proofs that relays of one bus share
             shared = hmac.digest(self.session_key(), b"client proofs", "sha256") if self._shares_proofs else None
-            # A secret of this process only: what a program captured that took the port ends with this relay.
+            # A secret of this process only: a proof that another program on the port captures ends with this relay.
             # defence: another program on the port: a proof is of one process
             # defence: proofs of relays without a bus
             self._issuer = proof.ProofIssuer(shared or secrets.token_bytes(32), self._wall)
@@ -188,12 +189,12 @@ class Tokens:
         try:
             return hmac.compare_digest(_bytes(token), _bytes(self.master()))
         except StateError as problem:
-            # Somebody broke the file while the relay runs: nobody gets in with it, and the relay goes on.
+            # The file was damaged while the relay runs: its token is refused, and the relay continues.
             log.error("%s", problem)
             return False
 
     def is_valid(self, principal: Principal) -> bool:
-        """Would its token still be taken? For what was let in a while ago."""
+        """Is the token of this admitted principal still accepted?"""
         if principal.credential is None:
             return True
         try:
@@ -207,23 +208,23 @@ class Tokens:
         return issued is not None and not issued.is_expired(self._wall())
 
     def _revoked(self, principals: Iterable[Principal]) -> None:
-        """`on_revoked` hears the ids of those who have no token left: a page may have been paired more than once."""
+        """Call `on_revoked` with the ids of principals without a token: a page may have been paired more than once."""
         left = {issued.principal.id for issued in self._store.all()}
         gone = {principal.id for principal in principals} - left
         for id in gone:
             log.info("%s: its token was revoked", id)
         self.on_revoked(gone)
 
-    # -- giving out ---------------------------------------------------------------------------------------------------
+    # -- issue --------------------------------------------------------------------------------------------------------
 
     def issue_for_page(self, origin: str | None, server: str | None, scopes: Iterable[str]) -> str:
-        """A new token for a page: bound to its origin, and to a server or (None) not."""
+        """A new token for a page: bound to its origin, and to a server unless that is None."""
         return self._issue(scopes, origin=origin, servers=None if server is None else (server,))
 
     def issue_named(
         self, name: str, scopes: Iterable[str], servers: Sequence[str] | None = None, life_s: float | None = None
     ) -> str:
-        """A new token with a name, for some servers or (None) all, for a while or (None) until it is revoked."""
+        """A new token with a name. `servers` None: all of them. `life_s` None: valid until it is revoked."""
         if name == MASTER_NAME:
             raise TokenStoreError(f'"{MASTER_NAME}" is the name of the relay\'s own token. Use another one.')
         if not _NAME.fullmatch(name):
@@ -250,15 +251,15 @@ class Tokens:
     # -- one-time codes -----------------------------------------------------------------------------------------------
 
     def mint(self, server: str | None, ttl_s: float, now: float) -> str:
-        """A pairing code; ``server`` None: its token may serve any name."""
+        """A new pairing code; ``server`` None: its token may serve any name."""
         return self._codes.mint(server, ttl_s, now)
 
     def redeem(self, code: str, origin: str, now: float) -> Redeemed | PairingCodeError:
-        """Trade a code for a token of the relay's own page: it may serve and decide on pairings, and not call."""
+        """Exchange a code for a token of the relay's own page, with the scopes `serve` and `manage`, without `call`."""
         found = self._codes.find(code, now)
         if not isinstance(found, PairingCode):
             return found
-        # First the token, then the end of the code: a token that can't be stored does not use it up.
+        # The token first: if it can't be stored, the code stays valid.
         token = self.issue_for_page(origin, found.server, (SERVE, MANAGE))
         self._codes.use_up(code)
         return Redeemed(token, found.server)

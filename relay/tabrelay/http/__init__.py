@@ -1,1 +1,1 @@
-"""HTTP that knows no MCP method: headers, request framing, content negotiation, one exchange."""
+"""HTTP below MCP: headers, request framing, content negotiation, one exchange. Handles no MCP method."""

@@ -1,4 +1,7 @@
-"""What a client's Accept header says: which types it takes, and which it would rather have. Pure (RFC 9110 §12.5.1)."""
+"""Content negotiation by the Accept header (RFC 9110 §12.5.1): which media types a client accepts and prefers.
+
+Pure. An unreadable weight counts as 1. Does not choose the response: the faces do.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,18 @@ JSON: Final = "application/json"
 SSE: Final = "text/event-stream"
 
 
-@lru_cache(maxsize=256)  # clients send the same one, again and again
+@lru_cache(maxsize=256)  # a client sends the same header with each request
 def accepts(header: str, kinds: tuple[str, ...]) -> bool:
-    """Are all of these types taken?"""
+    """Are all of these types accepted?"""
     weights = _weights(header)
     return all(_weight(weights, kind) > 0 for kind in kinds)
 
 
 @lru_cache(maxsize=256)
 def prefers_stream(header: str) -> bool:
-    """Would the client rather have an event stream than JSON? By weight; of equals, the one that it names first.
+    """Does the client prefer an event stream to JSON? By weight; with equal weights, by order.
 
-    Wildcards prefer nothing. Every SDK names JSON first.
+    Wildcards express no preference. Every SDK lists JSON first.
     """
     weights = _weights(header)
     if SSE not in weights:
@@ -33,7 +36,7 @@ def prefers_stream(header: str) -> bool:
 
 
 def _weights(header: str) -> dict[str, float]:
-    """Media range -> its weight, in the order they are named."""
+    """Media range -> its weight, in the order of the header."""
     weights: dict[str, float] = {}
     for part in header.split(","):
         name, *parameters = (piece.strip().lower() for piece in part.split(";"))
@@ -46,7 +49,7 @@ def _weights(header: str) -> dict[str, float]:
 
 
 def _weight(weights: dict[str, float], kind: str) -> float:
-    """RFC 9110: the most specific range that fits has the last word."""
+    """RFC 9110: the most specific matching range decides."""
     for name in (kind, kind.partition("/")[0] + "/*", "*/*"):
         if name in weights:
             return weights[name]

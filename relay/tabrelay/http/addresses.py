@@ -1,4 +1,7 @@
-"""Hosts, origins and URLs: loopback and wildcard addresses, and the values of command line flags that name them."""
+"""Hosts, origins and URLs: loopback and wildcard tests, and parsers for the flags that contain them.
+
+Only exact hosts are accepted, no wildcards. Resolves no name and opens no socket.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,8 @@ from urllib.parse import urlsplit
 from tabrelay.payloads.printable_text import printable
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
-
-
 DEFAULT_PORTS = {"http": 80, "https": 443}
-
-
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?"
-
-
 _NAME = re.compile(rf"(?P<name>\[[0-9a-f:.]+\]|{_LABEL}(?:\.{_LABEL})*)(?::(?P<port>\d{{1,5}}))?")
 
 
@@ -25,7 +22,7 @@ class PolicyError(ValueError):
 
 
 def is_loopback(host: str) -> bool:
-    """Is this bind address reachable from this computer only?"""
+    """Is this bind address reachable only from this computer?"""
     if host.lower() == "localhost":
         return True
     try:
@@ -43,7 +40,7 @@ def is_wildcard(host: str) -> bool:
 
 
 def bracketed(host: str) -> str:
-    """A host as it stands in a URL: IPv6 addresses in brackets."""
+    """A host in the form of a URL: IPv6 addresses in brackets."""
     bare = host.strip("[]").lower()
     return f"[{bare}]" if ":" in bare else bare
 
@@ -67,7 +64,7 @@ def parse_origin(value: str) -> str:
 
 
 def parse_public_url(value: str) -> str:
-    """The address of a relay behind a proxy: an origin, and with encryption unless it is on this computer."""
+    """The address of a relay behind a proxy: an origin, which must be https unless it is on this computer."""
     wrong = f'--public-url "{printable(value)}"'
     try:
         origin = parse_origin(value)

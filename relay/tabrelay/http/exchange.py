@@ -1,4 +1,7 @@
-"""One HTTP request and its answer, on plain ASGI: headers, body, JSON, an event stream. Knows nothing of MCP eras."""
+"""One HTTP exchange on plain ASGI: request headers and body, and a response as JSON or as an event stream.
+
+Bounds the request body, and writes large responses at the client's pace. Knows nothing of MCP eras.
+"""
 
 from __future__ import annotations
 
@@ -27,20 +30,20 @@ SSE_HEADERS: Final[tuple[Header, ...]] = (
     (b"x-accel-buffering", b"no"),
 )
 CHUNK: Final = 256 * 1024
-# A client that takes nothing for this long is gone, whatever its connection says.
+# A client that reads nothing for this long counts as disconnected, even if its connection is open.
 STALL_S: Final = 30.0
-RENEW_S: Final = 1.0  # a timer for each piece would take longer than to write it
+RENEW_S: Final = 1.0  # a timer for each piece would take longer than writing it
 
 
 class Exchange(RequestHeaders):
-    """A request being answered. `is_gone` turns true when the client has closed the connection."""
+    """One request and its response. `is_gone` becomes true when the client has closed the connection."""
 
     __slots__ = ("_on_error", "_receive", "_send", "_streaming", "_watcher", "is_gone", "method", "scope")
 
     def __init__(
         self, scope: Scope, receive: Receive, send: Send, on_error: Callable[[RelayError], None] | None = None
     ) -> None:
-        """`on_error` hears of errors of ours that became the answer."""
+        """`on_error` is called with each error of the relay that becomes the response."""
         super().__init__(scope["headers"])
         self.scope = scope
         self._on_error = on_error
@@ -54,14 +57,13 @@ class Exchange(RequestHeaders):
     # -- the request --------------------------------------------------------------------------------------------------
 
     async def body(self, limit: int, budget: MemoryBudget, check: Callable[[bytes], None] | None = None) -> bytes:
-        """The whole body; a larger one than `limit` is refused before it is read to the end, and so is one for which
-        all bodies that are being read leave no room. `check` is called with each piece of a body that comes in pieces,
-        and may raise an error."""
+        """The whole body. Raises before its end if it is larger than `limit`, or if all bodies that are being read
+        exceed `budget`. `check` is called with each piece of a body that arrives in pieces, and may raise an error."""
         announced = self.header(b"content-length")
         if announced is not None and announced.isascii() and announced.isdigit() and int(announced) > limit:
             raise too_large(limit)
         message = await self._receive()
-        if not message.get("more_body", False):  # nearly all of them
+        if not message.get("more_body", False):  # nearly all bodies
             return self._piece(message, limit)
         chunks: list[bytes] = []
         size = 0
@@ -92,7 +94,7 @@ class Exchange(RequestHeaders):
         return chunk
 
     def watch(self, on_gone: Callable[[], None]) -> None:
-        """Call `on_gone` when the client closes the connection. Costs a task, so only for answers that take a while."""
+        """Call `on_gone` when the client closes the connection. Takes a task, so only for slow responses."""
 
         async def wait() -> None:
             while True:
@@ -108,10 +110,10 @@ class Exchange(RequestHeaders):
             self._watcher.cancel()
             self._watcher = None
 
-    # -- the answer ---------------------------------------------------------------------------------------------------
+    # -- the response -------------------------------------------------------------------------------------------------
 
     async def reply(self, status: int, body: Body = b"", headers: Iterable[Header] = ()) -> None:
-        """A whole response at once."""
+        """Send a complete response."""
         if self.is_gone:
             return
         length = (b"content-length", str(len(body)).encode())
@@ -125,7 +127,7 @@ class Exchange(RequestHeaders):
         await self.reply(status, body, (JSON_TYPE, *headers))
 
     async def error(self, error: RelayError, id: RequestId | None, server: str | None) -> None:
-        """The one place where an error of ours becomes a response."""
+        """The only place where an error of the relay becomes a response."""
         if self._on_error is not None:
             self._on_error(error)
         body = error_body(error, id, server)
@@ -139,15 +141,15 @@ class Exchange(RequestHeaders):
         return self._streaming
 
     async def start_stream(self, headers: Iterable[Header] = ()) -> None:
-        """From here on the answer is an event stream with status 200."""
+        """Start a response that is an event stream, with status 200."""
         self._streaming = True
         await self._send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *headers]})
 
     async def event(self, payload: Body, id: str | None = None) -> None:
-        """One message as one event. The payload is one line: whoever made it has checked."""
+        """One message as one event. The payload must be one line; it is not checked here."""
         head = (b"" if id is None else b"id: " + id.encode() + b"\n") + b"event: message\ndata: "
         if isinstance(payload, SlicedPayload) or len(payload) > CHUNK:
-            # Not twice in memory, for a client that may not read it.
+            # Not concatenated: no second copy in memory, for a client that may not read it.
             await self._chunk(head)
             await self._write_slowly(payload, is_last=False)
             await self._chunk(b"\n\n")
@@ -158,7 +160,7 @@ class Exchange(RequestHeaders):
         await self._chunk(f"event: {name}\ndata: {data}\n\n".encode())
 
     async def prime(self, id: str, retry_ms: int) -> None:
-        """An event without a message: from now on the client knows where it is, and when to come back."""
+        """An event without a message: gives the client an id to resume from, and its reconnect delay."""
         await self._chunk(f"id: {id}\nretry: {retry_ms}\ndata: \n\n".encode())
 
     async def retry(self, retry_ms: int | None) -> None:
@@ -166,7 +168,7 @@ class Exchange(RequestHeaders):
             await self._chunk(f"retry: {retry_ms}\n\n".encode())
 
     async def comment(self) -> None:
-        """Keep proxies and clients from thinking that the stream is dead."""
+        """Keep-alive: prevents proxies and clients from closing an idle stream."""
         await self._chunk(b": ping\n\n")
 
     async def end_stream(self) -> None:
@@ -180,8 +182,8 @@ class Exchange(RequestHeaders):
             await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
     async def _write_slowly(self, body: Body, *, is_last: bool) -> None:
-        """At the client's pace: a large body goes out in pieces, and one that is not read is given up. After each piece
-        others have their turn."""
+        """Write a large body in pieces at the client's pace; give up after STALL_S without progress. Yields to the
+        event loop after each piece."""
         left, loop, patience = len(body), asyncio.get_running_loop(), asyncio.timeout(None)
         renewed = loop.time()
         timer = PatientTimer(loop, STALL_S, lambda: patience.reschedule(loop.time()))

@@ -1,4 +1,7 @@
-"""The headers of one HTTP request: read by name, once. What any of them means is not known here."""
+"""Headers of one HTTP request: lookup by name, with detection of repeated fields.
+
+Values are decoded once. Does not interpret any header except Accept, which it joins.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,14 @@ from collections.abc import Sequence
 
 
 class RequestHeaders:
-    """Names are in lower case, as ASGI has them. Blanks around values go here: httptools leaves trailing ones on."""
+    """Names are in lower case, as in ASGI. Blanks around values are removed: httptools keeps trailing ones."""
 
     __slots__ = ("_first", "_read", "_repeated")
 
     def __init__(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
         self._first = dict(pairs)
-        self._read: dict[bytes, str | None] = {}  # values as text: a heading may stand for many requests
-        # Nearly no request has a header twice.
+        self._read: dict[bytes, str | None] = {}  # decoded: one instance may serve many equal requests
+        # Hardly any request repeats a header.
         self._repeated: dict[bytes, list[bytes]] = {}
         if len(self._first) != len(pairs):
             found: dict[bytes, list[bytes]] = {}
@@ -26,7 +29,7 @@ class RequestHeaders:
         return name in self._first
 
     def header(self, name: bytes) -> str | None:
-        """The first of its values."""
+        """The first value of a header."""
         try:
             return self._read[name]
         except KeyError:
@@ -50,5 +53,5 @@ class RequestHeaders:
 
     @property
     def accept(self) -> str:
-        """RFC 9110 §5.3: several lines of a list are one list."""
+        """RFC 9110 §5.3: several fields of a list header form one list."""
         return ",".join(self.headers(b"accept"))

@@ -1,8 +1,8 @@
 """Loopback addresses that a listening relay holds, and the reservation of the other address family.
 
-`localhost` may mean 127.0.0.1 or ::1. A program that listens on the one the relay is not bound to could pass a
-challenge on to the relay and be taken for it. So the relay binds the same port there too, without listening:
-connections are refused, and clients go on to the other address.
+`localhost` may mean 127.0.0.1 or ::1. A program that listens on the address to which the relay is not bound could
+forward a challenge to the relay and impersonate it. So the relay binds the same port there too, without listening: the
+system refuses connections, and clients try the other address. Does not listen and accepts no connection.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Reservation:
 
 
 def reserve(listener: socket.socket) -> Reservation:
-    """Bind the listener's port on the loopback address that it does not have, as long as the reservation is open."""
+    """Bind the listener's port on the other loopback address until the reservation is closed."""
     has_v4, has_v6 = _families(listener)
     if has_v4 == has_v6:
         return Reservation()
@@ -53,7 +53,7 @@ def reserve(listener: socket.socket) -> Reservation:
 
 
 def held_names(listener: socket.socket, host: str, *, is_taken: bool = False) -> list[str]:
-    """Names at which no other program can listen on this port, as a Host header has them."""
+    """Names at which no other program can listen on this port, in the form of a Host header."""
     has_v4, has_v6 = _families(listener)
     names = [V4] * has_v4 + [bracketed(V6)] * has_v6
     if names and not is_taken:
@@ -63,7 +63,7 @@ def held_names(listener: socket.socket, host: str, *, is_taken: bool = False) ->
 
 
 def _families(listener: socket.socket) -> tuple[bool, bool]:
-    """Does it receive what is sent to 127.0.0.1, and to ::1?"""
+    """Does the listener accept connections to 127.0.0.1, and to ::1?"""
     address = listener.getsockname()[0]
     if listener.family != socket.AF_INET6:
         return address in (V4, "0.0.0.0"), False

@@ -1,7 +1,8 @@
-"""Arguments that a tool's schema wants repeated in headers (`x-mcp-header`, `Mcp-Param-*`): written and compared.
+"""Tool arguments in request headers (`x-mcp-header`, `Mcp-Param-*`): encoding, and comparison with the body.
 
-Pure. A proxy may route by the header and the server acts on the body, so the two must say the same. A schema that
-breaks the rules for such headers has none: clients that keep to the specification don't even show the tool.
+A proxy may route by the header while the server acts on the body, so the two must be equal. A schema that breaks the
+rules for such headers has none: clients that follow the specification do not even show the tool. Pure: does not read
+the request and does not choose the schema.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ PLAIN: Final = re.compile(r"[\x20-\x7e]*")
 CARRIED: Final = re.compile(r"[\t\x20-\x7e]*")  # RFC 9110, 5.5; bytes above that have no agreed meaning
 SENTINEL: Final = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
 NUMBER: Final = re.compile(r"(-?[0-9]{1,400})(\.0+)?")
-# Where else in a schema a schema may stand. An annotation there is not reached by names alone: it breaks the rules.
+# Other keywords that contain schemas. An annotation there can't be addressed by property names: it breaks the rules.
 BRANCHES: Final = (
     *("items", "prefixItems", "contains", "additionalProperties", "propertyNames", "patternProperties"),
     *("unevaluatedItems", "unevaluatedProperties", "dependentSchemas", "contentSchema", "$defs", "definitions"),
@@ -42,12 +43,12 @@ class ParamHeader:
 
 
 def param_headers(schema: Any) -> tuple[ParamHeader, ...]:
-    """What a tool's inputSchema wants repeated; nothing if it breaks a rule."""
+    """The arguments that a tool's inputSchema repeats in headers; none if it breaks a rule."""
     return read(schema) or ()
 
 
 def read(schema: Any) -> tuple[ParamHeader, ...] | None:
-    """What a tool's inputSchema wants repeated; None if it breaks a rule."""
+    """The arguments that a tool's inputSchema repeats in headers; None if it breaks a rule."""
     found: dict[str, ParamHeader] = {}
     layer: list[tuple[tuple[str, ...], Any, bool]] = [((), schema, True)]
     while layer:
@@ -81,7 +82,7 @@ def _schemas(key: str, value: Any) -> Iterable[Any]:
 
 
 def check(wanted: Iterable[ParamHeader], arguments: Any, headers: Callable[[bytes], list[str]]) -> None:
-    """Raises when a header and its argument are not both there, or not the same."""
+    """Raises unless a header and its argument are both present and equal, or both absent."""
     for param in wanted:
         values = headers(param.header.encode())
         argument = _at(arguments, param.path)
@@ -99,7 +100,7 @@ def check(wanted: Iterable[ParamHeader], arguments: Any, headers: Callable[[byte
 
 
 def write(wanted: Iterable[ParamHeader], arguments: Any) -> dict[str, str]:
-    """The headers that repeat these arguments. What is absent or null has none."""
+    """The headers that repeat these arguments. An absent argument and null have none."""
     texts = {param.header: _text(_at(arguments, param.path)) for param in wanted}
     return {header: encode(text) for header, text in texts.items() if text is not None}
 
@@ -126,14 +127,14 @@ def _agrees(type: str, argument: Any, text: str, header_text: str) -> bool:
 
 
 def encode(text: str) -> str:
-    """A value that a header can't carry as it is, or that looks like one that was encoded, goes as base64."""
+    """A header value. Base64 if a header can't carry the text unchanged, or if the text looks encoded."""
     if PLAIN.fullmatch(text) and text == text.strip() and not SENTINEL.fullmatch(text):
         return text
     return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
 
 
 def decode(header: str, value: str) -> str:
-    """A header value that is not plain ASCII comes as `=?base64?…?=`; without both marks it is literal."""
+    """The text of a header value: base64 between `=?base64?` and `?=`, else literal."""
     if not CARRIED.fullmatch(value):
         raise mismatch(f"The header {header} has characters that are not ASCII: send them as =?base64?…?=.")
     found = SENTINEL.fullmatch(value)

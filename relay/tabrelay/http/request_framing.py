@@ -3,8 +3,8 @@
 The grammar accepts a subset of what common parsers accept, and frames that subset as they do. Everything that two
 parsers could frame differently is refused: bare CR or LF, folded lines, blanks around a field name, a Content-Length
 that is repeated, signed or combined with Transfer-Encoding, transfer codings other than `chunked`. Trailer fields are
-validated, bounded and discarded: they never become header fields, and framing fields among them are refused. What a
-request means is not decided here.
+validated, bounded and discarded: they never become header fields, and framing fields among them are refused. Does
+not interpret requests.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FRAMING_FIELDS: Final = frozenset({b"content-length", b"transfer-encoding"})
 
 
 class FramingError(Exception):
-    """The connection can't be read on. `status`: what to answer before it is closed."""
+    """The rest of the connection can't be framed. `status`: of the last response before it is closed."""
 
     def __init__(self, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> None:
         super().__init__(status.phrase)
@@ -69,7 +69,7 @@ class RequestHead:
 
     @property
     def wants_websocket(self) -> bool:
-        """RFC 9110, 7.8: a server may ignore the wish for any other protocol, and this one does."""
+        """RFC 9110, 7.8: a server may ignore an upgrade to any other protocol, and this one does."""
         return b"upgrade" in self._connection and _tokens(self.fields, b"upgrade") == [b"websocket"]
 
     @property
@@ -77,7 +77,7 @@ class RequestHead:
         return any(name == b"expect" and value.lower() == b"100-continue" for name, value in self.fields)
 
     def names_another_host(self) -> bool:
-        """RFC 9112, 3.2.2: a whole address in the request line counts, and not Host. So both have to agree."""
+        """RFC 9112, 3.2.2: an absolute target overrides Host. So both must be equal."""
         if self.target[:1] == b"/":
             return False
         found = _ABSOLUTE.match(self.target)
@@ -147,7 +147,7 @@ class HeadReader:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self.data = bytearray()  # what came of it so far
+        self.data = bytearray()  # the part that has arrived
 
     def feed(self, data: bytes) -> tuple[RequestHead, bytes] | None:
         """The head and what follows it, once it is complete. Raises as soon as it is known to be wrong."""
@@ -204,7 +204,7 @@ class SizedBody:
         return self._left == 0
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """What of it is the body's, and what follows it."""
+        """The part of `data` that belongs to the body, and the rest."""
         if len(data) <= self._left:
             self._left -= len(data)
             return data, b""
@@ -213,8 +213,8 @@ class SizedBody:
 
 
 class ChunkedBody:
-    """A chunked body. What is not content (size lines, extensions, line breaks, trailer fields) may be `most` bytes
-    longer than the content: this bounds the trailer section and the number of tiny chunks."""
+    """A chunked body. Its overhead (size lines, extensions, line breaks, trailer fields) may be `most` bytes longer
+    than its content: this bounds the trailer section and the number of tiny chunks."""
 
     __slots__ = ("_content", "_is_trailer", "_left", "_most", "_overhead", "_pattern", "_rest", "is_complete")
 
@@ -229,7 +229,7 @@ class ChunkedBody:
         self.is_complete = False
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """What of it is the body's, and what follows the body."""
+        """Content of the body in `data`, and what follows the body."""
         data = self._rest + data if self._rest else data
         self._rest = b""
         pieces: list[bytes] = []

@@ -1,1 +1,1 @@
-"""Logs, the call log and metrics."""
+"""Observability: the relay's log, the call log and Prometheus metrics."""

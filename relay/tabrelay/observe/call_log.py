@@ -1,9 +1,9 @@
-"""The call log: who called what, when, and how it ended. One JSON object a line, in a file that only this user reads.
+"""Call log: caller, method, time and outcome of each call, one JSON object per line, in a file private to this user.
 
-The lines of ordinary calls are put together for some calls at a time, from what is the same for them; a thread writes
-the lines, and makes those for which messages have to be read. When calls end faster than the disk takes them, or the
-disk takes none, lines are left out and counted, and no call waits. What was asked for stands in it only if a setting
-says so; what came back never does. The log of the relay itself is in `logs`.
+Lines of plain calls are formatted in batches from their common part. A thread writes the lines, and formats those that
+need a message parsed. When calls end faster than the disk accepts lines, or the disk is full, lines are left out and
+counted; no call waits. Arguments are logged only if a setting says so, results never. The relay's own log is in
+`log_setup`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from tabrelay.system.private_files import NO_LINK, NO_WAIT
 from tabserver.wire import methods
 from tabserver.wire.frames import well_formed
 
-PAUSE_S: Final = 0.1  # lines are written together
-BATCH: Final = 64  # lines of ordinary calls are made together, and no more of them: calls wait meanwhile
-MAX_WAITING: Final = 4096  # calls whose lines are not written yet,
-MAX_WAITING_SIZE: Final = 16 * 1024 * 1024  # and characters in what is known of them
+PAUSE_S: Final = 0.1  # between two writes
+BATCH: Final = 64  # plain calls whose lines are formatted in one callback; calls wait meanwhile
+MAX_WAITING: Final = 4096  # calls whose lines are not written yet
+MAX_WAITING_SIZE: Final = 16 * 1024 * 1024  # characters in the messages of these calls
 MAX_RECENT: Final = 100  # for the relay's page
 MAX_ARGUMENTS: Final = 4096  # characters of one call's
 MAX_PARSED: Final = 64 * 1024  # characters of an answer that is parsed
@@ -49,18 +49,18 @@ TAIL: Final = 256 * 1024  # bytes at the end of the file that may hold the recen
 
 MILLISECONDS: Final = tuple(f".{number:03d}Z" for number in range(1000))  # looked up faster than formatted
 HIDDEN: Final = "[redacted]"
-# Arguments that are called so hold what nobody should find in a file.
+# Names of arguments whose values are secrets.
 _SECRET_KEY: Final = re.compile(
     r"pass(word|phrase|code|wd)|secret|token|(api|private)_?key|credential|authorization", re.IGNORECASE
 )
 
 Row = dict[str, Any]
-# An ordinary call: when it began, how long it took, and what its line says besides: server, method, name and caller.
+# A plain call: start, duration, and the rest of its line: server, method, name and caller.
 PlainCall = tuple[float, float, tuple[str, str, str, str]]
 
 
 class EndedCall(NamedTuple):
-    """What the thread makes a line of. `reply`: only if the answer may be no plain result."""
+    """What the thread formats as a line. `reply`: only if the reply may be no plain result."""
 
     at: float
     took_ms: float
@@ -86,25 +86,25 @@ class CallLog:
         self._file: PrivateRotatingFile | None = None
         self._is_broken = False
         self._queue: list[EndedCall | str] = []
-        self._plain_calls: list[PlainCall] = []  # the last ones, which are not in the queue yet
+        self._plain_calls: list[PlainCall] = []  # the latest, which are not in the queue yet
         self._size = 0
         self._lost = 0
-        self._left_out = 0  # of all time, for want of room; and, which only the thread knows, for want of a disk:
-        self._failed = 0
-        self._unwritten = 0  # since something was written
-        self._may_end_within_line = False  # may the file end within a line?
+        self._left_out = 0  # since the start, because the queue was full
+        self._failed = 0  # since the start, because they could not be written; only the thread changes it
+        self._unwritten = 0  # since the last successful write
+        self._may_end_within_line = False  # may the file end in the middle of a line?
         self._timer: asyncio.TimerHandle | None = None
         self._thread: ThreadPoolExecutor | None = None
-        # Which relay counted: a page that outlives one must not take the next one's numbers for its own.
+        # Identifies this process: a page that outlives a relay must not mistake the next one's numbers for its own.
         self._run = secrets.token_hex(4)
         self._count = 0
         self._recent: deque[str] = deque(_tail(path), maxlen=MAX_RECENT)
 
     def record(self, server: str, call: Call, took_s: float, outcome: RelayError | tuple[int | None, str]) -> None:
-        """A call is over: with an error of the relay's, or with an answer (its error code, its text)."""
+        """A call has ended: with an error of the relay, or with a reply (its error code, its text)."""
         began, name, caller = time.time() - took_s, call.name, call.caller.text
         is_plain = outcome is PLAIN and not self.with_arguments
-        # Is all that its line says known, and short enough to be remembered for the next?
+        # Is everything in its line known without parsing, and short enough to be cached for the next call?
         if is_plain and name is not None and len(name) <= MAX_TEXT and len(caller) <= MAX_SECRET:
             plain_calls = self._plain_calls
             plain_calls.append((began, took_s, (server, call.method, name, caller)))
@@ -130,7 +130,7 @@ class CallLog:
         plain_calls, self._plain_calls = self._plain_calls, []
         known, last, same, second, stamp = secrets_version(), None, "", -1, ""
         for began, took_s, about in plain_calls:
-            if about != last:  # nearly all are like the one before
+            if about != last:  # nearly all equal the one before
                 try:
                     last, same = about, _common_part(*about, known)
                 except (TypeError, ValueError, LookupError):
@@ -138,18 +138,18 @@ class CallLog:
                     self._left_out += 1
                     continue
             if self._has_room_for(len(same)):
-                if (whole := int(began)) != second:  # what `_time` does, without it
+                if (whole := int(began)) != second:  # `_time`, inlined
                     second, stamp = whole, _second(whole)
                 at = stamp + MILLISECONDS[int((began - whole) * 1000)]
                 self._queue.append(f'{{"time":"{at}",{same},"ms":{took_s * 1000:.1f}}}')
 
     @property
     def lost(self) -> int:
-        """Calls of all time that were not written down."""
+        """Calls since the start that are not in the log."""
         return self._left_out + self._failed
 
     def recent(self, since: str) -> Row:
-        """The last calls for whoever saw those up to the mark `since`: none of them if nothing is new."""
+        """The latest calls, for a page that has those up to the mark `since`; `calls` is None if nothing is new."""
         mark = f"{self._run}-{self._count}"
         return {
             "is_on": not self._is_broken,
@@ -159,7 +159,7 @@ class CallLog:
         }
 
     def flush(self) -> None:
-        """The relay stops: what is known is written down now."""
+        """The relay stops: write all lines now."""
         if self._timer is not None:
             self._timer.cancel()
         if self._thread is not None:
@@ -180,7 +180,7 @@ class CallLog:
         writing.add_done_callback(self._written)
 
     def _written(self, writing: asyncio.Future[list[str]]) -> None:
-        """Back on the loop. Only now may the next ones go, so that no more than one batch is in the thread."""
+        """On the event loop again. The next batch starts only now, so that at most one is in the thread."""
         self._timer = None
         if writing.cancelled():
             return
@@ -204,12 +204,12 @@ class CallLog:
         if lines and self._open():
             assert self._file is not None
             self._unwritten = self._append(self._file, lines, lost)
-            # It opens again for the next lines: nothing is held by a relay that ends without a word.
+            # It is opened again for the next lines: a relay that is killed holds no open file.
             self._file.close()
         return lines
 
     def _line(self, ended: EndedCall) -> str | None:
-        """None for a call of which no line can be made: it is counted, and costs no other call its line."""
+        """None for a call that can't be formatted: it is counted, and the lines of other calls are not affected."""
         try:
             return orjson.dumps(self._row(ended)).decode()
         except (TypeError, ValueError, LookupError):
@@ -217,11 +217,11 @@ class CallLog:
             return None
 
     def _append(self, file: PrivateRotatingFile, lines: list[str], lost: int) -> int:
-        """Gives how many calls are still not written down. `lost`: those of which the last line speaks."""
+        """Returns how many calls are still not written. `lost`: the number in the last line, of calls left out."""
         failures, left = file.failures, len(lines)
-        # Whether the file is full is asked, and the disk written to, once for many lines.
+        # One size check and one write for many lines.
         for text in _batches(lines, self._max_bytes // 16):
-            # A line that the disk took half of must not spoil the next.
+            # A line that was written in part must not damage the next.
             # defence: lines behind a torn one
             text_to_write = "\n" + text if self._may_end_within_line and _ends_within_a_line(self.path) else text
             file.handle(logging.LogRecord("calls", logging.INFO, "", 0, text_to_write, (), None))
@@ -268,7 +268,7 @@ def _ended_call(
     if isinstance(outcome, RelayError):
         return EndedCall(began, took_s * 1000, server, call, outcome, None, None)
     code, text = outcome
-    # A plain result needs no second look, and is not held. A long text is not parsed: its outcome is told by its marks.
+    # A plain result needs no parsing and is not kept. A long text is not parsed: regular expressions find its outcome.
     reply = text if '"isError"' in text or '"input_required"' in text else None
     if reply is not None and len(reply) > MAX_PARSED:
         is_question = _ASKED.search(reply) is not None
@@ -278,21 +278,21 @@ def _ended_call(
 
 
 def _about(server: str, method: str, name: Any, principal: str, client: dict[str, Any] | None) -> Row:
-    """What is the same for many calls."""
+    """The part of a line that is the same for many calls."""
     about = {"server": server, "method": method, "name": _text(name), "principal": principal}
     return {**about, "client": _client(client), "outcome": "ok"}
 
 
 @lru_cache(maxsize=256)
 def _common_part(server: str, method: str, name: str, caller: str, known: int) -> str:
-    """The same as a part of a line. `caller`: as text; `known`: how many secrets were, when they were taken out."""
+    """`_about` as part of a line. `caller`: as text. `known`: version of the secrets, so that new ones are redacted."""
     about = _object(caller)
     row = _about(server, method, name, about["principal"], about["client"])
     return orjson.dumps(row).decode()[1:-1]
 
 
 def _batches(lines: Iterable[str], most: int) -> Iterable[str]:
-    """Lines as texts of several, each no longer than `most` characters unless a line is."""
+    """Lines joined to texts of at most `most` characters, unless a single line is longer."""
     some: list[str] = []
     size = 0
     for line in lines:
@@ -320,7 +320,7 @@ def _outcome(ended: EndedCall) -> Row:
 
 
 def _arguments(value: Any) -> Row:
-    """As they came; as the beginning of their text if there are too many of them."""
+    """The arguments without secrets; only the start of their JSON text if that is too long."""
     clean = _redacted(value)
     text = json.dumps(clean, ensure_ascii=False)
     if len(text) <= MAX_ARGUMENTS:
@@ -339,19 +339,19 @@ def _redacted(value: Any) -> Any:
 
 
 def _client(about: dict[str, Any] | None) -> str | None:
-    """What the client says of itself."""
+    """The client's name and version, as it sent them."""
     parts = [about.get(key) for key in ("name", "version")] if about else []
     return _text(" ".join(part for part in parts if isinstance(part, str))) or None
 
 
 def _text(value: Any, most: int = MAX_TEXT) -> str:
-    # Cut twice: a secret that the first cut goes through would not be known any more.
+    # Truncated twice: a secret that the first cut splits would not be recognised.
     return _clean(value[: most + MAX_SECRET], secrets_version())[:most] if isinstance(value, str) else ""
 
 
-@lru_cache(maxsize=256)  # names of tools and clients: the same ones, again and again
+@lru_cache(maxsize=256)  # names of tools and clients repeat
 def _clean(text: str, known: int) -> str:
-    """`known`: how many secrets there were. With one more, another look is due."""
+    """`known`: version of the secrets. With a new one, the text is redacted again."""
     return one_line(redact(well_formed(text)))
 
 
@@ -379,7 +379,7 @@ def _second(seconds: int) -> str:
 
 
 def _tail(path: Path) -> Iterable[str]:
-    """What an earlier relay wrote down last."""
+    """The last lines of an earlier relay."""
     lines = _end(path, TAIL).decode("utf-8", "replace").split("\n")
     return [line for line in lines if "time" in _object(line)]
 
@@ -389,7 +389,7 @@ def _ends_within_a_line(path: Path) -> bool:
 
 
 def _end(path: Path, most: int) -> bytes:
-    """No link is followed, and no pipe waited for."""
+    """The last `most` bytes of a file. Follows no link and waits for no pipe."""
     with suppress(OSError), os.fdopen(os.open(path, os.O_RDONLY | NO_LINK | NO_WAIT), "rb") as file:
         file.seek(max(0, file.seek(0, 2) - most))
         return file.read(most)

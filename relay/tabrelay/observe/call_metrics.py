@@ -1,8 +1,8 @@
-"""What is counted while it happens: calls and how long they took, refusals, browsers that came. For `/-/metrics`.
+"""Call metrics: counters and latency histograms of calls, refusals and browser connections, for `/-/metrics`.
 
-Stands on the way of every call, so a call costs two look-ups and a few additions, and no lock: one loop, one thread.
-All label values come from short lists; only the names of servers come from users, and past a number of them the rest
-share one label. Arguments, results, principals and tokens are never looked at for a label.
+Runs in every call, so it costs two lookups and a few additions, and no lock: one event loop, one thread. Label values
+come from short lists; only server names come from users, and beyond a number of them the rest share one label. Does not
+read arguments, results, principals or tokens for labels.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ METHODS: Final = (
 )
 OTHER: Final = "other"
 BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-MAX_KNOWN: Final = 4096  # pairs of address and method; browsers that share a name have addresses of their own
+MAX_KNOWN: Final = 4096  # pairs of address and method; browsers that share a name have different addresses
 _IS_ERROR: Final = re.compile(r'"isError"\s*:\s*true')
 _ASKS: Final = re.compile(r'"resultType"\s*:\s*"input_required"')
-_SMALL: Final = 64 * 1024  # characters of an answer that is read to be sure
+_SMALL: Final = 64 * 1024  # characters of a reply that is parsed to be sure
 
 
 class CallSeries:
@@ -56,17 +56,17 @@ class CallMetrics:
     """One per relay."""
 
     def __init__(self, most_servers: int) -> None:
-        """`most_servers`: so many have a label of their own."""
+        """`most_servers`: number of servers with a separate label."""
         self._most_servers = most_servers
         self._servers: set[str] = set()
         self._series: dict[tuple[str, str], CallSeries] = {}  # by label
-        self._known: dict[tuple[str, str], CallSeries] = {}  # by what calls say
+        self._known: dict[tuple[str, str], CallSeries] = {}  # by address and method of calls
         self._refusals: Counter[tuple[str, str]] = Counter()
         self._connections: Counter[str] = Counter()
         self._disconnections = 0
 
     def record(self, server: str, call: Call, took_s: float, outcome: RelayError | tuple[int | None, str]) -> None:
-        """A call is over: with an error of the relay's, or with an answer (its error code, its text)."""
+        """A call has ended: with an error of the relay, or with a reply (its error code, its text)."""
         series = self._known.get((server, call.method))
         if series is None:
             series = self._open(server, call.method)
@@ -93,7 +93,7 @@ class CallMetrics:
         return series
 
     def record_refusal(self, at: str, reason: str) -> None:
-        """Somebody was answered with an error of the relay's: by the gate, the browsers' door, or a face."""
+        """A request was refused by the gate, the browser endpoint or a face."""
         self._refusals[at, reason] += 1
 
     def record_connection(self, how: str) -> None:
@@ -122,7 +122,7 @@ class CallMetrics:
 
 
 def outcome_of(outcome: RelayError | tuple[int | None, str]) -> str:
-    """One of a short list of words."""
+    """The `outcome` label: one of a short list of words."""
     if outcome is PLAIN:
         return "ok"
     if isinstance(outcome, RelayError):
@@ -130,7 +130,7 @@ def outcome_of(outcome: RelayError | tuple[int | None, str]) -> str:
     code, text = outcome
     if code is not None:
         return "error"
-    # A look at the text is cheap; only what may be no plain result is read.
+    # A text search is cheap; only a reply that may be no plain result is parsed.
     if '"isError"' in text and _IS_ERROR.search(text) and _result(text).get("isError") is True:
         return "tool_error"
     if '"input_required"' in text and _ASKS.search(text) and _result(text).get("resultType") == "input_required":
@@ -139,7 +139,7 @@ def outcome_of(outcome: RelayError | tuple[int | None, str]) -> str:
 
 
 def _result(text: str) -> dict[str, object]:
-    if len(text) > _SMALL:  # reading it would hold up others for a label: it is believed
+    if len(text) > _SMALL:  # parsing it would block the event loop for a label: the match is trusted
         return {"isError": True, "resultType": "input_required"}
     result = orjson.loads(text).get("result")
     return result if isinstance(result, dict) else {}

@@ -1,10 +1,9 @@
-"""A log file of bounded size that only this user can read: when it is full it is put aside, and the oldest goes.
+"""Rotating log file of bounded size, private to this user; several processes may append to it.
 
-Several processes may write to one, each of them whole lines at its end. Only one puts it aside; the others do not wait,
-and what they write meanwhile goes into the file that is put aside. Where the system has no locks for files, this holds
-within a process.
+Each process appends whole lines. Only the holder of a lock rotates; the others do not wait, and their lines meanwhile
+go into the file that is renamed. Where the system has no file locks, this holds within one process.
 
-Apart from `logs`, because what it is made of takes a while to load and only the relay needs it.
+Separate from `log_setup`, because its imports are slow and only the relay needs it. Does not redact or format.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import Final
 
 from tabrelay.system.private_files import NO_LINK, NO_WAIT, StateError, make_private
 
-_ROTATING: Final = threading.Lock()  # where the system has no other
+_ROTATING: Final = threading.Lock()  # where the system has no file locks
 
 
 class PrivateRotatingFile(RotatingFileHandler):
@@ -35,20 +34,20 @@ class PrivateRotatingFile(RotatingFileHandler):
 
     def _open(self) -> TextIOWrapper:
         path = Path(self.baseFilename)
-        # One that is there already may be anybody's, /tmp or a project: its mode is none of our business. One that is
-        # gone, because somebody cleaned up, is made again.
+        # An existing directory may be shared, such as /tmp or a project: its mode is not changed. A deleted one is
+        # created again.
         # defence: a log directory that somebody deletes
         # defence: directories of others' log files
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            # A link could lead to any file of this user's, and what is written is what others say. A pipe would be
-            # waited for until somebody reads it, who may be anybody.
+            # A link could lead to any file of this user, and log lines contain text of others. Opening a pipe would
+            # block until any process reads it.
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | NO_LINK | NO_WAIT, 0o600)
         except OSError:
             if path.is_symlink():
                 raise OSError(f"{path} is a link. Put a file there, or delete it.") from None
             raise
-        # What was opened counts, and not what has that name by now. A device, as /dev/null, is as its system made it.
+        # Check the opened file, not the one that has the name by now. A device such as /dev/null keeps its mode.
         # defence: a pipe in place of the call log
         # defence: a call log that is swapped while it is opened
         if not stat.S_ISCHR(os.fstat(handle).st_mode):
@@ -61,23 +60,23 @@ class PrivateRotatingFile(RotatingFileHandler):
 
     def shouldRollover(self, record: logging.LogRecord) -> bool:
         if self.stream is not None and not self._is_current(self.stream):
-            # Another process put it aside, or somebody deleted it.
+            # Another process has rotated it, or it was deleted.
             self.stream.close()
             self.stream = None
         return bool(super().shouldRollover(record))
 
     def doRollover(self) -> None:
-        """Only whoever holds the lock of the file that has the name moves any of them, and moves that one last."""
+        """Only the holder of the lock of the current file renames any of them, and renames the current one last."""
         assert self.stream is not None
         with _rotation_lock(self.stream.fileno()) as is_alone:
             # defence: one that puts the call log aside at a time
             if not is_alone:
-                return  # this line goes where the stream leads: to the file that is just put aside
+                return  # this line goes into the file that is just being renamed
             # defence: a call log that another has put aside
             if self._is_current(self.stream):
-                if os.name == "nt":  # where nothing that is open can be moved
+                if os.name == "nt":  # an open file can't be renamed there
                     self.stream.close()
-                if self.backupCount == 0:  # nothing is kept: a new one is begun
+                if self.backupCount == 0:  # nothing is kept: start a new file
                     os.unlink(self.baseFilename)
                 for number in range(self.backupCount - 1, -1, -1):
                     self._move(number)
@@ -91,14 +90,14 @@ class PrivateRotatingFile(RotatingFileHandler):
             os.replace(source, f"{self.baseFilename}.{number + 1}")
 
     def _is_current(self, stream: TextIOWrapper) -> bool:
-        """Is what is written to still what has the name?"""
+        """Is the open file still the one that has the name?"""
         try:
             return os.path.samestat(os.fstat(stream.fileno()), os.stat(self.baseFilename))
         except OSError:
             return False
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """A full disk is said once, and not in the file."""
+        """Warn once, and not in the file: the disk may be full."""
         self.failures += 1
         with contextlib.suppress(OSError):
             self.close()
@@ -110,7 +109,7 @@ class PrivateRotatingFile(RotatingFileHandler):
 
 @contextlib.contextmanager
 def _rotation_lock(handle: int) -> Iterator[bool]:
-    """Does nobody else put this file aside now? Nobody is waited for."""
+    """Lock for rotating this file. Yields False at once if another process or thread has it."""
     try:
         import fcntl
 

@@ -1,9 +1,8 @@
-"""Logging to stderr and to a file, with every secret taken out of every line, tracebacks included.
+"""Logging setup: stderr and a log file, with all secrets redacted from every line, including tracebacks.
 
-Redaction sits in the formatters, the last place a text passes: it holds for any logger, uvicorn's too, and for whatever
-an exception carries along. It recognises the relay's secrets by their shape, so it needs to know none of them; those of
-others have no shape, and are named to it. The file is JSON, one object a line, and is put aside when it is large; what
-can't be written there is not worth a crash.
+The formatters redact, as the last step: this covers every logger, uvicorn's too, and the texts of exceptions. The
+relay's own secrets are recognised by their form; secrets of others have no form and are registered by `add_secret`. The
+file is JSON, one object per line, and is rotated. A line that can't be written there does not stop the relay.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ if TYPE_CHECKING:
 
 TRACE = 5
 FILE_LEVEL: Final = logging.INFO
-SHORTEST: Final = 8  # a shorter text stands everywhere by chance
+SHORTEST: Final = 8  # a shorter text occurs by chance
 _SECRETS = re.compile(
     r"(?P<before>\bbearer[ .]|#pair=|\bpair=)[A-Za-z0-9._~+/=-]{8,}|\btr_[A-Za-z0-9_-]{16,}|\btrp_[A-Za-z0-9_.-]{16,}"
-    r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",  # what an authorization server signed
+    r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",  # JSON Web Tokens
     re.IGNORECASE,
 )
-# What moves a terminal's cursor, begins another line, or turns text round.
+# Characters that move a terminal's cursor, start a line, or reverse text.
 _NOT_PRINTED: Final = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-MOST_KNOWN: Final = 1024  # secrets; of more, the oldest are not taken out any longer
+MOST_KNOWN: Final = 1024  # secrets; beyond this, the oldest are no longer redacted
 _known: dict[str, None] = {}
 _version = 0
 
 
 def add_secret(secret: str) -> None:
-    """A secret that has no shape of its own is to be taken out too."""
+    """Redact this text too: a secret without a recognisable form."""
     global _version
     if len(secret) >= SHORTEST and secret not in _known:
         _known[secret] = None
@@ -46,7 +45,7 @@ def add_secret(secret: str) -> None:
 
 
 def secrets_version() -> int:
-    """Another number whenever they are others."""
+    """A number that changes with each new secret."""
     return _version
 
 
@@ -58,12 +57,12 @@ def redact(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """As one line that is what it looks like: messages repeat what strangers say."""
+    """The text as one line with control characters escaped: messages contain untrusted text."""
     return _NOT_PRINTED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 class RedactingFormatter(logging.Formatter):
-    """Formats as usual, a message on one line, then takes the secrets out."""
+    """Formats as usual, the message on one line, then redacts."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = one_line(record.message)
@@ -74,7 +73,7 @@ class RedactingFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: time (UTC), level, logger, message, and the traceback if there is one."""
+    """One object per line: time (UTC), level, logger, message, and the traceback if there is one."""
 
     converter = staticmethod(time.gmtime)
 
@@ -91,7 +90,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure(level: str, stream: TextIO | None = None, *, is_json: bool = False) -> None:
-    """One handler on the root logger; whatever was configured before is replaced."""
+    """Install one handler on the root logger; replaces an earlier configuration."""
     logging.addLevelName(TRACE, "TRACE")
     handler = logging.StreamHandler(stream or sys.stderr)
     text = RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S")
@@ -103,7 +102,7 @@ def configure(level: str, stream: TextIO | None = None, *, is_json: bool = False
 
 
 def add_log_file(settings: Settings) -> Path | None:
-    """Also write to the file that the settings name. Gives its path; None if there is none."""
+    """Also log to the file of the settings. Returns its path; None if there is none."""
     path = log_path(settings.home, settings.port, settings.log_file)
     if path is None:
         return None
@@ -125,14 +124,14 @@ def add_log_file(settings: Settings) -> Path | None:
 
 
 def log_path(home: Path, port: int, setting: str, stem: str = "relay") -> Path | None:
-    """Relays of one user share the state directory, but not the file: each has its port's."""
+    """Relays of one user share the state directory, but not the file: its name contains the port."""
     if setting.lower() in ("none", "no", "off"):
         return None
     return Path(setting).expanduser() if setting else home / "log" / f"{stem}-{port}.log"
 
 
 def log_files(path: Path) -> Sequence[Path]:
-    """The file and those that were put aside, the oldest first."""
+    """The log file and the rotated ones, the oldest first."""
     aside = sorted(path.parent.glob(f"{path.name}.*"), key=lambda one: -_age(one))
     return [*(one for one in aside if _age(one)), *([path] if path.is_file() else [])]
 

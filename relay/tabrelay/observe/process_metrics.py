@@ -1,6 +1,6 @@
-"""What the process takes of the computer: memory, processor, descriptors; by the names that Prometheus expects.
+"""Process metrics for Prometheus, under its standard names: CPU time, memory, file descriptors, start time.
 
-Where there is no /proc, only what the standard library knows everywhere.
+Read from /proc; without it, only what the standard library provides. Does not count calls (`call_metrics`).
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def families() -> Iterable[MetricFamily]:
 
 
 def _started() -> float:
-    """The process is older than this module."""
+    """Start of the process, which is earlier than the import of this module."""
     with suppress(OSError, ValueError, StopIteration):
-        # The name in brackets may have anything in it; behind it, the 20th field is when the process began.
+        # The name in brackets may contain anything; of the fields after it, the 20th is the start time.
         ticks = int(_read("stat").rpartition(")")[2].split()[19])
         boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime"))
         return int(boot.split()[1]) + ticks / os.sysconf("SC_CLK_TCK")

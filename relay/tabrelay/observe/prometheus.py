@@ -1,6 +1,7 @@
-"""Figures for Prometheus: families of samples, and their text. Pure: what is counted stands in `meter` and `gauges`.
+"""Prometheus exposition format: metric families, samples and their text.
 
-The text is that of the exposition format 0.0.4, which every Prometheus and OpenMetrics scraper reads.
+Writes version 0.0.4 of the format, which every Prometheus and OpenMetrics scraper reads. Pure. Counts nothing:
+`call_metrics`, `process_metrics` and `server.gauges` do.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 @dataclass(frozen=True, slots=True)
 class MetricSample:
-    """`suffix`: of the family's name, for the parts of a histogram."""
+    """One value. `suffix`: appended to the family's name, for the parts of a histogram."""
 
     value: float
     labels: Labels = ()
@@ -27,7 +28,7 @@ class MetricSample:
 
 @dataclass(frozen=True, slots=True)
 class MetricFamily:
-    """All samples of one name."""
+    """All samples of one metric name."""
 
     name: str
     kind: Kind
@@ -44,7 +45,7 @@ def counter(name: str, help: str, *samples: MetricSample) -> MetricFamily:
 
 
 def histogram(bounds: Iterable[float], counts: Iterable[int], total: float, labels: Labels) -> list[MetricSample]:
-    """`counts`: how many fell into each bucket, the last one being that above all bounds."""
+    """`counts`: observations in each bucket; the last bucket is above all bounds."""
     samples, so_far = [], 0
     for bound, count in zip([*map(_number, bounds), "+Inf"], counts, strict=True):
         so_far += count

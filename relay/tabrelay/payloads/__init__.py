@@ -1,1 +1,1 @@
-"""JSON text within limits: size, depth, weight, hidden characters and lists from servers."""
+"""Limits and checks of JSON from clients and servers: size, depth, weight, hidden characters, lists."""

@@ -1,8 +1,8 @@
-"""Characters that people do not see and models read: controls, direction marks, tags, variation selectors, fillers.
+"""Hidden text: characters that people do not see and models read (controls, direction marks, tags, fillers).
 
-One search over a value's JSON text finds them wherever they are: in names, descriptions, schemas, annotations. What is
-refused because of them is decided by the caller. Line breaks and tabs are no hidden text. Joiners and variation
-selectors are legal where writing needs them: a single one, between letters that are not ASCII, or after a symbol.
+One search over a value's JSON text finds them in names, descriptions, schemas and annotations. Line breaks and tabs are
+not hidden text. Joiners and variation selectors are legal where a script needs them: a single one, between characters
+that are not ASCII, or after a symbol. Does not decide what is refused.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any, Final
 
 import orjson
 
-# Unicode's Default_Ignorable_Code_Point: nothing is drawn for them. Joiners and variation selectors are among them.
+# Unicode's Default_Ignorable_Code_Point: not rendered. Joiners and variation selectors are among them.
 _IGNORABLE: Final = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
     "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 DEFAULT_IGNORABLE: Final = re.compile(f"[{_IGNORABLE}]")
-# Interlinear annotation marks are drawn by few programs, private use characters by none that knows what they mean.
+# Few programs render interlinear annotation marks; private use characters have no agreed meaning.
 _MORE: Final = "\ufff9-\ufffb\ue000-\uf8ff\U000f0000-\U0010ffff"
 _CONTROLS: Final = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
 _JOINERS: Final = "\u200c\u200d"
 _SELECTORS: Final = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _LETTER: Final = f"[^\\x00-\\x7f{_IGNORABLE}{_MORE}{_CONTROLS}]"
-# What a variation selector may follow: a symbol with an emoji form, an ideograph, an operator. A keycap is 1 FE0F 20E3.
+# A variation selector may follow: a symbol with an emoji form, an ideograph, an operator. A keycap is 1 FE0F 20E3.
 _SYMBOL: Final = "[\u00a9\u00ae\u200d\u203c-\u3299\U0001f000-\U0001faff]"
 _IDEOGRAPH: Final = "[\u3001-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 _MATHEMATICAL: Final = "[\u2200-\u22ff\u2a00-\u2aff]"
@@ -36,8 +36,8 @@ _LEGAL_SELECTOR: Final = (
     f"|(?<={_MATHEMATICAL})\ufe00(?![{_SELECTORS}])"
 )
 _HIDDEN: Final = re.compile(f"(?!{_LEGAL_JOINER}|{_LEGAL_SELECTOR})[{_CONTROLS}{_IGNORABLE}{_MORE}]")
-_CONTROL: Final = re.compile(f"[{_CONTROLS}]")  # all that ASCII text can hide
-# The same in JSON text as orjson writes it, where controls below U+0020 are escapes. An escaped backslash is none.
+_CONTROL: Final = re.compile(f"[{_CONTROLS}]")  # the only hidden characters in ASCII
+# The same in JSON text as orjson writes it, where controls below U+0020 are escapes. An escaped backslash is not one.
 _ESCAPED_CONTROL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\(?:u00[01][0-9a-f]|[bf])")
 
 
@@ -46,12 +46,12 @@ _BACKSLASHES: Final = re.compile(r"\\*+")
 
 
 def has_hidden(text: str) -> bool:
-    """Is there something in it that is not seen?"""
+    """Does the text contain hidden characters?"""
     return (_CONTROL if text.isascii() else _HIDDEN).search(text) is not None
 
 
 def has_hidden_in_json(text: str) -> bool:
-    """The same of a value's JSON text, as orjson writes it."""
+    """The same for a value's JSON text, as orjson writes it."""
     if "\x7f" in text or ("\\" in text and _ESCAPED_CONTROL.search(text) is not None):
         return True
     return not text.isascii() and _HIDDEN.search(text) is not None
@@ -80,5 +80,5 @@ def searching_json(text: str) -> Generator[None, None, bool]:
 
 
 def has_hidden_in_value(value: Any) -> bool:
-    """The same of anything that has a JSON form, keys and all."""
+    """The same for a JSON value, including its keys."""
     return has_hidden_in_json(orjson.dumps(value).decode())

@@ -1,10 +1,10 @@
-"""What is left of a long JSON text without its long strings, made while the text comes, a slice at a time. Pure.
+"""Incremental JSON skeleton: a long JSON text without its long strings, built slice by slice as the text arrives.
 
-Nearly all of what is large is one long string: a picture, a file, a page. To look at it when all of it is there keeps
-everybody waiting for tens of milliseconds. Here each slice is looked at when it comes; what is parsed in the end is the
-little around those strings. A text whose gist is valid JSON is valid JSON, and the other way round.
+Most of a large message is one long string: a picture, a file, a page. Parsing it as a whole would block the event loop
+for tens of milliseconds. Here each slice is scanned when it arrives, and only the skeleton is parsed in the end. The
+skeleton is valid JSON if and only if the text is.
 
-What the text means is not known here, except for the key `id`: its string may be long and is kept.
+Pure. Does not interpret the text, except for the key `id`: its string may be long and is kept.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ import orjson
 from tabrelay.payloads.json_limits import Weight
 
 SHORT: Final = 64
-"""A string of no more characters stays: keys, and what a few of them say. Longer ones take time to parse."""
+"""A string of at most this many characters is kept: keys and short values. Longer ones take time to parse."""
 LONGEST_ID: Final = 16 * 1024
 MAX_KEPT: Final = 6 * 1024 * 1024
-"""Bytes of what is left. orjson takes up to 4 ms for each MiB of digits or spaces."""
+"""Bytes of a skeleton. orjson takes up to 4 ms for each MiB of digits or spaces."""
 
-# Outside of strings, with small strings. What is tried once is not tried again, however it ends.
+# Outside of strings, including short strings. Possessive quantifiers: no backtracking, so linear time.
 _OUTSIDE: Final = re.compile(r'(?:[^"]++|"[^"\\]{0,64}+(?:\\.[^"\\]{0,8}+){0,4}+")*+', re.DOTALL)
 _ID: Final = re.compile(r'"id"\s*:\s*\Z')
-_BEFORE: Final = 32  # characters before a string in which its key must be
-# RFC 8259, 7: what may stand in a string. Of surrogates, as orjson has it, only pairs.
+_BEFORE: Final = 32  # characters before a string that contain its key
+# RFC 8259, 7: the contents of a string. Surrogates only in pairs, as in orjson.
 _ESCAPE: Final = (
     r'\\(?:["\\/bfnrt]|u(?:[0-9a-ce-fA-CE-F][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}'
     r"|[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))"
 )
 _INSIDE: Final = re.compile(rf'[^"\\\x00-\x1f]*+(?:{_ESCAPE}[^"\\\x00-\x1f]*+)*+')
-_PAIR: Final = len(r"\ud83e\udd80")  # the longest that two slices can share
+_PAIR: Final = len(r"\ud83e\udd80")  # the longest sequence that a slice boundary can split
 
 
-# Bytes of memory that a text takes which is weighed by its gist: one letter outside of ASCII can make Python give four
-# to each of the others.
+# Bytes of memory of a text that is weighed by its skeleton: one character outside of ASCII can make Python use four
+# bytes for each of the others.
 MAX_MEMORY: Final = 17 * 1024 * 1024
 MAX_ESCAPES: Final = 1_500_000
 PIECE: Final = 64 * 1024
 
 
 class JsonSkeleton:
-    """`is_bad`: whatever still comes, it will not be JSON. `is_heavy`: what is left weighs more than `most`, and
-    nothing of it is kept. `cost`: bytes of memory that it takes."""
+    """`is_bad`: the text is not JSON, whatever follows. `is_heavy`: the skeleton weighs more than `most`, and was
+    dropped. `cost`: bytes of memory that it takes."""
 
     __slots__ = (
         *("_before", "_begun", "_carried", "_is_inside", "_kept", "_length", "_longest", "_most", "_weight"),
@@ -58,13 +58,13 @@ class JsonSkeleton:
         self.cost = 0
         self._most = most
         self._weight = Weight()
-        self._before = ""  # the end of what was kept
-        self._longest = SHORT  # of the string that lasts, if it is to be kept
+        self._before = ""  # the last characters that were kept
+        self._longest = SHORT  # characters of the current string, if it is to be kept
         self._kept: list[str] = []
         self._is_inside = False
-        self._begun: list[str] = []  # of the string that lasts, while it may be a short one
-        self._length = 0  # of that string, so far
-        self._carried = ""  # an escape that has only begun
+        self._begun: list[str] = []  # parts of the current string, while it may be a short one
+        self._length = 0  # of the current string, so far
+        self._carried = ""  # an incomplete escape at the end of a slice
 
     def add(self, slice: str) -> None:
         if self.is_bad or self.is_heavy:
@@ -83,14 +83,14 @@ class JsonSkeleton:
             self._kept.clear()
 
     def text(self) -> str | None:
-        """When all slices have come; None if they are no JSON, or heavy."""
+        """The skeleton, after the last slice; None if the text is not JSON, or heavy."""
         if self.is_bad or self.is_heavy or self._is_inside:
             return None
         return "".join(self._kept)
 
     def _outside(self, text: str, at: int) -> int:
         found = _OUTSIDE.match(text, at)
-        assert found is not None  # it matches nothing at all, too
+        assert found is not None  # it also matches the empty string
         end = found.end()
         self._keep(text[at:end])
         if end == len(text):
@@ -105,7 +105,7 @@ class JsonSkeleton:
         if text.find("\\", at, end) < 0:
             # defence: control characters in a long string
             self.is_bad = not _is_plain(text[at:end])
-        elif at == 0 and _is_within(text):  # asked once for each slice, and not for each string
+        elif at == 0 and _is_within(text):  # tested once for each slice, not for each string
             end = len(text)
         else:
             found = _INSIDE.match(text, at)
@@ -127,13 +127,13 @@ class JsonSkeleton:
     def _keep(self, text: str) -> None:
         self._kept.append(text)
         self._before = (self._before + text)[-_BEFORE:] if len(text) < _BEFORE else text[-_BEFORE:]
-        # One letter outside of ASCII can make Python give four bytes to each of the others.
+        # One character outside of ASCII can make Python use four bytes for each of the others.
         self.cost += len(text) if text.isascii() else 4 * len(text)
 
 
 def checking_weight(text: str, most: int) -> Generator[None, None, bool]:
-    """Does a long text take too long to parse: do its values, without long strings, weigh more than `most`? Looks at it
-    piece by piece. Returns the answer."""
+    """Does a long text take too long to parse? True if its skeleton weighs more than `most`, or if it has too many
+    escapes or takes too much memory. Yields after each piece."""
     skeleton = JsonSkeleton(most)
     for start in range(0, len(text), PIECE):
         skeleton.add(text[start : start + PIECE])
@@ -142,8 +142,8 @@ def checking_weight(text: str, most: int) -> Generator[None, None, bool]:
 
 
 def _is_plain(text: str) -> bool:
-    """Does it mean itself within quotes? Where neither quotes nor backslashes are, only control characters do not.
-    Nobody finds them sooner than who would have to write them in another way: it looks at many characters at a time."""
+    """Is a text without quotes and backslashes valid inside a JSON string? Only control characters are not. orjson
+    would escape them, so the length of its output shows them. The fastest test: it reads many characters at a time."""
     try:
         written = orjson.dumps(text)
     except orjson.JSONEncodeError:  # half of a surrogate pair
@@ -152,8 +152,8 @@ def _is_plain(text: str) -> bool:
 
 
 def _is_within(text: str) -> bool:
-    """Can all of it stand within one string, and does no escape go on behind it? The parser is several times faster
-    than a pattern."""
+    """Is all of it inside one string, and does no escape continue in the next slice? The parser is several times
+    faster than a regular expression."""
     try:
         orjson.loads(f'"{text}"')
     except orjson.JSONDecodeError:

@@ -1,7 +1,7 @@
-"""What a server says of itself, looked at before anybody believes it: its lists of tools, resources and prompts.
+"""Checks of server metadata: lists of tools, resources and prompts, and the server's description of itself.
 
-A server may be somebody's page, and its texts end up in terminals, pages and models. What is too much, too large, too
-deep, or written so that it looks like something else is left out, and told. Pure; what a tool does is not known here.
+A server may be an untrusted page, and its texts are shown in terminals, pages and models. Items that are too many, too
+large, too deep or deceptive (hidden or reordered text) are left out and reported. Pure. Does not check what tools do.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from tabrelay.payloads.json_limits import is_deeper_than
 from tabrelay.payloads.printable_text import printable
 from tabserver.wire import jsonrpc, methods
 
-MAX_NAME: Final = 128  # characters; MCP's own limit for tools
+MAX_NAME: Final = 128  # characters; MCP's limit for tools
 MAX_TITLE: Final = 256
 MAX_URI: Final = 2048
-MAX_ITEMS: Final = 1024  # of a list that has no limit of its own
+MAX_ITEMS: Final = 1024  # of a list without a setting
 MAX_INSTRUCTIONS: Final = 64 * 1024
 MAX_CAPABILITIES: Final = 64 * 1024  # bytes of JSON
 MAX_MEMBERS: Final = 256 * 1024  # bytes of JSON of all members beside a list, or in `initialize`
 MAX_DEPTH: Final = 64  # of everything else; orjson writes at most 254 levels
 # The members of an `initialize` result that the relay itself reads.
 DESCRIPTION_MEMBERS: Final = ("protocolVersion", "capabilities", "serverInfo", "instructions")
-MAX_FLAWS: Final = 1000  # items that are left out; what follows in the list is not looked at
+MAX_FLAWS: Final = 1000  # items that are left out; the rest of the list is not checked
 MAX_ARGUMENTS: Final = 256  # of a prompt
 
 # method -> the list's key in the result
@@ -40,15 +40,15 @@ KEYS: Final = {
     methods.RESOURCES_TEMPLATES_LIST: "resourceTemplates",
     methods.PROMPTS_LIST: "prompts",
 }
-# The answers that are checked before clients get them: lists, and what a server says of itself.
+# Methods whose results are checked before clients get them: lists, and a server's description of itself.
 # defence: hidden text: discovery
 CHECKED_METHODS: Final = frozenset({*KEYS, methods.SERVER_DISCOVER})
-# Letters that move others about, or that no eye sees: direction marks and overrides, the "tag" block that hides text.
+# Characters that reorder others or are invisible: direction marks and overrides, the "tag" block that hides text.
 _DECEPTIVE: Final = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f"
-# In prose: control characters (an escape begins a terminal's command) but for tabs and line breaks, and the tricks.
+# In prose: control characters (ESC starts a terminal command) except tabs and line breaks, and deceptive characters.
 _IN_PROSE: Final = re.compile(f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{_DECEPTIVE}]")
 _IN_TITLE: Final = re.compile(f"[\x00-\x1f\x7f-\x9f\u2028\u2029{_DECEPTIVE}]")
-# In a name nothing that is not seen: control, format, surrogate, private use and separator characters.
+# In a name, no invisible character: control, format, surrogate, private use and separator characters.
 _IN_NAME: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
 
@@ -57,7 +57,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class ListBounds:
-    """Each is a setting of the relay. Sizes are characters, but for `list_bytes`."""
+    """Each is a setting of the relay. Sizes are in characters, except `list_bytes`."""
 
     tools: int = 256
     list_bytes: int = 256 * 1024
@@ -65,7 +65,7 @@ class ListBounds:
     schema_depth: int = 32
 
 
-# For a catalogue that was bounded before, with other settings perhaps: only its shape is checked.
+# For a catalogue that was checked before, perhaps with other settings: only its shape is checked.
 ANY_SIZE: Final = ListBounds(tools=MAX_ITEMS, list_bytes=1 << 40, description=1 << 40, schema_depth=MAX_DEPTH)
 
 
@@ -79,10 +79,10 @@ class Rejection:
 
 
 def read_server_description(result: object) -> dict[str, Any]:
-    """An `initialize` or `server/discover` result in which each of the members in ABOUT has the type that MCP gives it.
+    """An `initialize` or `server/discover` result whose DESCRIPTION_MEMBERS have the types that MCP defines.
 
-    A member of another type is left out, as if the server had not sent it, and so is one with hidden text. Other
-    members stay while there is room, unless they nest so deeply that the result could not be written as JSON again.
+    A member of another type, or with hidden text, is left out, as if the server had not sent it. Other members are kept
+    up to MAX_MEMBERS, unless they nest so deep that the result could not be encoded as JSON again.
     """
     given = result if isinstance(result, dict) else {}
     about: dict[str, Any] = {}
@@ -96,7 +96,7 @@ def read_server_description(result: object) -> dict[str, Any]:
         about["serverInfo"] = info
     if isinstance(instructions, str) and len(instructions) <= MAX_INSTRUCTIONS:
         about["instructions"] = instructions
-    # After those in ABOUT: the size of other members must not decide whether these are kept.
+    # After DESCRIPTION_MEMBERS: the size of other members must not decide whether those are kept.
     about |= {
         name: value
         for name, value in given.items()
@@ -123,7 +123,7 @@ def _without_hidden(members: dict[str, Any]) -> dict[str, Any]:
 
 
 def _capabilities(capabilities: dict[str, Any]) -> dict[str, Any]:
-    """Each capability is an object. `true` means one without details; what does not fit is left out."""
+    """Each capability is an object. `true` counts as an empty one; other types, and too many bytes, are left out."""
     kept: dict[str, Any] = {}
     size = 0
     for name, value in capabilities.items():
@@ -150,18 +150,18 @@ def _server_info(info: object) -> dict[str, Any] | None:
 
 
 def describe(flaws: Sequence[Rejection], most: int = 3) -> str:
-    """The first of them, and how many there are: one line, however many."""
+    """The first `most` of them, and the number of the others, on one line."""
     named = ", ".join(f'"{flaw.name}" {flaw.why}' for flaw in flaws[:most])
     return named + (f"; and {len(flaws) - most:,} more" if len(flaws) > most else "")
 
 
 def inspect(key: str, items: Any, bounds: ListBounds) -> tuple[list[dict[str, Any]], list[Rejection]]:
-    """What may be believed of a list, and what was left out of it. `key`: the list's name in the result."""
+    """The accepted items of a list, and the rejections. `key`: the list's name in the result."""
     return run_to_end(inspecting(key, items, bounds))
 
 
 def run_to_end(steps: Generator[None, None, Found]) -> Found:
-    """What a generator of steps finds, without a stop."""
+    """Run all steps of a generator without a pause; returns its result."""
     while True:
         try:
             next(steps)
@@ -172,7 +172,7 @@ def run_to_end(steps: Generator[None, None, Found]) -> Found:
 def inspecting(
     key: str, items: Any, bounds: ListBounds
 ) -> Generator[None, None, tuple[list[dict[str, Any]], list[Rejection]]]:
-    """The same, with a `yield` after each item, so that the caller can stop for a moment."""
+    """The same, with a `yield` after each item, so that the caller can yield to the event loop."""
     if not isinstance(items, list):
         return [], [Rejection(key, "is no list")]
     most = bounds.tools if key == "tools" else MAX_ITEMS
@@ -224,7 +224,7 @@ def _name(key: str, item: Any) -> str:
 
 
 def _flaw(key: str, item: Any, bounds: ListBounds) -> str | None:
-    """What is wrong with one item of a list, if anything is."""
+    """The flaw of one item of a list, or None."""
     if not isinstance(item, dict):
         return "is no object"
     if key in ("resources", "resourceTemplates"):
@@ -241,7 +241,7 @@ def _flaw(key: str, item: Any, bounds: ListBounds) -> str | None:
 def _flaw_in_name(name: Any, *, is_needed: bool) -> str | None:
     if name is None and not is_needed:
         return None
-    # A resource's name is a title in all but its name.
+    # A resource's name is used as a title.
     most = MAX_NAME if is_needed else MAX_TITLE
     if not isinstance(name, str) or not name or len(name) > most:
         return f"has no name of 1 to {most} characters"
@@ -294,12 +294,12 @@ def _flaw_in_shape(item: dict[str, Any], bounds: ListBounds) -> str | None:
 
 
 def is_title(text: Any) -> bool:
-    """Can it be shown as one line, and is that what it looks like?"""
+    """Is it a single line without deceptive characters?"""
     return isinstance(text, str) and len(text) <= MAX_TITLE and not _IN_TITLE.search(text)
 
 
 def is_plain(text: str) -> bool:
-    """Is everything in it seen as what it is?"""
+    """Are all of its characters visible?"""
     if text.isascii():
         return text.isprintable()
     # defence: ANSI and bidi in names
@@ -307,7 +307,7 @@ def is_plain(text: str) -> bool:
 
 
 def check_reply(method: str, payload: str, bounds: ListBounds) -> tuple[str, Sequence[Rejection]]:
-    """The answer to a method of SIFTED without what can't be believed. Raises ValueError for one that is not JSON."""
+    """The reply to one of CHECKED_METHODS without rejected items. Raises ValueError if it is not JSON."""
     sifted, flaws = run_to_end(checking_reply(method, orjson.loads(payload), bounds))
     return payload if sifted is None else orjson.dumps(sifted).decode(), flaws
 
@@ -315,9 +315,9 @@ def check_reply(method: str, payload: str, bounds: ListBounds) -> tuple[str, Seq
 def checking_reply(
     method: str, message: Any, bounds: ListBounds
 ) -> Generator[None, None, tuple[dict[str, Any] | None, Sequence[Rejection]]]:
-    """The same on values; None if the answer is passed on as it came. Yields as `inspecting`.
+    """The same on values; None if the reply is forwarded unchanged. Yields as `inspecting`.
 
-    A list is always written anew: of a member that comes twice, clients get the one that was checked.
+    A list is always encoded again: of a duplicate key, clients get the value that was checked.
     """
     result = message.get("result") if isinstance(message, dict) else None
     if not isinstance(result, dict):

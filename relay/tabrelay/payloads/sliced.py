@@ -1,5 +1,8 @@
-"""A long message that is kept in the slices in which it came: to put it together is to copy it, and everybody else
-would wait for that meanwhile."""
+"""Sliced payload: a long message that stays in the slices in which it arrived.
+
+Joining the slices would copy the message and block the event loop. A skeleton is built as they arrive, for checks. Does
+not parse and does not check the message.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from tabrelay.payloads.json_skeleton import JsonSkeleton
 
 
 class SlicedPayload:
-    """UTF-8. `gist`: what is left of it without its long strings; None if it is no JSON or heavy. `is_heavy`: it has
+    """A message in UTF-8. `skeleton`: without its long strings; None if it is not JSON, or heavy. `is_heavy`: it has
     more values than the relay parses."""
 
     __slots__ = ("_size", "_slices", "is_heavy", "skeleton", "summary")
@@ -17,23 +20,23 @@ class SlicedPayload:
     def __init__(self, slices: Sequence[bytes], skeleton: str | None, *, is_heavy: bool = False) -> None:
         self._slices = slices
         self.is_heavy = is_heavy
-        self.summary = ""  # a short answer that ends a call in the same way, for those who count and log calls
+        self.summary = ""  # a short reply with the same outcome, for metrics and the call log
         self._size = sum(map(len, slices))
         self.skeleton = skeleton
 
     def __len__(self) -> int:
-        """In bytes."""
+        """Size in bytes."""
         return self._size
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self._slices)
 
     def isascii(self) -> bool:
-        """Does each of what `len` counts take one byte of memory? As of a text without other letters."""
+        """Does each unit of `len` take one byte of memory? True, since they are bytes; as for an ASCII string."""
         return True
 
     def decode(self) -> str:
-        """As one text."""
+        """The whole message as one string."""
         return b"".join(self._slices).decode()
 
 
@@ -46,7 +49,7 @@ def text_of(payload: Payload) -> str:
 
 
 class _SliceAssembly:
-    """One message on its way."""
+    """One message of which not all slices have arrived."""
 
     __slots__ = ("_skeleton", "_slices", "cost")
 
@@ -59,7 +62,7 @@ class _SliceAssembly:
         text = text_of(slice)
         before = self._skeleton.cost
         self._skeleton.add(text)
-        data = text.encode()  # which the gist had to do for what is not ASCII: now it is a copy
+        data = text.encode()  # only a copy: the skeleton has encoded text that is not ASCII
         self._slices.append(data)
         # defence: what is kept of a long message beside its slices
         self.cost += len(data) + self._skeleton.cost - before
@@ -69,7 +72,7 @@ class _SliceAssembly:
 
 
 class SlicedCodec:
-    """How the relay's links handle payloads: as text, but what comes in slices stays in them."""
+    """Payload codec of the relay's links: text, or slices if the payload arrived in slices."""
 
     def __init__(self, max_values: int) -> None:
         self._max_values = max_values
@@ -78,7 +81,7 @@ class SlicedCodec:
         return len(payload)
 
     def weigh(self, payload: Payload) -> tuple[int, int]:
-        # One letter outside of ASCII can make Python give four bytes to each of the others.
+        # One character outside of ASCII can make Python use four bytes for each of the others.
         return len(payload), 1 if payload.isascii() else 4
 
     def cut(self, payload: Payload, start: int, end: int) -> Payload:
