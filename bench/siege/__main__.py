@@ -188,7 +188,7 @@ def measure(name: str, seconds: float) -> list[str]:
     has_asked_little = authority.asked <= 2 * (2 * seconds / PAUSE_S + 2)
     again = max(AGAIN, (allowed + SLACK) // 3)
     is_bounded = max(once.peak, twice.peak) - before <= allowed + SLACK and twice.peak - once.peak <= again
-    is_good = is_bounded and once.wait_s < PROBE_S and has_asked_little
+    is_good = is_bounded and wait_s < PROBE_S and has_asked_little
     sizes = (once.peak - before, twice.peak - before, allowed + SLACK, max(once.held, twice.held) - before)
     figures = [f"{size / MIB:,.0f}" for size in sizes]
     return [name, limit, *figures, f"{wait_s * 1000:,.0f}", "pass" if is_good else "FAIL"]
