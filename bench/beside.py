@@ -2,8 +2,8 @@
 
 For each candidate one caller makes small calls, first alone and then while others ask for large results, in the same
 round; the table shows the median of the rounds and the spread of the ratios. The peer is one process and answers both,
-so what it takes to send a large result is in the waiting of either candidate. Peer and callers share one core: whoever
-asks for large results lets the others go first there. Otherwise the table would show how the system shares out a core.
+so what it takes to send a large result is in the waiting of either candidate. Peer and callers share one core: the
+callers of large results have a lower priority. Otherwise the table would show how the system shares out a core.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ async def run(rounds: int, seconds: float, callers: list[int], warm_up_s: float)
         for count in callers:
             for round in range(rounds):
                 for tool in TOOLS:
-                    # Each is first in turn: a machine that becomes slower or faster favours nobody.
+                    # Each is first in turn: a machine that becomes slower or faster favours none.
                     for name in (FLOOR, PRODUCT) if round % 2 == 0 else (PRODUCT, FLOOR):
                         sample = await measure(name, tool, count, seconds)
                         samples.setdefault((count, tool, name), []).append(sample)

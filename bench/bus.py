@@ -1,6 +1,6 @@
 """What a bus costs and how soon it recovers: calls to a browser at another relay beside calls to one at the same, and
-beside a bare request and reply over NATS. Everything on loopback; relays, nats-server, browsers and whoever answers on
-bare NATS are processes of their own, callers are in this one.
+beside a bare request and reply over NATS. Everything on loopback; relays, nats-server, browsers and the replier of
+bare NATS are separate processes, callers are in this one.
 
 `python -m bench.bus`: processor time of all relays together for a call, then calls per second with one, two and three
 nodes, then how long callers wait after each fault. On a machine that others use too, believe the processor time only.

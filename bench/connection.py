@@ -1,8 +1,8 @@
 """The hop without the kernel: connections as uvicorn makes them, with transports that only remember, in one process.
 
-What the relay's Python takes per call from the bytes of a request to the bytes of its answer, fast lane, HTTP and
+What the relay's Python takes per call from the bytes of a request to the bytes of its answer, fast path, HTTP and
 WebSocket protocols included, beside the bare forwarder's. The smallest of many batches is shown: it is what the code
-costs when nobody disturbs it, so small changes can be told apart where calls per second drown in noise.
+costs without disturbance, so small changes can be told apart where calls per second drown in noise.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Server:
         self._transports: list[Transport] = []
 
     async def close(self) -> None:
-        """Hang up everywhere, and let the application hear of it."""
+        """Close all connections, and let the application notice."""
         for transport in self._transports:
             transport.protocol.connection_lost(None)
         while self._state.tasks:
@@ -94,7 +94,7 @@ class Server:
         loop, inbox = asyncio.get_running_loop(), bytearray()
         is_open = False
 
-        def hear(data: bytes) -> None:
+        def receive(data: bytes) -> None:
             nonlocal is_open
             if not is_open:
                 is_open = True
@@ -111,7 +111,7 @@ class Server:
             if answers:
                 transport.protocol.data_received(b"".join(answers))
 
-        transport = self.connect(hear)
+        transport = self.connect(receive)
         offered = [subprotocol, "bearer." + base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")]
         key = base64.b64encode(b"0123456789abcdef").decode()
         lines = [
@@ -151,20 +151,20 @@ class Caller:
 
     def __init__(self, server: Server) -> None:
         self._loop = asyncio.get_running_loop()
-        self._transport = server.connect(self._heard)
+        self._transport = server.connect(self._receive)
         self._request = b""
         self._left = 0
-        self.last = self.heard = b""
+        self.last = self.received = b""
         self.done: asyncio.Future[None] = self._loop.create_future()
 
     def start(self, request: bytes, calls: int) -> None:
-        self._request, self._left, self.heard = request, calls, b""
+        self._request, self._left, self.received = request, calls, b""
         self.done = self._loop.create_future()
         self._loop.call_soon(self._transport.protocol.data_received, request)
 
-    def _heard(self, data: bytes) -> None:
+    def _receive(self, data: bytes) -> None:
         self.last = data
-        self.heard = self.heard[-1024:] + data if self._left == 1 else b""
+        self.received = self.received[-1024:] + data if self._left == 1 else b""
         # uvicorn writes an answer's header and body one after the other; the body is what counts.
         if b'"jsonrpc"' not in data:
             return
@@ -179,7 +179,7 @@ async def open_session(server: Server, target: Target) -> str:
     caller = Caller(server)
     caller.start(target.initialize(), 1)
     await caller.done
-    head = caller.heard.partition(b"\r\n\r\n")[0]
+    head = caller.received.partition(b"\r\n\r\n")[0]
     return head.partition(b"mcp-session-id: ")[2].partition(b"\r\n")[0].decode()
 
 

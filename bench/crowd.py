@@ -1,6 +1,6 @@
 """Many browsers in one process: synthetic workers that speak the real link, each under a name of its own, and are idle.
 
-Whoever loses its socket dials again by the worker's own rule: a `bye` may say when, else after a second. On its
+A browser that loses its socket dials again by the worker's own rule: a `bye` may say when, else after a second. On its
 standard output it says, as JSON lines, when all of them are there: at first, and again after each loss, with how long
 it took.
 """
@@ -31,7 +31,7 @@ class Idle(Linked):
 
     retry_s: float | None = None
 
-    def heard(self, texts: list[str], now: float) -> Iterable[str]:
+    def received(self, texts: list[str], now: float) -> Iterable[str]:
         for text in texts:
             if '"t":"bye"' in text[:40]:
                 self.link.receive(text, None, now)
@@ -39,7 +39,7 @@ class Idle(Linked):
                 if parted and parted[0].retry_ms is not None:
                     self.retry_s = parted[0].retry_ms / 1000
                 return ()
-        return super().heard(texts, now)
+        return super().received(texts, now)
 
 
 class Crowd:

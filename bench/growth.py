@@ -3,7 +3,7 @@ restart of the relay.
 
 Each figure stands beside the one with the least of it: another relay, with one browser and no session, which runs all
 the while and takes turns with it in each round. Both have the same core, so that what many idle browsers take of it
-while nobody calls slows both down; it stands in a column of its own.
+without calls slows both down; it stands in a column of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bench.plot import Curve, curves
 from bench.table import table
 
 CALLERS = 16
-IDLE_S = 20.0  # how long relays are watched while nobody calls: a browser is greeted every 15 and 20 s, many at once
+IDLE_S = 20.0  # how long relays are watched without calls: a browser is greeted every 15 and 20 s, many at once
 NAME = "io.modelcontextprotocol"
 META = {
     f"{NAME}/protocolVersion": MODERN,
@@ -57,7 +57,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """One row: how many there are, what a call takes, what the relay weighs, and what it does while nobody calls."""
+    """One row: how many there are, what a call takes, what the relay weighs, and what it does without calls."""
 
     label: str
     count: int
@@ -76,12 +76,12 @@ class Size:
 
 @contextlib.contextmanager
 def relay(*flags: str, tools: int = 1) -> Iterator[stage.Pair]:
-    here, elsewhere = stage.cores(True)
+    here, other_cores = stage.cores(True)
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(stage.lone_relay(on=here, env=ROOM, flags=flags))
         secret = {stage.TOKEN: str(server.said["token"])}
         peer = stage.Child(
-            "bench.peer", "link", server.said["base_url"], "--tools", str(tools), on=elsewhere, env=secret
+            "bench.peer", "link", server.said["base_url"], "--tools", str(tools), on=other_cores, env=secret
         )
         stack.callback(peer.stop)
         yield stage.Pair(server, peer)
@@ -113,7 +113,7 @@ def measure(pair: stage.Pair, idle: float, label: str, seconds: float) -> Sample
 
 
 def _idle(pairs: Sequence[stage.Pair]) -> list[float]:
-    """The share of a core that each relay takes while nobody calls."""
+    """The share of a core that each relay takes without calls."""
     began, before = perf_counter(), [pair.server.cpu_s() for pair in pairs]
     sleep(IDLE_S)
     took_s = perf_counter() - began
@@ -247,7 +247,7 @@ def picture(rows: Sequence[Size], lists: Sequence[tuple[int, float]]) -> str:
         Curve("p50 of a call, 1 caller, × that with one browser", by_count("p50_ms")),
         Curve(f"calls per second, {CALLERS} callers, × those with one browser", by_count("calls_per_s")),
         Curve("memory of the relay, MiB, by idle browsers", [(row.count, row.rss / 2**20) for row in rows]),
-        Curve("of a core while nobody calls, by idle browsers", [(row.count, row.idle * 100) for row in rows], " %"),
+        Curve("of a core without calls, by idle browsers", [(row.count, row.idle * 100) for row in rows], " %"),
         Curve("tools/list, ms, by tools", lists),
     ]
     return curves("Growth", drawn)

@@ -1,8 +1,8 @@
 """The hop without sockets: the relay's own Python per call, in one process, beside the bare forwarder's.
 
 Drives both ASGI applications with ready-made scopes and an in-memory WebSocket whose far end answers with the least
-possible work. This is the ordinary way, without the fast lane, which is part of the connection. The smallest of many
-batches is shown: it is what the code costs when nobody disturbs it, and small changes can be told apart by it where
+possible work. This is the regular path, without the fast path, which is part of the connection. The smallest of many
+batches is shown: it is what the code costs without disturbance, and small changes can be told apart by it where
 calls per second drown in noise. What uvicorn and the kernel cost is not in it.
 """
 
@@ -63,14 +63,14 @@ def bare_answer(result: str) -> Callable[[str], str | None]:
 
 def link_answer(result: str) -> Callable[[str], str | None]:
     """Reads of a header only what it must, and acknowledges with every answer."""
-    heard = itertools.count(1)
+    received = itertools.count(1)
     said = itertools.count(1)
 
     def answer(text: str) -> str | None:
         header, newline, message = text.partition("\n")
         if '"s":' not in header:
             return None
-        seq = next(heard)
+        seq = next(received)
         if not newline or '"k":"req"' not in header:
             return None
         channel = header.partition('"c":"')[2].partition('"')[0]
@@ -102,7 +102,7 @@ class Client:
         return {"type": "http", "method": "POST", "path": f"/{SERVER}", "headers": headers, "state": {}}
 
     def receiver(self, body: bytes) -> Callable[[], Awaitable[Message]]:
-        """The body, and then nothing: nobody hangs up here."""
+        """The body, and then nothing: the client does not disconnect."""
         was_read = False
 
         async def receive() -> Message:

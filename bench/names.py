@@ -40,13 +40,13 @@ async def names(bus: NatsServer, home: Path, count: int) -> tuple[str, ...]:
     last = f"name-{count - 1}"
 
     async def is_found() -> bool:
-        await seeker.atlas.find(last)
+        await seeker.locator.find(last)
         return seeker.held_by(last) is not None
 
     await until(is_found, PATIENCE_S)
     took, cpu, memory = perf_counter() - began, process_time() - spent, bus.rss - before
     looks = [await look(seeker, f"name-{number}") for number in range(min(LOOKS, count - 1))]
-    nobody = [await look(seeker, f"nobody-{number}") for number in range(50)]
+    missing = [await look(seeker, f"nobody-{number}") for number in range(50)]
     await bus.kill()
     await until(lambda: not owner.cluster.is_up and not seeker.cluster.is_up)
     await bus.start()
@@ -62,7 +62,7 @@ async def names(bus: NatsServer, home: Path, count: int) -> tuple[str, ...]:
         f"{cpu / count * 1e6:,.0f}",
         f"{memory / count / 1000:.1f}",
         f"{median(looks):.2f}",
-        f"{median(nobody):.2f}",
+        f"{median(missing):.2f}",
         f"{back:.2f}",
         f"{back_cpu / count * 1e6:,.0f}",
     )
@@ -70,12 +70,12 @@ async def names(bus: NatsServer, home: Path, count: int) -> tuple[str, ...]:
 
 async def look(seeker: House, name: str) -> float:
     began = perf_counter()
-    await seeker.atlas.find(name)
+    await seeker.locator.find(name)
     return (perf_counter() - began) * 1000
 
 
 async def beats(bus: NatsServer, home: Path) -> float:
-    """Processor time in µs of a beat that is said and heard."""
+    """Processor time in µs of a heartbeat that is sent and received."""
     speaker, hearer = House(bus, home, 10), House(bus, home, 10)
     for house in (speaker, hearer):
         await house.cluster.start()
@@ -92,7 +92,7 @@ async def beats(bus: NatsServer, home: Path) -> float:
     cpu = process_time() - spent
     for house in (speaker, hearer):
         await house.cluster.stop()
-    return cpu / BEATS / 2 * 1e6  # both have heard it
+    return cpu / BEATS / 2 * 1e6  # both have received it
 
 
 async def run(counts: list[int]) -> None:
@@ -100,9 +100,9 @@ async def run(counts: list[int]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with NatsServer(Path(folder) / "nats") as bus:
             rows = [await names(bus, Path(folder), count) for count in counts]
-            heads = ("", "s until found", "CPU µs a name", "kB in NATS", "look ms", "nobody ms", "s after a restart")
+            heads = ("", "s until found", "CPU µs a name", "kB in NATS", "look ms", "no holder ms", "s after a restart")
             print(table((*heads, "CPU µs a name"), rows), flush=True)
-            print(f"A beat that is heard: {await beats(bus, Path(folder)):.0f} µs of processor time.", flush=True)
+            print(f"A received heartbeat: {await beats(bus, Path(folder)):.0f} µs of processor time.", flush=True)
 
 
 def main() -> None:

@@ -45,7 +45,7 @@ class Speaker(Protocol):
 
     def opened(self, now: float) -> Iterable[str]: ...
 
-    def heard(self, texts: list[str], now: float) -> Iterable[str]: ...
+    def received(self, texts: list[str], now: float) -> Iterable[str]: ...
 
     def closed(self, now: float) -> None: ...
 
@@ -100,7 +100,7 @@ class Socket(asyncio.Protocol):
                     texts.append(b"".join(self._pieces).decode())
                     self._pieces.clear()
         if texts:
-            self._say(self._speaker.heard(texts, now))
+            self._say(self._speaker.received(texts, now))
         self._flush()
         if self._speaker.is_ready and not self.ready.done():
             self.ready.set_result(None)
@@ -196,7 +196,7 @@ class Bare:
         self.is_ready = True
         return ()
 
-    def heard(self, texts: list[str], now: float) -> Iterable[str]:
+    def received(self, texts: list[str], now: float) -> Iterable[str]:
         for text in texts:
             number, _, message = text.partition("\n")
             yield f"{number}\n{answer(message)}"
@@ -228,7 +228,7 @@ class Linked:
         self.link.connected(now)
         return self._drain(now)
 
-    def heard(self, texts: list[str], now: float) -> Iterable[str]:
+    def received(self, texts: list[str], now: float) -> Iterable[str]:
         for text in texts:
             header, payload = frames.split(text)
             asked = self.link.request(header, payload, now) if payload is not None else None
@@ -250,7 +250,7 @@ class Linked:
 
     def _drain(self, now: float) -> list[str]:
         requests, self._asked = self._asked, []
-        # What is asked by an event has come after these: with one that nobody took, the link gives nothing but events.
+        # What is asked by an event has come after these: with one still there, the link gives nothing but events.
         requests += [event for event in self.link.events() if isinstance(event, Received) and event.kind is Kind.REQ]
         self._waiting.extend((event, self._answer(event)) for event in self._due_now(requests, now))
         while self._waiting:

@@ -161,7 +161,7 @@ class Soak:
         self._all: list[asyncio.Task[None]] = []
         self._tab: Tab | None = None
         self._began = 0.0
-        self._crew_said: dict[str, Any] = {}
+        self._workers_report: dict[str, Any] = {}
 
     async def begin(self, stack: AsyncExitStack) -> None:
         plan = self._plan
@@ -183,10 +183,10 @@ class Soak:
         addresses = [(relay.url, name) for relay, names in self._names.items() for name in names]
         secrets = " ".join(dict.fromkeys(relay.token for relay, names in self._names.items() if names))
         env = {TOKEN: secrets}
-        self._crew = await asyncio.to_thread(
+        self._worker_process = await asyncio.to_thread(
             Child, "bench.soak_workers", json.dumps(addresses), str(plan.seed), env=env
         )
-        stack.callback(self._crew.stop)
+        stack.callback(self._worker_process.stop)
         if plan.has_chromium:
             write_page(folder, proxy.origin, self._steady.token, TAB)
             playwright = await stack.enter_async_context(async_playwright())
@@ -219,8 +219,8 @@ class Soak:
             await asyncio.gather(*self._load, *self._all, return_exceptions=True)
         for relay in (self._steady, self._restarted):
             self._outcomes["EXCEPTION IN A RELAY'S LOG"] += relay.exceptions()
-        self._outcomes["CALL RAN TWICE"] += self._crew_said["twice"]
-        counted = {f"{name} in workers": count for name, count in self._crew_said["counts"].items()}
+        self._outcomes["CALL RAN TWICE"] += self._workers_report["twice"]
+        counted = {f"{name} in workers": count for name, count in self._workers_report["counts"].items()}
         return {
             "measured": [measured_from, measured_to],
             "rests": [first, last],
@@ -255,7 +255,7 @@ class Soak:
 
     async def _rest(self) -> dict[str, Any]:
         """Stop the load, wait until everything is connected and quiet, and count."""
-        await self._tell_crew("rest")
+        await self._command_workers("rest")
         for task in self._load:
             task.cancel()
         await asyncio.gather(*self._load, return_exceptions=True)
@@ -267,15 +267,15 @@ class Soak:
         seen: list[dict[str, Any]] = []
         async with asyncio.timeout(SETTLED_S):
             while len(seen) < 5 or any(one != seen[-1] for one in seen[-5:]):
-                crew = await self._tell_crew("")
+                workers = await self._command_workers("")
                 opened, tasks = self._steady.open_files(), await self._steady.tasks(self._http)
-                is_quiet = tasks["in_flight"] == 0 and crew["connected"] == self._plan.workers
+                is_quiet = tasks["in_flight"] == 0 and workers["connected"] == self._plan.workers
                 if is_quiet:
                     fds = sum(count for kind, count in opened.items() if kind != "log files")
-                    rest = {"fds": fds, "tasks": tasks["tasks"], "worker_tasks": crew["tasks"], "open": opened}
+                    rest = {"fds": fds, "tasks": tasks["tasks"], "worker_tasks": workers["tasks"], "open": opened}
                     seen.append(rest)
                 await asyncio.sleep(2)
-        await self._tell_crew("cut")
+        await self._command_workers("cut")
         return seen[-1]
 
     async def _restart_often(self) -> None:
@@ -284,12 +284,12 @@ class Soak:
             await self._restarted.restart()
             self._outcomes["restarts, the other relay"] += 1
 
-    async def _tell_crew(self, command: str) -> dict[str, Any]:
+    async def _command_workers(self, command: str) -> dict[str, Any]:
         def ask() -> dict[str, Any]:
-            return self._crew.ask(command)
+            return self._worker_process.ask(command)
 
-        self._crew_said = await asyncio.to_thread(ask)
-        return self._crew_said
+        self._workers_report = await asyncio.to_thread(ask)
+        return self._workers_report
 
     async def _sample(self) -> None:
         shown = -60.0
@@ -298,7 +298,7 @@ class Soak:
             at_s = monotonic() - self._began
             with suppress(OSError, httpx2.TransportError, KeyError):  # it is being restarted
                 row = {"at_s": round(at_s, 1), **self._steady.figures(), **await self._steady.tasks(self._http)}
-                row["workers_rss"] = process_figures(self._crew.pid)["rss"]
+                row["workers_rss"] = process_figures(self._worker_process.pid)["rss"]
                 append(self._file, row)
                 if at_s - shown >= 60:
                     shown = at_s

@@ -53,7 +53,7 @@ def new_toolbox(runs: Runs) -> Toolbox:
     return toolbox
 
 
-class Crew:
+class WorkerGroup:
     """All workers of this process."""
 
     def __init__(self, addresses: list[tuple[str, str]], seed: str) -> None:
@@ -101,7 +101,7 @@ class Crew:
 
 
 async def main(addresses: str, seed: str) -> None:
-    await Crew([(url, name) for url, name in json.loads(addresses)], seed).run()
+    await WorkerGroup([(url, name) for url, name in json.loads(addresses)], seed).run()
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def announce(**facts: Any) -> None:
 
 
 def cores(pin: bool) -> tuple[set[int], set[int]]:
-    """Where the server under test runs, and where everybody else does."""
+    """Where the server under test runs, and where all other processes do."""
     available = sorted(os.sched_getaffinity(0))
     if not pin or len(available) < 2:
         return set(available), set(available)
@@ -144,11 +144,11 @@ class Pair:
 
 @contextlib.contextmanager
 def forwarder(pin: bool = True) -> Iterator[Pair]:
-    here, elsewhere = cores(pin)
+    here, other_cores = cores(pin)
     with contextlib.ExitStack() as stack:
         server = Child("bench.forwarder", on=here)
         stack.callback(server.stop)
-        peer = Child("bench.peer", "bare", server.said["base_url"], on=elsewhere)
+        peer = Child("bench.peer", "bare", server.said["base_url"], on=other_cores)
         stack.callback(peer.stop)
         yield Pair(server, peer)
 
@@ -162,7 +162,7 @@ def lone_relay(
     flags: Sequence[str] = (),
     servers: Sequence[str] = (SERVER,),
 ) -> Iterator[Child]:
-    """The product as users start it, with a state directory of its own and nobody behind it yet."""
+    """The product as users start it, with a state directory of its own and no browser behind it yet."""
     with contextlib.ExitStack() as stack:
         home = stack.enter_context(tempfile.TemporaryDirectory(prefix="tabrelay-bench-"))
         command = ("serve", *servers, "--port", "0", "--json", "--home", home, *flags)
@@ -173,10 +173,10 @@ def lone_relay(
 
 @contextlib.contextmanager
 def relay(pin: bool = True, env: Mapping[str, str] | None = None) -> Iterator[Pair]:
-    here, elsewhere = cores(pin)
+    here, other_cores = cores(pin)
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(lone_relay(on=here, env=env))
         secret = {TOKEN: str(server.said["token"])}
-        peer = Child("bench.peer", "link", server.said["base_url"], on=elsewhere, env=secret)
+        peer = Child("bench.peer", "link", server.said["base_url"], on=other_cores, env=secret)
         stack.callback(peer.stop)
         yield Pair(server, peer)

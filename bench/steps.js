@@ -3,7 +3,7 @@
 
 const { relay, step } = Object.fromEntries(new URL(import.meta.url).searchParams);
 const ports = [];
-// What pages want to hear first: the lock that is held as long as the worker lives.
+// What pages wait for first: the lock that is held as long as the worker lives.
 const lock = `steps:${crypto.randomUUID()}`;
 const held = new Promise((resolve) => {
   navigator.locks.request(lock, () => {

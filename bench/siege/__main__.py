@@ -2,8 +2,8 @@
 
 While an attack goes on, the relay's resident memory is read, and an honest request is made again and again: it must be
 answered. Then comes a second round, of two attackers at once. An attack fails the run if memory grows by more than its
-limits allow, if twice the attack takes much more than the attack did, or if nobody is answered any more. It stays on
-loopback and ends by itself.
+limits allow, if twice the attack takes much more than the attack did, or if an honest request gets no answer. It
+stays on loopback and ends by itself.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ ATTACKS: dict[str, tuple[Attack, str, int]] = {
         "`body_budget`, `body_deadline_s`",
         LIMITS.body_budget,
     ),
-    "900 bodies of whoever is not let in": (connections.refused_bodies, "nothing is kept", 0),
+    "900 bodies without a token": (connections.refused_bodies, "nothing is kept", 0),
     "chunked bodies without end": (connections.endless_bodies, "`max_body`", LIMITS.body_budget),
     "trailers without end": (connections.endless_trailers, "`max_header`", 20 * LIMITS.max_header),
     "60 kB of requests sent ahead, 150 times": (connections.sent_ahead, "`max_ahead`", 150 * LIMITS.max_ahead),
     "1,030 half-sent requests without a token": (connections.half_sent, "`max_connections`", 0),
-    "files that nobody reads, 900 times": (connections.unread_pages, "`max_connections`", 0),
+    "files that no client reads, 900 times": (connections.unread_pages, "`max_connections`", 0),
     "pages that ask to be paired": (connections.asking, "three at a time", 0),
     "reports of the content security policy": (connections.reports, "16 KiB, 20 a minute", 400 * 64 * 1024),
     "wrong tokens": (connections.wrong_tokens, "nothing is kept", 0),
@@ -92,12 +92,12 @@ ATTACKS: dict[str, tuple[Attack, str, int]] = {
         "`max_questions_server`, `question_budget`",
         LIMITS.question_budget + LIMITS.body_budget,
     ),
-    "240 streams that nobody reads": (clients.unread_streams, "64 MiB for all", 64 * MIB),
-    "60 sessions' streams that nobody reads": (clients.unread_sessions, "64 MiB for all", 64 * MIB),
-    "results of 15 MB that nobody reads": (clients.unread_answers, "`replay_budget`", LIMITS.replay_budget),
+    "240 streams that no client reads": (clients.unread_streams, "64 MiB for all", 64 * MIB),
+    "60 sessions' streams that no client reads": (clients.unread_sessions, "64 MiB for all", 64 * MIB),
+    "results of 15 MB that no client reads": (clients.unread_answers, "`replay_budget`", LIMITS.replay_budget),
     "ever new server names": (browsers.names, "`max_servers`", 0),
     "messages that never end, from 32 browsers": (browsers.unfinished, "`replay_budget`, `body_budget`", LINKS),
-    "the same, of letters of four bytes": (browsers.wide, "`replay_budget`, `body_budget`", LINKS),
+    "the same, of characters of four bytes": (browsers.wide, "`replay_budget`, `body_budget`", LINKS),
     "frames that never end, from 300 browsers": (browsers.half_frames, "`body_budget`", FRAMES),
     "frames that never end, from 1,100 browsers": (browsers.many_half_frames, "`body_budget`", FRAMES),
     "frames in fragments of a byte, and of none": (browsers.crumbs, "`max_part`", 0),
@@ -120,7 +120,7 @@ ATTACKS: dict[str, tuple[Attack, str, int]] = {
 
 
 async def honest(target: Target, until: float, waits: list[float]) -> None:
-    """Somebody who wants to know whether the relay is there; what takes too long counts as no answer."""
+    """An honest client that asks for the relay's health; a request that takes too long counts as no answer."""
     while monotonic() < until:
         began = monotonic()
         try:
@@ -147,7 +147,7 @@ class Round:
 
 
 async def besiege(server: stage.Child, target: Target, name: str, seconds: float, attackers: int) -> Round:
-    """The attack has processes of its own: whoever is busy attacking can't tell how long others wait."""
+    """The attack runs in other processes: one that is busy attacking can't measure how long others wait."""
     command = [sys.executable, "-m", "bench.siege", "--attack", name, target.url, "--seconds", str(seconds)]
     env = {**os.environ, stage.TOKEN: target.token}
     attack = [await asyncio.create_subprocess_exec(*command, cwd=stage.ROOT, env=env) for _ in range(attackers)]

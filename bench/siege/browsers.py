@@ -1,4 +1,4 @@
-"""Attacks of whoever holds a token to serve: browsers that keep to no rule of the link, or of WebSockets."""
+"""Attacks with a token to serve: browsers that keep to no rule of the link, or of WebSockets."""
 
 from __future__ import annotations
 
@@ -123,18 +123,18 @@ class Poisonous(Linked):
     def __init__(self, server: str) -> None:
         super().__init__(server, "poison")
         self._round = 0
-        self._desk: str | None = None
+        self._channel: str | None = None
 
     def _drain(self, now: float) -> list[str]:
         events = self.link.events()
         opened = (event for event in events if isinstance(event, Opened) and event.caller.principal == RELAY)
-        self._desk = next((event.channel for event in opened), self._desk)
+        self._channel = next((event.channel for event in opened), self._channel)
         for event in events:
             if isinstance(event, Received) and event.kind is Kind.REQ:
                 self.link.send(event.channel, Kind.RES, self._answer(event), now, id=event.id)
-        if self._desk is not None and self.link.is_up and not self.link.unacknowledged:
+        if self._channel is not None and self.link.is_up and not self.link.unacknowledged:
             note = '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
-            self.link.send(self._desk, Kind.NOTE, note, now)
+            self.link.send(self._channel, Kind.NOTE, note, now)
         return [header if payload is None else f"{header}\n{payload}" for header, payload in self.link.frames()]
 
     def due(self) -> float | None:

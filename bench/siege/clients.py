@@ -1,4 +1,4 @@
-"""Attacks of whoever holds a token to call: too many requests, sessions, streams and calls, and much in little JSON."""
+"""Attacks with a token to call: too many requests, sessions, streams and calls, and JSON of many values."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def requests(target: Target, until: float) -> None:
 
 
 async def sessions(target: Target, until: float) -> None:
-    """Sessions that nobody ever uses."""
+    """Sessions that no client ever uses."""
     await many(target, lambda http: http.post("/bench", json=INITIALIZE), until, 16)
 
 
@@ -96,9 +96,9 @@ async def many_values(target: Target, until: float) -> None:
 
 
 async def listeners(target: Target, until: float) -> None:
-    """Who only wants to hear of changes, and stays."""
-    wishes = {"notifications": {"toolsListChanged": True, "resourceSubscriptions": [f"a:{n}" for n in range(1000)]}}
-    await _hang(target, target.call(wishes, method="subscriptions/listen"), 900, until)
+    """Clients that subscribe to changes and stay connected."""
+    wanted = {"notifications": {"toolsListChanged": True, "resourceSubscriptions": [f"a:{n}" for n in range(1000)]}}
+    await _hang(target, target.call(wanted, method="subscriptions/listen"), 900, until)
 
 
 async def subscriptions(target: Target, until: float) -> None:
@@ -175,7 +175,7 @@ async def unread_sessions(target: Target, until: float) -> None:
 
 
 async def unread_answers(target: Target, until: float) -> None:
-    """Results as large as may be, which nobody fetches."""
+    """Results of the largest allowed size, which no client reads."""
     socket = await behind(target, Linked("bench", "generous"))
     while monotonic() < until:
         async with crowd(target, 100, target.call({"bytes": 15_000_000}), window=SMALL_WINDOW):

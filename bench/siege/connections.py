@@ -1,4 +1,4 @@
-"""Attacks of whoever reaches the port: connections and requests that never end, and answers that nobody fetches."""
+"""Attacks without a token: connections and requests that never end, and answers that no client reads."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def large_bodies(target: Target, until: float) -> None:
 
 
 async def refused_bodies(target: Target, until: float) -> None:
-    """Of whoever has no token: the answer comes before the body is read, and the body never ends."""
+    """Without a token: the answer comes before the body is read, and the body never ends."""
     head = target.head(Authorization="Bearer wrong", Content_Length=str(LIMITS.max_body)) + b"\r\n"
     async with crowd(target, 900, head + b" " * 300_000):
         await asyncio.sleep(max(0.0, until - monotonic()))
@@ -100,7 +100,7 @@ async def half_sent(target: Target, until: float) -> None:
 
 
 async def unread_pages(target: Target, until: float) -> None:
-    """Files are fetched, and nobody reads the answers."""
+    """Files are fetched, and the answers are not read."""
     paths = ("/-/tabserver.zip", "/-/tabrelay.tgz", "/-/client.js", "/")
     asked = b"".join(target.head(path, "GET") + b"\r\n" for path in paths)
     async with crowd(target, 900, asked, window=SMALL_WINDOW):

@@ -1,4 +1,4 @@
-"""Attacks on a relay that takes tokens of an authorization server: made-up ones, whose keys nobody has."""
+"""Attacks on a relay that takes tokens of an authorization server: made-up ones, whose keys do not exist."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
 
 PLAIN_SERVER = "plain-page"
-URI_LETTERS = 2_000
+URI_CHARACTERS = 2_000
 ABLE: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
 
 
@@ -64,7 +64,7 @@ async def states(target: Target, until: float) -> None:
     def change(http: httpx2.AsyncClient) -> Any:
         number = next(numbers)
         headers = {"Mcp-Session-Id": ids[number % len(ids)]}
-        subscribe = ("resources/subscribe", {"uri": f"x:{number}".ljust(URI_LETTERS, "x")})
+        subscribe = ("resources/subscribe", {"uri": f"x:{number}".ljust(URI_CHARACTERS, "x")})
         method, params = subscribe if number % 4 else ("logging/setLevel", {"level": "debug"})
         return http.post("/bench", json=jsonrpc.request(number, method, params), headers=headers)
 

@@ -60,7 +60,7 @@ class Target:
         return self.post(body, f"/{server}", Mcp_Method=method, Mcp_Protocol_Version=VERSION, **named)
 
     async def dial(self, window: int = 0) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """`window`: how much the kernel may take before anybody reads."""
+        """`window`: how much the kernel may take before the client reads."""
         if not window:
             return await asyncio.open_connection(self.host, self.port)
         sock = socket.socket()

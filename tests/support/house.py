@@ -29,7 +29,7 @@ class House:
         self.cluster = Membership(self.nats, KEY, beat_s=1.0)
         self.registry = Registry(CatalogueStore(None, most=most), most=most)
         settings = Settings(home=home, away_wait_s=1.0)
-        self.atlas = BrowserLocator(
+        self.locator = BrowserLocator(
             self.cluster, self.registry, {}, settings, on_up=lambda name: None, on_gone=lambda name: None
         )
 

@@ -42,20 +42,20 @@ async def test_ten_thousand_names_on_three_nodes(three: list[House]) -> None:
 
     async def is_found(name: str) -> bool:
         with suppress(RelayUnavailable):  # the server is busy with so many
-            await first.atlas.find(name)
+            await first.locator.find(name)
         return first.held_by(name) is not None
 
     # The last subscription of each of the other nodes has reached the server, and with it those before.
     for name in (f"name-{NAMES - 2}", f"name-{NAMES - 3}"):
         await until(partial(is_found, name))
     for number in range(0, NAMES, 97):
-        await first.atlas.find(f"name-{number}")
+        await first.locator.find(f"name-{number}")
         expected = None if number % 3 == 0 else three[number % 3].cluster.id
         assert first.held_by(f"name-{number}") == expected
     # Nobody keeps what nobody asked for.
     assert len(second.registry.entries()) <= NAMES // 3 + 1
 
-    await first.atlas.find("nobody")
+    await first.locator.find("nobody")
     with pytest.raises(UnknownServer):
         first.registry.find("nobody")
 
@@ -64,7 +64,7 @@ async def test_ten_thousand_names_on_three_nodes(three: list[House]) -> None:
 
     async def is_gone() -> bool:
         with suppress(RelayUnavailable):
-            await second.atlas.find("name-2")
+            await second.locator.find("name-2")
             return second.held_by("name-2") is None
         return False
 
@@ -81,7 +81,7 @@ async def test_names_of_our_own_do_not_push_out_what_we_know_of_others(three: li
 
     async def is_found() -> bool:
         with suppress(RelayUnavailable):
-            await first.atlas.find("far")
+            await first.locator.find("far")
         return first.held_by("far") is not None
 
     await until(is_found)
@@ -107,7 +107,7 @@ async def two(tmp_path: Path) -> AsyncIterator[list[House]]:
 
 async def find(house: House, name: str) -> None:
     async def is_found() -> bool:
-        await house.atlas.find(name)
+        await house.locator.find(name)
         return house.held_by(name) is not None
 
     await until(is_found)
