@@ -44,11 +44,12 @@ class Unproven(Exception):
 
 
 def key_of(token: str) -> bytes:
+    # P1: the relay stores nothing else of a token.
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
 def serve_key(key: bytes) -> bytes:
-    """The key that a browser's worker holds. It opens the scope `serve` only, whatever the token is for."""
+    """P1: the key that a browser's worker holds. It opens the scope `serve` only, whatever the token is for."""
     return _mac(key, "serve key")
 
 
@@ -88,7 +89,7 @@ class ProofExchange:
         return self._signed(key, "client")
 
     def socket_signature(self, key: bytes) -> str:
-        """The first message of a WebSocket that was opened with a client proof."""
+        """P6: the first message of a WebSocket that was opened with a client proof."""
         return self._signed(key, "socket")
 
     def _signed(self, key: bytes, side: str) -> str:
@@ -108,6 +109,7 @@ class Challenge:
         self._nonce = _encode(secrets.token_bytes(NONCE_BYTES))
 
     def body(self) -> bytes:
+        # P2: the challenge.
         asked = {"key": key_id(self._key), "nonce": self._nonce, "authority": self._authority}
         return json.dumps(asked).encode()
 
@@ -193,6 +195,7 @@ class ClientProof:
 
     def text(self) -> str:
         """What is shown in the place of the token."""
+        # P4: the client proof.
         exchange = self.exchange
         parts = (key_id(self.key), _encode(exchange.authority.encode()), exchange.client_nonce, exchange.relay_nonce)
         return PREFIX + ".".join((*parts, exchange.client_signature(self.key)))
@@ -227,6 +230,7 @@ class ProofIssuer:
         self._life_s = life_s
 
     def answer(self, key: bytes, authority: str, client_nonce: str) -> dict[str, str]:
+        # P3: the signature. The nonce contains the time and a seal, so nothing is stored for it.
         head = int(self._wall() * 1000).to_bytes(_STAMP_BYTES, "big") + secrets.token_bytes(NONCE_BYTES)
         nonce = _encode(head + self._seal(head, key_id(key), authority, client_nonce))
         return {"nonce": nonce, "signature": ProofExchange(authority, client_nonce, nonce).relay_signature(key)}
@@ -245,6 +249,7 @@ class ProofIssuer:
         if not hmac.compare_digest(seal, self._seal(head, id, authority, client_nonce)):
             return None
         age_s = self._wall() - int.from_bytes(head[:_STAMP_BYTES], "big") / 1000
+        # P5: a proof is valid for 60 s at the relay that issued its nonce.
         # defence: another program on the port: a proof has an end
         if not -SKEW_S <= age_s <= self._life_s:
             return None

@@ -102,6 +102,7 @@ class Drain:
         rooms = self._rooms
         if rooms is None:
             return
+        # L13: refuse new calls, finish those in flight, and send `bye` 1012 to each browser that has none left.
         rooms.close()
         self._deal(list(rooms.browsers()))
         if not await self._ended(self.exchanges, self._patience_s, lambda: self._part(rooms, wait_for_calls=True)):

@@ -31,6 +31,7 @@ class PatientTimer:
 
     def _fire(self) -> None:
         late_s = self._loop.time() - self._due
+        # L15: a deadline on bytes of a peer counts only the time in which this process runs.
         # defence: deadlines of a process that was suspended
         self._handle = self._loop.call_later(max(TURN_S, min(late_s, self._wait_s)), self._callback)
 

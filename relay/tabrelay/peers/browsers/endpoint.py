@@ -282,7 +282,7 @@ class BrowserEndpoint:
             # A worker of a page that can keep nothing has only its own name, which ends with it.
             name = f"{server}{INSTANCE_SEPARATOR}{check_instance(frame.get('browser') or frame['inst'][:8])}"
         known = self._sessions.get(frame.get("sid", ""))
-        # A stolen sid alone resumes nothing: it must come from the same principal, page origin, server and worker.
+        # L5: a stolen sid alone resumes nothing: it must come from the same principal, page origin, server and worker.
         # defence: a stolen sid
         if known is not None and (known.server, known.principal, known.origin, known.inst) == (
             name,

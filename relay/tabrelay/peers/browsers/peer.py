@@ -258,7 +258,7 @@ class BrowserPeer(LinkShell):
     def _welcomed(self, event: Welcomed) -> None:
         self.is_resumed = event.resumed
         if not event.resumed:
-            # L8: calls are asked again of the same worker only.
+            # L6: calls are sent again to the same worker only.
             again, lost = self._pending_calls.claim(self.identity)
             for pending in again:
                 try:

@@ -19,6 +19,7 @@ MAX_ESCAPED: Final = 12
 def read(payload: str, most: int) -> dict[str, Any] | None:
     """One line of valid JSON, and an object. A raw newline would forge events on a caller's SSE stream; what has more
     than `most` values would take too long to parse."""
+    # F2: a payload is one line of valid JSON.
     # defence: values of a message in one frame
     if "\n" in payload or "\r" in payload or is_heavy(payload, most):
         return None

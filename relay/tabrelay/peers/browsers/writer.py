@@ -87,6 +87,7 @@ class SocketWriter:
     async def run(self) -> None:
         try:
             try:
+                # L12: a browser that reads too slowly gets `bye` and close 4408.
                 await self._run(self._timeout_s)
             except TimeoutError:
                 self._discard()
