@@ -1,4 +1,4 @@
-// What pages use of Tabrelay, as types. One file without imports, so that it can be copied next to any app.
+// Types of Tabrelay's public API for pages. One file without imports, so that it can be copied next to any app.
 
 /**
  * Attach this tab to a server. Called again for the same server, it returns the same connection.
@@ -14,95 +14,94 @@ export declare function connect(options: ConnectOptions): Connection;
 export interface ConnectOptions {
   /** The name of the MCP server: the last part of its URL. */
   server: string;
-  /** Where the relay is. Left out, it is the origin that client.js came from; an app that bundles client.js must say it. */
+  /** The relay's address. By default the origin that served client.js; an app that bundles client.js must set it. */
   relay?: string | URL;
-  /** The relay's token. Left out, it is the one that pairing stored; on another origin, the page asks for one. */
+  /** The relay's token. By default the one that pairing stored; on another origin, the page asks for one. */
   token?: string;
-  /** The relay's loader as your own origin hosts it (`/-/tabrelay.js`), for a page that is not on the relay's origin. */
+  /** Your origin's copy of the relay's loader (`/-/tabrelay.js`), for a page that is not on the relay's origin. */
   worker?: string | URL;
   /**
    * Which tools ask the user before they run, in a dialog of this page: those marked destructive
-   * (`annotations: { destructiveHint: true }`), which is so if this is left out, all, none, or those with these names. The
-   * relay's operator may want more (`tabrelay serve --approve all`) or nothing (`--approve none`).
+   * (`annotations: { destructiveHint: true }`), which is the default, all, none, or those with these names. The relay's
+   * operator may require more (`tabrelay serve --approve all`) or nothing (`--approve none`).
    */
   approve?: "destructive" | "all" | "none" | string[];
   /** URLs of Python files whose tools, resources and prompts run in the worker. */
   modules?: string[];
-  /** The worker's waits, for unusual networks. */
+  /** The worker's timeouts and delays, for unusual networks. */
   timing?: Timing;
   /**
-   * Where the worker runs: in a shared worker, or in one of the tabs, which they elect. Left out, it is a shared worker
-   * wherever that works.
+   * Where the worker runs: in a shared worker, or in one of the tabs, which they elect. By default a shared worker, where
+   * the browser supports it.
    */
   mode?: "shared" | "elected";
   /**
-   * What this browser is called where a server keeps several (`instances`): clients reach it at `/{server}~{instance}`.
-   * Letters, digits, `-`, `_` and `.`, at most 32. Left out, it is an id that the browser keeps for this origin.
+   * The name of this browser, for a server with several browsers (`instances`): clients reach it at `/{server}~{instance}`.
+   * Letters, digits, `-`, `_` and `.`, at most 32. By default an id that the browser stores for this origin.
    */
   instance?: string;
   /**
-   * Offer a tool that runs any Python it is given, in the worker. Off by default: **whoever may call it can do all that
-   * this page can**, with the logins that the user has here. It lasts as long as the worker does.
+   * Offer a tool that runs any Python code of the caller in the worker. Off by default: **any client that may call it can do
+   * all that this page can**, with the user's logins on this origin. It lasts as long as the worker does.
    */
   runPython?: boolean | RunPython;
 }
 
-/** How Python that callers bring is run. The first page that offers it decides. */
+/** How Python code of callers runs. The first page that offers the tool decides. */
 export interface RunPython {
   /** The tool's name: "run_python". */
   name?: string;
   /** How long one run may take, in milliseconds: 30000. */
   timeoutMs?: number;
-  /** How many characters of what it prints, and of its result, are kept: 100000 each. */
+  /** How many characters of its output, and of its result, are returned: 100000 each. */
   maxOutput?: number;
 }
 
 /**
- * The worker's waits, in milliseconds; what is left out has the default given here. The tab that starts the worker
- * decides.
+ * The worker's timeouts and delays, in milliseconds, with their defaults. The tab that starts the worker decides.
  */
 export interface Timing {
-  /** A dial that takes longer is given up: 5000. */
+  /** Timeout of a connection attempt: 5000. */
   connect_ms?: number;
-  /** The first pause before dialling again: 1000. It doubles up to `longest_delay_ms`: 3000. */
+  /** The first delay before the next attempt: 1000. It doubles up to `longest_delay_ms`: 3000. */
   first_delay_ms?: number;
   longest_delay_ms?: number;
-  /** The pauses start from the first again after a connection of at least this: 10000. */
+  /** After a connection of at least this length, the delays start from the first again: 10000. */
   stable_ms?: number;
-  /** A relay that says nothing for so long is gone: 2.5 times the heartbeat of the relay, 37500. */
+  /** A relay that sends nothing for this long counts as gone: 2.5 times the relay's heartbeat, 37500. */
   watchdog_ms?: number;
-  /** A tab that runs a call and says nothing for so long is asked whether it lives: 5000. */
+  /** A tab that runs a call and sends nothing for this long is pinged: 5000. */
   tab_quiet_ms?: number;
-  /** If it does not answer for so long, its calls fail: 30000. A tool that computes without a pause can't answer. */
+  /** If it does not answer the ping for this long, its calls fail: 30000. A tool that computes without a pause can't answer. */
   tab_silence_ms?: number;
-  /** A tab whose page was left is kept for so long, with its tools and the calls that come meanwhile: 3000. */
+  /** A tab whose page was left is kept for this long, with its tools and the calls that arrive meanwhile: 3000. */
   tab_return_ms?: number;
   /** The same for the only tab: 10000. */
   last_tab_return_ms?: number;
-  /** Calls for it wait only so long if it may have been closed: 1000. */
+  /** Calls for it wait only this long if the tab may have been closed: 1000. */
   tab_doubt_ms?: number;
-  /** A tab that does not answer a ping for so long gets no call that another tab could take: 500. */
+  /** A tab that does not answer a ping for this long gets no call that another tab could take: 500. */
   tab_busy_ms?: number;
-  /** A call that the user must allow first waits for so long: 120000. In a tab that nobody sees: 10000. */
+  /** A call that the user must allow first waits this long: 120000. In a hidden tab: 10000. */
   approve_ms?: number;
   approve_unseen_ms?: number;
 }
 
 /**
- * One tab's attachment to one server. The link to the relay belongs to the shared worker and outlives this page; what is
- * offered before the worker is ready, or while it is started again, is kept and offered then.
+ * One tab's attachment to one server. The link to the relay belongs to the worker and outlives this page. Offers that are
+ * made before the worker is ready, or while it is started again, are stored and sent to it then.
  */
 export declare class Connection extends EventTarget {
   private constructor();
-  /** How the connection stands now. The event "state" tells of the next. */
+  /** The current state of the connection. The event "state" reports each change. */
   readonly state: State;
-  /** How far Python in the worker is; null before anything is known. */
+  /** The progress of Python's start in the worker; null before the first report. */
   readonly boot: Boot | null;
-  /** What all tabs and the worker offer together; null before anything is known. */
+  /** What all tabs and the worker offer together; null before the first report. */
   readonly catalogue: Catalogue | null;
-  /** This tab, as the catalogue calls it. */
+  /** This tab's id, as in the catalogue. */
   readonly tab: { id: string };
-  /** What this browser is called, where a server keeps several. Empty if the browser lets the page keep nothing. */
+  /** The name of this browser, for a server with several browsers. Empty if the page may not use storage. */
   readonly instance: string;
   readonly isClosed: boolean;
   /** Where the worker runs: in a shared worker, or in one of the tabs. */
@@ -114,14 +113,14 @@ export declare class Connection extends EventTarget {
   offerResource(resource: Resource, options?: OfferOptions): void;
   /** Offer a prompt. */
   offerPrompt(prompt: Prompt, options?: OfferOptions): void;
-  /** Tell those who subscribed to a resource that it is not what it was. */
+  /** Notify the clients that subscribed to a resource that it has changed. */
   resourceUpdated(uri: string): void;
 
   /** Try now instead of waiting: for the relay, for a pairing, or for a worker that could not start. */
   retry(): void;
-  /** Close the worker's connection to the relay, for all tabs, until somebody retries. */
+  /** Close the worker's connection to the relay, for all tabs, until a tab calls `retry`. */
   stop(): void;
-  /** Take this tab away, with all that it offers. The worker and the other tabs go on. */
+  /** Detach this tab, and withdraw all that it offers. The worker and the other tabs continue. */
   close(): void;
 
   addEventListener<Type extends keyof ConnectionEvents>(
@@ -146,39 +145,41 @@ export declare class Connection extends EventTarget {
   ): void;
 }
 
-/** What happened is in `event.detail`. */
+/** The message is in `event.detail`. */
 export interface ConnectionEvents {
   /** The connection changed. */
   state: CustomEvent<State>;
-  /** The worker's Python came a step further, or failed to. */
+  /** Python's start in the worker made progress, or failed. */
   boot: CustomEvent<Boot>;
   /** Something is offered, withdrawn, or offered by another tab. */
   catalogue: CustomEvent<Catalogue>;
-  /** A call began, came further, or ended, in whichever tab. */
+  /** A call started, reported progress or ended, in any tab. */
   activity: CustomEvent<Activity>;
-  /** The worker does not take something that this page offers. */
+  /** The worker refused something that this page offers. */
   refused: CustomEvent<Refused>;
   /** A Python file of `modules` could not be loaded. */
   module_failed: CustomEvent<ModuleFailed>;
   /**
-   * This page asks to be paired, and the user must see the code. Unless a listener calls `preventDefault()` and shows it
-   * itself, a small panel does. Null: the code is no longer needed.
+   * This page asks to be paired, and the user must see the code. A small panel shows it, unless a listener calls
+   * `preventDefault()` and shows it itself. Null: the code is no longer needed.
    */
   pairing: CustomEvent<Pairing | null>;
   /**
-   * A call that the user must allow first. Unless a listener calls `preventDefault()` and asks in its own way, a dialog
-   * does.
+   * A call that the user must allow first. A dialog asks, unless a listener calls `preventDefault()` and asks in its own way.
    */
   approval: CustomEvent<Approval>;
 }
 
-/** What the user says to a call: this one, all of this client for this tool until the last tab is closed, or none. */
+/**
+ * The user's decision about a call: allow this one, allow all of this client for this tool until the last tab is closed, or
+ * refuse.
+ */
 export type Decision = "once" | "session" | "refuse";
 
 /**
- * The program that calls. `client` is the name that it gave itself. The relay has verified the rest: `principal` names
- * its token, and with `session` the decision `"session"` holds for that MCP session only. Without one it holds for every
- * program with the same token.
+ * The calling program. `client` is the name that it gave itself. The relay has verified the rest: `principal` names its
+ * token, and with `session` the decision `"session"` holds for that MCP session only. Without one it holds for every program
+ * with the same token.
  */
 export interface ApprovalCaller {
   client: string;
@@ -190,12 +191,12 @@ export interface Approval {
   /** The tool that is called. */
   name: string;
   title: string;
-  /** What it is called with, as JSON text; `isCut`: only its beginning. It is the agent's text: never use it as markup. */
+  /** The arguments, as JSON text; `isCut`: only the beginning. It is the agent's text: never use it as markup. */
   arguments: string;
   isCut: boolean;
   destructive: boolean;
   caller: ApprovalCaller;
-  /** Aborted when nobody waits for the decision any more: it was made, took too long, or the call was cancelled. */
+  /** Aborted when the decision is no longer needed: it was made, it took too long, or the call was cancelled. */
   signal: AbortSignal;
   decide(decision: Decision): void;
 }
@@ -214,7 +215,7 @@ export interface OfferOptions {
   signal?: AbortSignal;
 }
 
-// -- how the connection stands ----------------------------------------------------------------------------------------
+// -- the state of the connection --------------------------------------------------------------------------------------
 
 export interface State {
   /** "waiting" tries again by itself, after `retry_in_ms`; "stopped" does not. */
@@ -232,27 +233,27 @@ export interface State {
 
 /** Why there is no connection. The guide has a table of what to do about each. */
 export type Why =
-  /** Nobody answers at the relay's address. */
+  /** No program answers at the relay's address. */
   | "relay_down"
   /** The browser does not let the page reach this computer (Local Network Access). */
   | "blocked"
   /** Another program answers at the relay's address, or a relay of an earlier version. */
   | "unproven"
-  /** The relay does not know this page (any more), or another program says so. */
+  /** The relay does not know this page's key (any more), or another program claims so. */
   | "unauthorized"
-  /** The relay does not take pages of this origin, or not for this server. */
+  /** The relay does not accept pages of this origin, or not for this server. */
   | "forbidden"
   /** Another browser or profile took over the server. */
   | "replaced"
-  /** A page of another origin, or with another token, has the server. */
+  /** A page of another origin, or with another token, offers the server. */
   | "taken"
-  /** Relay and page speak different versions; a reload mends it. With "connected" it is a newer relay that still understands. */
+  /** Relay and page have different versions; a reload helps. With "connected", the relay is newer and still compatible. */
   | "version"
   /** The relay did not answer in time. */
   | "timeout"
   /** The connection was lost, or the worker ended. */
   | "lost"
-  /** The relay said goodbye because it restarts. */
+  /** The relay closed the connection because it restarts. */
   | "restarting"
   /** A page closed the connection. */
   | "closed"
@@ -267,10 +268,10 @@ export type Why =
 
 export interface Boot {
   stage: "download" | "start" | "ready" | "failed";
-  /** Bytes so far, and in all if that is known. */
+  /** Bytes so far, and in total if that is known. */
   loaded?: number;
   total?: number;
-  /** When ready: what Python came from. "stock" is slow; `detail` then says why the fast way was not taken. */
+  /** When ready: how Python was loaded. "stock" is slow; `detail` then has the error of the fast method. */
   from?: "snapshot" | "files" | "stock";
   detail?: string;
 }
@@ -330,26 +331,26 @@ export interface ToolDefinition {
   /** 1 to 128 letters, digits, "_", "-" and ".". */
   name: string;
   title?: string;
-  /** What it does and when to use it, for the model. */
+  /** For the model: what the tool does and when to use it. */
   description?: string;
-  /** A JSON Schema with `type: "object"`. Arguments that do not fit never reach `execute`. */
+  /** A JSON Schema with `type: "object"`. Invalid arguments never reach `execute`. */
   inputSchema?: object;
-  /** A JSON Schema for what `execute` returns. */
+  /** A JSON Schema for the return value of `execute`. */
   outputSchema?: object;
   annotations?: Annotations;
   icons?: Icon[];
-  /** What else clients may want to know, by names with a prefix, as MCP writes them. */
+  /** Further metadata for clients, with prefixed names as MCP defines them. */
   _meta?: Record<string, unknown>;
 }
 
-/** A picture for lists of what there is. `src` is an https or data address. */
+/** An icon for lists. `src` is an https or data address. */
 export interface Icon {
   src: string;
   mimeType?: string;
   sizes?: string[];
 }
 
-/** Hints for the client. It does not have to believe them. */
+/** Hints for the client, which may ignore them. */
 export interface Annotations {
   title?: string;
   readOnlyHint?: boolean;
@@ -360,16 +361,16 @@ export interface Annotations {
 
 export interface Tool<Arguments = any> extends ToolDefinition {
   /**
-   * Run it. What it returns, or resolves to, becomes the result: a string is text, an object or array is JSON (and
-   * structured content), `{ content: […] }` is taken as it is. What it throws, the caller sees as an error.
+   * Run the tool. The return value, or what its promise resolves to, becomes the result: a string is text, an object or array
+   * is JSON (and structured content), `{ content: […] }` is passed on unchanged. The caller gets a thrown error as an error.
    */
   execute(args: Arguments, context: CallContext): unknown;
 }
 
 export interface ResourceDefinition {
-  /** With `{name}`, one path segment, or `{name*}`, which may have slashes in it, it is a template. */
+  /** A template if it has `{name}`, one path segment, or `{name*}`, which may contain slashes. */
   uri: string;
-  /** Left out, it is the URI. */
+  /** By default the URI. */
   name?: string;
   title?: string;
   description?: string;
@@ -383,8 +384,8 @@ export interface ResourceDefinition {
 
 export interface Resource extends ResourceDefinition {
   /**
-   * Give the contents. A string is text; a Blob, an ArrayBuffer or a typed array is binary; `{ contents: […] }` is taken
-   * as it is; anything else is JSON.
+   * Return the contents. A string is text; a Blob, an ArrayBuffer or a typed array is binary; `{ contents: […] }` is passed on
+   * unchanged; anything else is JSON.
    */
   read(uri: string, context: ReadContext): unknown;
   /** For a template's variables: the possible values, or a function that finds them. */
@@ -401,7 +402,7 @@ export interface PromptDefinition {
 }
 
 export interface Prompt extends PromptDefinition {
-  /** Give the messages: a string, a message, several of them, or `{ messages: […] }`. */
+  /** Return the messages: a string, a message, several of them, or `{ messages: […] }`. */
   get(args: Record<string, string>, context: CallContext): unknown;
   /** For arguments: the possible values, or a function that finds them. */
   complete?: Record<string, Completer>;
@@ -415,8 +416,8 @@ export interface PromptArgument {
 }
 
 /**
- * Of a list, those values are offered that begin with what was typed. A function gets what was typed, and the arguments
- * that are filled in already.
+ * The values of a list that begin with the typed text are suggested. A function gets the typed text, and the arguments that are
+ * already filled in.
  */
 export type Completer =
   | readonly string[]
@@ -426,7 +427,7 @@ export type Completer =
       context: CallContext,
     ) => Iterable<string> | Promise<Iterable<string>>);
 
-/** Who content is for, and how much it matters. */
+/** The audience of content, and its priority. */
 export interface ContentAnnotations {
   audience?: ("user" | "assistant")[];
   priority?: number;
@@ -435,36 +436,36 @@ export interface ContentAnnotations {
 
 // -- while a call runs ------------------------------------------------------------------------------------------------
 
-/** What a call may know, say and ask. Its functions need no `this`: `execute(args, { progress, elicit })`. */
+/** The context of a running call. Its functions need no `this`: `execute(args, { progress, elicit })`. */
 export interface CallContext {
   /** The id of this call, as in the "activity" events. */
   call: string;
   /** Aborted when the caller cancels, or when the worker is lost. */
   signal: AbortSignal;
   caller: Caller;
-  /** The trace that the call belongs to, as W3C writes it; null if nobody traces. A tracer of the page's own goes on from it. */
+  /** The W3C trace context of the call, which a tracer in the page can continue; null if the call is not traced. */
   trace: { traceparent: string; tracestate?: string; baggage?: string } | null;
-  /** Report how far the call is. Reaches the caller only if it asked for progress; must rise from call to call. */
+  /** Report progress. The caller gets it only if it asked for progress; the number must grow with each report. */
   progress(progress: number, total?: number, message?: string): void;
   /** Send a log message to the caller. */
   log(level: LogLevel, data: unknown, logger?: string): void;
-  /** Can the client be asked this? */
+  /** Does the client support this kind of request? */
   can(capability: "elicitation" | "sampling" | "roots"): boolean;
   /**
    * Show the user a form. `schema` has `type: "object"` and plain properties.
    *
-   * This and the other questions reject with an McpError named "MissingCapability" if the client can't be asked, with an
-   * Error named "ClientError", "InvalidAnswer" or "TimeoutError" if there is no good answer, and with `signal.reason`
-   * when the call is cancelled.
+   * This and the other requests reject with an McpError named "MissingCapability" if the client does not support them, with an
+   * Error named "ClientError", "InvalidAnswer" or "TimeoutError" if there is no valid answer, and with `signal.reason` when the
+   * call is cancelled.
    */
   elicit<Content = Record<string, unknown>>(message: string, schema: object, options?: AskOptions): Promise<Elicited<Content>>;
-  /** Ask the user to open an address: for what must not pass through the client, such as a password. */
+  /** Ask the user to open an address: for data that must not pass through the client, such as a password. */
   elicitUrl(message: string, url: string, options?: AskOptions): Promise<Elicited<never>>;
-  /** Let the client's model say something. */
+  /** Ask the client's model for a message. */
   sample(messages: string | Message[], options?: SampleOptions): Promise<Sampled>;
   /** The folders and files that the client works on. */
   roots(options?: AskOptions): Promise<Root[]>;
-  /** Any of these questions as MCP writes it, and the client's answer as it came. */
+  /** Send any of these requests in MCP's own form. Returns the client's answer unchanged. */
   ask(method: string, params: object, options?: AskOptions): Promise<Record<string, unknown>>;
   /** The answers to an `InputRequired` that was returned before, by key. */
   inputResponses: Record<string, Record<string, unknown>>;
@@ -473,33 +474,33 @@ export interface CallContext {
 }
 
 export interface ReadContext extends CallContext {
-  /** The variables that the URI has for the template. */
+  /** The values of the template's variables in the URI. */
   variables: Record<string, string>;
 }
 
-/** Who calls. */
+/** The caller. */
 export interface Caller {
-  /** What the client says it is. */
+  /** The name and version that the client states. */
   client: { name?: string; version?: string } | null;
-  /** Whom the relay took the caller for: stands for a token, not for a person. */
+  /** The caller as the relay has identified it: a token, not a person. */
   principal: string;
   /** "legacy" callers have a session, "modern" ones do not. */
   era: "modern" | "legacy";
-  /** The revision of MCP that the caller speaks. */
+  /** The caller's revision of MCP. */
   version: string;
-  /** What the client says that it can be asked. */
+  /** The client's declared capabilities. */
   capabilities: Record<string, unknown>;
-  /** The same for all calls of a session, or of a modern client with its token: to keep something for it in a Map. */
+  /** The same for all calls of a session, or of a modern client with its token: a key for a Map of data per caller. */
   key: string;
-  /** The session of an editor's agent that calls (`tabrelay acp`); not there for other callers. */
+  /** The session of the calling editor's agent (`tabrelay acp`); undefined for other callers. */
   acp?: AcpSession;
 }
 
 /** A session of an editor's agent. */
 export interface AcpSession {
-  /** The session's id; null while the agent has not said it yet. */
+  /** The session's id; null until the agent has sent it. */
   session: string | null;
-  /** The id that the session knows this server by. */
+  /** The id of this server in the session. */
   server: string;
   /** One of several connections that the agent may have. */
   connection: string | null;
@@ -510,18 +511,18 @@ export interface AcpSession {
 export type LogLevel = "debug" | "info" | "notice" | "warning" | "error" | "critical" | "alert" | "emergency";
 
 export interface AskOptions {
-  /** Names the question for the client; without one it gets a number. */
+  /** The name of the request for the client; by default a number. */
   key?: string;
 }
 
 export interface Elicited<Content = Record<string, unknown>> {
   action: "accept" | "decline" | "cancel";
-  /** What the user filled in, if they accepted. */
+  /** What the user entered, if they accepted. */
   content?: Content;
 }
 
 export interface SampleOptions extends AskOptions {
-  /** 1024 if left out. */
+  /** 1024 by default. */
   maxTokens?: number;
   systemPrompt?: string;
   temperature?: number;
@@ -538,7 +539,7 @@ export interface Sampled {
   content: ContentBlock | ContentBlock[];
   model: string;
   stopReason?: string;
-  /** The text of all of it. */
+  /** The text of all blocks. */
   text: string;
 }
 
@@ -547,21 +548,21 @@ export interface Root {
   name?: string;
 }
 
-/** One message of a prompt, or of what a model is asked to continue. */
+/** One message of a prompt or of a sampling request. */
 export interface Message {
   role: "user" | "assistant";
   content: ContentBlock | string;
 }
 
-/** Text, a picture, sound, a resource or a link to one, as MCP writes it. */
+/** Text, an image, audio, a resource or a resource link, in MCP's form. */
 export interface ContentBlock {
   type: "text" | "image" | "audio" | "resource" | "resource_link" | (string & {});
   [member: string]: unknown;
 }
 
 /**
- * Returned by a handler that does not wait for answers: it is called again, with them in `context.inputResponses` and
- * `state` in `context.requestState`. The client carries the state and can read it, but can't change it.
+ * Returned by a handler that does not wait for answers: it is called again, with the answers in `context.inputResponses` and
+ * `state` in `context.requestState`. The client stores the state and can read it, but can't change it.
  */
 export declare class InputRequired {
   constructor(requests: Record<string, { method: string; params: object }>, state?: unknown);
@@ -571,29 +572,29 @@ export declare class InputRequired {
 
 // -- the rest ---------------------------------------------------------------------------------------------------------
 
-/** An error of the protocol: thrown by a handler, the caller gets its code and data. */
+/** A protocol error: if a handler throws it, the caller gets its code and data. */
 export declare class McpError extends Error {
   constructor(code: number, message: string, data?: unknown);
   readonly code: number;
   readonly data: unknown;
 }
 
-/** There is no such resource. A template's `read` throws it for a URI that leads nowhere. */
+/** There is no such resource. A template's `read` throws it for a URI without one. */
 export declare class ResourceNotFound extends McpError {
   constructor(uri: string);
 }
 
-/** Any value as the result of a tool: what `execute` returns goes through this. */
+/** Convert any value to a tool result, as it is done with the return value of `execute`. */
 export declare function toResult(value: unknown): Promise<object>;
 
-/** Keys that this origin got when it was paired. They can't be exported. */
+/** The keys that pairing gave to this origin. They can't be exported. */
 export interface Keys {
   page: { id: string; key: CryptoKey | string };
   worker: { id: string; key: CryptoKey | string };
 }
 
 /**
- * Redeem the one-time code in the address bar, if there is one, and give the keys that this origin has. Only for pages
- * of the relay itself; `connect` does it by itself.
+ * Redeem the one-time code in the address bar, if there is one, and return the keys of this origin. Only for pages of the relay
+ * itself; `connect` does it too.
  */
 export declare function pair(relay?: string): Promise<{ keys: Keys | undefined; problem: string | undefined }>;

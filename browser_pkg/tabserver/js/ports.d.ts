@@ -1,5 +1,5 @@
-// What pages and the worker say to each other over a MessagePort. Plain data only, so that the same file serves both
-// sides: the `dom` and `webworker` libraries collide. What a page's author sees is in client.d.ts.
+// Messages between pages and the worker over a MessagePort. Data types only, so that both sides can use the file: the `dom` and
+// `webworker` libraries collide. The types of the public API are in client.d.ts.
 
 import type {
   Activity, ApprovalCaller, Boot, Caller, Catalogue, ConnectOptions, Decision, LogLevel, ModuleFailed, PromptDefinition, Refused,
@@ -13,19 +13,19 @@ export interface TabInfo {
   url: string;
   visible: boolean;
   focused: boolean;
-  /** The browser is about to stop this tab: nothing runs in it until it resumes. */
+  /** The browser is about to freeze this tab: no script runs in it until it resumes. */
   frozen?: boolean;
 }
 
 export type ResourceOffer = ResourceDefinition & { name: string };
 export type TemplateOffer = Omit<ResourceOffer, "uri"> & { uriTemplate: string };
 
-/** When the page first offered it: of different things with one name the first keeps the name, whoever asks when. */
+/** When the page first offered it: of several items with one name, the oldest keeps the name, however they are listed. */
 export interface Since {
   since_ms: number;
 }
 
-/** What a tab has of each kind. */
+/** The offers of a tab, by kind. */
 export interface Offers {
   tools?: (ToolDefinition & Since)[];
   resources?: (ResourceOffer & Since)[];
@@ -36,24 +36,24 @@ export interface Offers {
 export type OfferKind = keyof Offers;
 
 export type FromPage =
-  // First on every port, and again after a return from the back/forward cache. `lock` is a Web Lock that the tab holds:
-  // when the worker gets it, the tab is gone.
+  // First on every port, and again after a return from the back/forward cache. `lock` is a Web Lock that the page holds: when the
+  // worker gets it, the page is gone.
   | {
       t: "attach";
-      // `watches`: it wants to hear of every call. One that does not say does.
+      // `watches`: it receives activity messages for every call. So does a page without this member.
       tab: TabInfo & { id: string; watches?: boolean; approve?: ConnectOptions["approve"] };
       lock: string;
       server: string;
       /** The id of `key`. Without one it is a token: of an authorization server, or of a page with an older client. */
       token: string;
-      /** May serve and nothing else. Text, where the browser can't clone a CryptoKey. It stays in JavaScript. */
+      /** May only serve. Text in a browser that can't clone a CryptoKey. It stays in JavaScript. */
       key?: CryptoKey | string;
       modules: string[];
-      /** What this browser is called, where several offer the server. */
+      /** The name of this browser, where several offer the server. */
       instance: string;
-      /** It takes messages as JSON text too. A page with an older copy of the client gets objects. */
+      /** The page also reads messages as JSON text. A page with an older copy of the client gets objects. */
       readsText?: boolean;
-      /** It takes a tool's arguments out of the caller's request: see CallMessage. An older copy of the client does not. */
+      /** The page reads a tool's arguments from the caller's request: see CallMessage. An older copy of the client does not. */
       readsRequests?: boolean;
       timing?: Timing;
       runPython?: RunPython;
@@ -63,46 +63,46 @@ export type FromPage =
   | ({ t: "offer" } & Offers)
   // Names, URIs and URI templates.
   | ({ t: "withdraw" } & Partial<Record<OfferKind, string[]>>)
-  // A resource is not what it was.
+  // A resource has changed.
   | { t: "updated"; uri: string }
-  // From now on it wants to hear of every call.
+  // From now on the page receives activity messages for every call.
   | { t: "watch" }
-  // `returns`: maybe the page is only being loaded again, and will attach again under the same id.
-  // `expected`: it said that it leads to a page of this origin.
+  // `returns`: the page may be reloading, and attach again with the same id.
+  // `expected`: the browser has reported a navigation to a page of this origin.
   | { t: "detach"; returns?: boolean; expected?: boolean }
-  // `json` is the result that MCP wants for this kind of call, as JSON text.
+  // `json` is the MCP result for this kind of call, as JSON text.
   | { t: "result"; call: string; json: string }
-  // Called again with the answers: a handler that does not wait for them.
+  // The handler does not wait for answers: it is called again with them.
   | { t: "required"; call: string; requests: Record<string, { method: string; params: object }>; state?: unknown }
-  // With a `code` it is an error of the protocol, else what the tool says went wrong.
+  // With a `code` it is a protocol error, otherwise a tool error.
   | { t: "error"; call: string; message: string; name?: string; code?: number; data?: unknown }
   | { t: "progress"; call: string; progress: number; total?: number; message?: string }
   | { t: "log"; call: string; level: LogLevel; data: unknown; logger?: string }
-  // A question to the client of a call; `ask` is the page's own number for it.
+  // A request to the client of a call; `ask` is the page's number for it.
   | { t: "ask"; call: string; ask: number; method: string; params: object; key?: string }
-  // What the user decided about a call that must be allowed first.
+  // The user's decision about a call that must be allowed first.
   | { t: "approval"; call: string; decision: Decision }
   // The answer to "ping".
   | { t: "pong" }
   | { t: "retry" }
   | { t: "stop" };
 
-// -- worker -> page: as objects or, if the page said that it reads it, as JSON text -----------------------------------
+// -- worker -> page: as objects or, if the page has set `readsText`, as JSON text -------------------------------------
 
 export type BootMessage = { t: "boot" } & Boot;
 export type StateMessage = { t: "state" } & State;
 export type CatalogueMessage = { t: "catalogue" } & Catalogue;
 export type ActivityMessage = { t: "activity" } & Activity;
 
-/** What a call is for. `name` is what the page called it: a name, a URI or a URI template. */
+/** The target of a call. `name` is the page's name for it: a name, a URI or a URI template. */
 export type CallTarget =
-  // `request`: the caller's own, as it came, if nothing but its arguments matters.
+  // `request`: the caller's request unchanged, if only its arguments matter.
   | { kind: "tools"; name: string; arguments: Record<string, unknown> }
   | { kind: "tools"; name: string; request: { params: { arguments: Record<string, unknown> } } }
-  // For a template, `arguments` are the variables that the URI has.
+  // For a template, `arguments` are the values of the variables in the URI.
   | { kind: "resources" | "templates"; name: string; uri: string; arguments: Record<string, string> }
   | { kind: "prompts"; name: string; arguments: Record<string, string> }
-  // `arguments` are those that are filled in already.
+  // `arguments` are those that are already filled in.
   | {
       kind: "completion";
       of: "prompts" | "templates";
@@ -117,7 +117,7 @@ export type CallMessage = {
   call: string;
   caller: Caller;
   trace?: { traceparent: string; tracestate?: string; baggage?: string };
-  /** Of a handler that is called again, with the answers it wanted. */
+  /** For a handler that is called again: the answers to its requests. */
   responses?: Record<string, Record<string, unknown>>;
   state?: unknown;
 } & CallTarget;
@@ -127,7 +127,7 @@ export type AnswerMessage = { t: "answer"; call: string; ask: number } & (
   | { error: { name: string; message: string; code?: number; data?: unknown } }
 );
 
-/** A call that somebody must allow first. `arguments` is JSON text; `more` characters of it were cut off. */
+/** A call that the user must allow first. `arguments` is JSON text; `more` characters of it were cut off. */
 export interface ApproveMessage {
   t: "approve";
   call: string;
@@ -148,10 +148,10 @@ export type FromWorker =
   | CallMessage
   | { t: "cancel"; call: string; reason: string }
   | ApproveMessage
-  // Nobody waits for the decision any more.
+  // The decision is no longer needed.
   | { t: "approve_over"; call: string }
   | AnswerMessage
-  // Asked of a tab that runs a call and has said nothing for a while.
+  // Sent to a tab that runs a call and has sent nothing for a while.
   | { t: "ping" }
   | ActivityMessage
   | ({ t: "refused" } & Refused)
@@ -159,7 +159,7 @@ export type FromWorker =
 
 // -- worker.js ---------------------------------------------------------------------------------------------------------
 
-/** A piece of Python's memory. */
+/** A buffer in Python's memory. */
 export interface Memory {
   getBuffer(type: "u8"): { data: Uint8Array<ArrayBuffer>; release(): void };
 }
@@ -169,7 +169,7 @@ export interface Manifest {
   build: string;
   tabserver: string;
   pyodide: string;
-  /** Absent if there is none that was made of just these files. */
+  /** Absent if there is no snapshot of exactly these files. */
   snapshot?: { url: string; integrity: string };
 }
 
@@ -177,7 +177,7 @@ export interface Manifest {
 export interface Pyodide {
   unpackArchive(archive: ArrayBuffer, format: string, options?: { extractDir?: string }): void;
   pyimport(name: string): any;
-  /** Emscripten's: the C library and the memory. Not public. */
+  /** Emscripten's module: the C library and the memory. Not public. */
   _module: any;
 }
 
@@ -185,7 +185,7 @@ export interface PyodideOptions {
   indexURL: string;
   stdLibURL?: string;
   createPyodideModule?: unknown;
-  /** Not public: may go or change with any version. */
+  /** Not public: may be removed or changed in any version. */
   _loadSnapshot?: Promise<Uint8Array>;
 }
 

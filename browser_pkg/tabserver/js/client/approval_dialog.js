@@ -1,9 +1,9 @@
 /**
  * Modal dialog that asks about a tool call: allow once, allow for the session or token, refuse.
  *
- * It is a modal dialog in the browser's top layer and in a closed shadow root: nothing of the page can be drawn over it or
- * change its look, and everything that others say stands in it as text. Only a person's own click or key decides, and not
- * in the moment that it appears. Escape refuses. What is asked, and what follows, is not known here.
+ * It is in the browser's top layer and in a closed shadow root: the page can't cover it or change its style, and all texts of
+ * other programs are text nodes. Only a trusted click or key press decides, and only some time after the dialog appears. Escape
+ * refuses. It does not know which calls need approval.
  *
  * @import { Decision } from "../client.js"
  * @typedef {{ title: string, text: string[], lasting: string, details: string }} Dialog
@@ -51,9 +51,9 @@ const choices = (lasting) => [
 
 /**
  * @param {Dialog} dialog
- * @param {() => number} others how many wait behind it
+ * @param {() => number} others how many questions wait
  * @param {(decision: Decision) => void} decide
- * @returns {() => void} takes it away
+ * @returns {() => void} removes the dialog
  */
 export function showDialog({ title, text, lasting, details }, others, decide) {
   const element = document.createElement("tabrelay-approval");
@@ -90,7 +90,7 @@ export function showDialog({ title, text, lasting, details }, others, decide) {
     event.preventDefault();
     if (event.isTrusted && isEnabled()) decide("refuse");
   });
-  // A browser closes a dialog whose cancellation was prevented twice: it stays until it is answered.
+  // Browsers close a dialog whose cancellation was prevented twice: it is opened again until there is an answer.
   root.addEventListener("close", () => element.isConnected && root.showModal());
   (document.body ?? document.documentElement).append(element);
   root.showModal();
@@ -102,7 +102,7 @@ export function showDialog({ title, text, lasting, details }, others, decide) {
 }
 
 /**
- * Buttons work a moment after they are seen; also when the tab is seen only later.
+ * Enable buttons a moment after they become visible, also when the tab becomes visible later.
  * @param {HTMLButtonElement[]} buttons
  */
 function enableLater(buttons) {
@@ -133,7 +133,7 @@ function choiceButton(label, look, run) {
   button.type = "button";
   button.className = look;
   button.textContent = label;
-  // Only a person decides: a script of the page could click, too.
+  // Only the user decides: a script of the page could dispatch a click.
   button.addEventListener("click", (event) => event.isTrusted && run());
   return button;
 }

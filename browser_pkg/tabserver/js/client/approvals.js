@@ -1,8 +1,8 @@
 /**
- * Calls that a person must allow first: one question after the other, in this page's own dialog or in ours.
+ * Approval of tool calls by the user: a queue of questions, shown one at a time in the app's dialog or in ours.
  *
- * Whether one is asked, and how long it waits, is decided in the worker. A question that nobody waits for any more goes
- * away by itself.
+ * A question disappears when the worker no longer waits for it. The worker decides which calls need approval and how long they
+ * wait, not this module.
  *
  * @import { Approval, Decision } from "../client.js"
  * @import { ApproveMessage } from "../ports.js"
@@ -14,7 +14,7 @@ import { showDialog } from "./approval_dialog.js";
 
 const DECISIONS = ["once", "session", "refuse"];
 
-/** One at a time in the whole page, however many connections it has. @type {Question[]} */
+/** One queue for the whole page, with all its connections. @type {Question[]} */
 const waiting = [];
 /** @type {Question | undefined} */
 let shown;
@@ -25,7 +25,7 @@ export class Approvals {
 
   /**
    * @param {ApproveMessage} message
-   * @param {(approval: Approval) => boolean} offer true: the page asks itself
+   * @param {(approval: Approval) => boolean} offer true: the page asks the user itself
    * @param {(decision: Decision) => void} answer
    */
   ask(message, offer, answer) {
@@ -44,7 +44,7 @@ export class Approvals {
   }
 
   /**
-   * Nobody waits for it any more.
+   * The worker no longer waits for the decision.
    * @param {string} call
    */
   end(call) {
@@ -103,7 +103,7 @@ function describe({ name, title, arguments: args, more, destructive, caller }) {
 }
 
 /**
- * The same on one line, which can't end the quotation that it stands in.
+ * The text on one line, without characters that could end the quotation around it.
  * @param {string} text
  */
 function oneLine(text) {
@@ -111,7 +111,7 @@ function oneLine(text) {
 }
 
 /**
- * Text of others as it is: what would turn it round, or hide, is spelt out.
+ * Text of other programs: invisible characters and characters that change the direction are written as escapes.
  * @param {string} text
  */
 function escapeInvisible(text) {

@@ -1,21 +1,21 @@
 /**
- * A MessagePort's work, done by a BroadcastChannel: for pages and a worker that nothing can hand a port to.
+ * MessagePort over a BroadcastChannel, for a dedicated worker that serves all tabs of an origin.
  *
- * A MessagePort can't be sent over a BroadcastChannel, so page and worker agree there on the name of a channel that only
- * the two of them use. The page knocks, with that name; the worker opens the channel and speaks first. Everybody of one
- * origin may knock, as everybody of one origin may join a shared worker.
+ * A MessagePort can't be sent over a BroadcastChannel. So the page sends the name of a new channel over a shared lobby channel,
+ * and the worker opens that channel and sends the first message. Any page of the origin may do so, as any page of the origin may
+ * join a shared worker. It does not look into messages.
  */
 
-/** What `worker.js` takes from a page, and a page from its worker. @typedef {Pick<MessagePort, "postMessage" | "onmessage" | "close">} Port */
+/** The part of a MessagePort that is used. @typedef {Pick<MessagePort, "postMessage" | "onmessage" | "close">} Port */
 
-// Messages of the lobby channel. Clients of earlier versions send the same ones.
+// Messages of the lobby channel. Clients of earlier versions use the same values.
 const PORT_REQUEST = "knock"; // style: ok (wire value)
 const WORKER_READY = "open";
 
 /** One end of such a channel. @implements {Port} */
 export class BroadcastPort {
   #channel;
-  /** What came before anybody listened, as a MessagePort keeps it. @type {MessageEvent[]} */
+  /** Messages that arrived before there was a listener; a MessagePort queues them too. @type {MessageEvent[]} */
   #undelivered = [];
   /** @type {Port["onmessage"]} */
   #listener = null;
@@ -56,7 +56,7 @@ export class BroadcastPort {
 }
 
 /**
- * The worker's side: open a pipe for everybody who knocks.
+ * The worker's side: open a port for every page that requests one.
  * @param {string} key
  * @param {(port: BroadcastPort) => void} accept
  */
@@ -69,13 +69,13 @@ export function acceptPorts(key, accept) {
     seen.add(data.name);
     accept(new BroadcastPort(data.name));
   };
-  // Whoever knocked before was not heard.
+  // Requests of pages that came before this worker were lost: those pages repeat them now.
   lobby.postMessage({ t: WORKER_READY });
 }
 
 /**
- * A page's side: a pipe to the worker that is there, or to the next one that comes. `stop` knocking when the worker has
- * spoken: the pipe is that worker's own.
+ * A page's side: a port to the running worker, or to the next one that starts. Call `stop` at the worker's first message: the
+ * port then belongs to that worker, and a later worker must not open it.
  * @param {string} key
  * @returns {{ port: BroadcastPort, stop: () => void }}
  */

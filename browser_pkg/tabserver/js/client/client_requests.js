@@ -1,6 +1,8 @@
 /**
- * What a call may ask its client: forms, addresses, the model, the folders. Questions become MCP requests here and
- * answers plain values; how they travel is `ask`'s business.
+ * Requests of a running call to its MCP client: elicitation, sampling and roots.
+ *
+ * It turns method calls of a handler into MCP requests, and checks the client's answers before it returns them as values. It
+ * sends nothing: `ask` does.
  *
  * @import { AskOptions, CallContext, Elicited, Message, Root, Sampled, SampleOptions } from "../client.js"
  */
@@ -29,7 +31,7 @@ export class InputRequired {
 }
 
 /**
- * Also in its form on the wire, which Python in the page gives.
+ * Also in its wire form, which Python in the page returns.
  * @param {any} value
  */
 export function isInputRequired(value) {

@@ -23,7 +23,7 @@ import { WorkerHost } from "./worker_host.js";
 
 const RUN_PYTHON = { timeoutMs: 30_000, maxOutput: 100_000 };
 
-// One for the whole page, whatever brought this file: a bundle and PyScript may each have a copy, and a tab is one tab.
+// One map for the whole page: a bundle and PyScript may each load a copy of this file, and a tab must attach only once.
 const SHARED = Symbol.for("tabrelay.connections");
 const page = /** @type {any} */ (globalThis);
 /** @type {Map<string, Connection>} */
@@ -48,7 +48,7 @@ export function connect(options) {
   return connection;
 }
 
-/** The relay that this file came from. A copy in somebody's bundle came from nowhere that is one. */
+/** The relay that served this file. A copy in an app's bundle was not served by a relay. */
 function ownRelay() {
   if (new URL(import.meta.url).pathname.startsWith("/-/")) return import.meta.url;
   throw new TypeError(
@@ -180,7 +180,7 @@ export class Connection extends EventTarget {
   }
 
   /**
-   * Two messages for every call of every tab are sent only to pages that somebody listens in.
+   * "activity" takes two messages for every call of every tab, so the worker sends it only to pages that listen for it.
    * @param {string} type
    * @param {EventListenerOrEventListenerObject | null} listener
    * @param {boolean | AddEventListenerOptions} [options]
@@ -199,12 +199,12 @@ export class Connection extends EventTarget {
     this.#post({ t: "retry" });
   }
 
-  /** Close the worker's connection to the relay, for all tabs, until somebody retries. */
+  /** Close the worker's connection to the relay, for all tabs, until a tab calls `retry`. */
   stop() {
     this.#post({ t: "stop" });
   }
 
-  /** Take this tab away. The worker and the other tabs go on. */
+  /** Detach this tab. The worker and the other tabs continue. */
   close() {
     if (this.isClosed) return;
     this.isClosed = true;
@@ -217,7 +217,7 @@ export class Connection extends EventTarget {
   }
 
   /**
-   * A second connect() for this server adds what it brings.
+   * Add the options of a second connect() for this server.
    * @param {ConnectOptions} options
    */
   extend(options) {
@@ -244,15 +244,15 @@ export class Connection extends EventTarget {
     watchTab(signal, {
       changed: (info) => {
         this.#post({ t: "tab", ...info });
-        // The worker would be frozen with the tab that it runs in.
+        // A worker in this tab would be frozen with it: another tab has to run one.
         if (info.frozen && this.#host.isHere) this.#suspend("frozen");
         else if (!info.frozen && this.#suspendedBy === "frozen") this.#resume();
       },
       left: (next) => {
-        // Closed or reloaded, a browser does not always tell: the worker waits a moment for the tab's next page.
+        // A closed tab often looks like a reloaded one: the worker waits a moment for the tab's next page.
         this.#post({ t: "detach", returns: next !== "other_origin", expected: next === "same_origin" });
         this.#calls.cancelAll("The tab was left");
-        // In the back/forward cache a page keeps its locks, and would go on to lead.
+        // In the back/forward cache a page keeps its locks: it would stay the leader without running.
         if (this.#host.mode === "elected") this.#suspend("left");
       },
       returned: () => void this.#startup.identify().then(() => this.#resume() || this.#attach()),
@@ -327,11 +327,11 @@ export class Connection extends EventTarget {
         this.#dispatch("boot", message);
         if (message.stage !== "failed") return;
         this.#state.set("stopped", "boot_failed", `Python could not start in the worker. ${message.detail}`);
-        // The worker ends when it is asked to try again, and the page starts another one.
+        // A `retry` message ends the failed worker, and the page then starts another one.
         // defence: a page that is loaded while the relay is down: a worker that failed is started again
         return void this.#startup.afterFailure().then(() => this.#post({ t: "retry" }));
       case "state":
-        // That the worker has no good token is what this page is asking for one about: its own words say more.
+        // While this page obtains a token, the worker's complaint about the old one adds nothing.
         if (this.#startup.isPairing && message.state !== "connected") return;
         if (message.state === "connected") this.#startup.succeeded();
         if (message.state !== "connected" && (message.why === "unauthorized" || message.why === "forbidden")) {

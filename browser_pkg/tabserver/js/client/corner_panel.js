@@ -1,9 +1,9 @@
 /**
- * A small panel in the corner of the app's page: a question or a notice for the user, and buttons.
+ * Small panel in the corner of the app's page: a question or a notice for the user, and buttons.
  *
- * Everything shown goes in as text, never as markup: names and texts come from other people. It lives in a shadow
- * root, so that the page's styles do not change it by accident; its look can be set with the custom properties
- * `--tabrelay-…` and its parts with `::part()`. It takes neither focus nor the page away. What it asks is not known here.
+ * All texts are text nodes, never markup, because they come from other programs. The panel is in a shadow root, so that the
+ * page's styles do not change it by accident; apps set its style with the custom properties `--tabrelay-…` and with `::part()`.
+ * It takes no focus and covers no more than the corner. It does not know what it asks.
  *
  * @typedef {{ label: string, kind?: "main" | "quiet", run: () => void }} Action
  * @typedef {{
@@ -63,7 +63,7 @@ a { color: inherit; }
 let stack;
 
 /**
- * Show a panel; returns what takes it away. With `urgent`, screen readers say it at once.
+ * Show a panel. Returns a function that removes it. With `urgent`, screen readers announce it immediately.
  * @param {Panel} panel
  * @returns {() => void}
  */
@@ -103,18 +103,18 @@ function buttons(actions) {
     button.setAttribute("part", `button ${kind}`);
     button.disabled = true;
     setTimeout(() => (button.disabled = false), ENABLE_DELAY_MS);
-    // Only a person decides: a script of the page could click, too.
+    // Only the user decides: a script of the page could dispatch a click.
     button.addEventListener("click", (event) => event.isTrusted && run());
   }
   return row;
 }
 
-/** One place for all panels of the page. */
+/** The container of all panels of the page. */
 function host() {
   if (stack?.isConnected) return stack;
   const element = document.createElement("tabrelay-panel");
   const shadow = element.attachShadow({ mode: "open" });
-  // A constructed style sheet, since a page's content security policy may forbid style elements.
+  // A constructed style sheet, because a page's content security policy may forbid style elements.
   const sheet = new CSSStyleSheet();
   sheet.replaceSync(STYLE);
   shadow.adoptedStyleSheets = [sheet];

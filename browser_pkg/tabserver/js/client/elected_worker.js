@@ -1,9 +1,9 @@
 /**
- * The worker in one of the tabs, for browsers without shared workers: the tabs elect one of them by a Web Lock, it runs
- * the same script as a worker of its own, and all of them, itself included, talk to it through pipes.
+ * Leader election between tabs, for browsers without shared workers: one tab runs a dedicated worker for all.
  *
- * When that tab goes, its worker goes with it. The other tabs learn of that as they do of every worker's end, and start
- * anew: this file only sees to it that at most one of them leads. It knows nothing of what is said.
+ * A Web Lock elects the leader, so at most one tab leads. The leader runs the same script as a dedicated worker, and all tabs,
+ * itself included, use it through broadcast ports. When the leading tab is closed, its worker ends with it; the other tabs detect
+ * that as the end of any worker and start again. It does not look into messages.
  */
 
 import { openPort } from "./broadcast_port.js";
@@ -23,7 +23,7 @@ export class Candidate {
    * @param {(problem: string) => void} failed
    */
   constructor(url, name, failed) {
-    // What distinguishes shared workers: the script with its build, and the name.
+    // The same key as for shared workers: the script's address with its build, and the name.
     const key = `${name} ${url.href}`;
     const { port, stop } = openPort(key);
     this.#port = port;
@@ -57,7 +57,7 @@ export class Candidate {
     this.#port.postMessage(message);
   }
 
-  /** Stand no longer. The worker that this tab runs ends, and another tab leads. */
+  /** Withdraw the candidacy. A worker that this tab runs ends, and another tab leads. */
   close() {
     this.#worker?.terminate();
     this.#worker = undefined;
@@ -74,10 +74,10 @@ export class Candidate {
    */
   #lead(url, name, failed) {
     const { signal } = this.#closing;
-    // With a worker of its own already, this tab saw its leader go: it starts anew, and stands again then.
+    // A tab that had a worker gets the lock because its leader is gone: it starts again, with another candidate.
     if (this.#isOpen || signal.aborted) return undefined;
     this.#worker = new Worker(url, { type: "module", name });
-    // Errors of its later life are the worker's own business.
+    // Later errors are handled in the worker.
     this.#worker.onerror = () => {
       if (!this.#isOpen) failed(`The worker could not start. Does ${url.href} load?`);
     };

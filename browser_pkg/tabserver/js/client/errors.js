@@ -1,8 +1,13 @@
-/** The errors that pages throw and catch. */
+/**
+ * Errors that page handlers throw and catch.
+ *
+ * An McpError becomes an MCP protocol error with its code and data; any other error becomes a tool error with its text. No error
+ * is reported here.
+ */
 
 const INVALID_PARAMS = -32602;
 
-/** An error of the protocol: the caller gets its code and data. */
+/** A protocol error: the caller gets its code and data. */
 export class McpError extends Error {
   /**
    * @param {number} code
@@ -12,7 +17,8 @@ export class McpError extends Error {
   constructor(code, message, data) {
     super(message);
     this.name = "McpError";
-    // How it is told from other errors with a code: Python in the page, or a second copy of this file, has its own class.
+    // Distinguishes it from other errors with a code. `instanceof` can't: Python in the page and a second copy of this file have
+    // their own classes.
     this.isProtocolError = true;
     this.code = code;
     this.data = data;
@@ -34,7 +40,7 @@ export function invalidParams(message) {
 }
 
 /**
- * What to tell a caller about something that was thrown.
+ * The text that a caller gets for something that was thrown.
  * @param {unknown} error
  */
 export function describe(error) {

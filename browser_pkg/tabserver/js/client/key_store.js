@@ -1,8 +1,8 @@
 /**
- * The keys of this origin, in IndexedDB. They can be used here and not exported; no token is kept.
+ * Key store of this origin: non-exportable keys in IndexedDB.
  *
- * localStorage has a mark for each, `key ID`, which tells the other tabs of a change. A browser that can't store a
- * CryptoKey keeps the key itself there instead, `raw KEY`. A token of an earlier version is replaced by its keys.
+ * localStorage has one entry for each, `key ID`, whose change notifies the other tabs. In a browser that can't store a CryptoKey,
+ * the entry contains the raw key, `raw KEY`. A token that an earlier version stored is replaced by its keys. No token is stored.
  *
  * @import { Keys } from "../proof.js"
  */
@@ -13,7 +13,7 @@ const DATABASE = "tabrelay";
 const STORE = "keys";
 
 /**
- * Keep a token's keys under a name; gives them.
+ * Store a token's keys under a name, and return them.
  * @param {string} name
  * @param {string} token
  * @returns {Promise<Keys>}

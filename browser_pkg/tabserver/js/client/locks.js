@@ -1,7 +1,11 @@
-/** Waiting, for pages: for a time, and for Web Locks. Nothing here knows what is waited for. */
+/**
+ * Web Locks and pauses, for pages.
+ *
+ * Every wait ends when its signal is aborted or its time is over. The names of the locks belong to the callers.
+ */
 
 /**
- * Wait for a time, or for ever, but no longer than until `signal` is aborted.
+ * Wait for a time, or without a limit, until `signal` is aborted.
  * @param {number | undefined} ms
  * @param {AbortSignal} signal
  * @returns {Promise<void>}
@@ -18,8 +22,8 @@ export function pause(ms, signal) {
 }
 
 /**
- * Take a Web Lock and keep it. Returns the function that releases it, or undefined if somebody else has the lock, and
- * has it still after `wait_ms`.
+ * Acquire a Web Lock and hold it. Returns the function that releases it, or undefined if another page or worker holds the lock
+ * for longer than `wait_ms`.
  * @param {string} name
  * @param {number} [wait_ms]
  * @returns {Promise<(() => void) | undefined>}
@@ -37,8 +41,8 @@ export function holdLock(name, wait_ms = 0) {
 }
 
 /**
- * Wait until nobody holds a Web Lock. Returns false if `signal` was aborted before.
- * Shared mode, so that all tabs that wait for one worker learn of its death at once.
+ * Wait until a Web Lock is free. Returns false if `signal` was aborted before.
+ * The request is shared, so that all tabs that wait for one worker get the lock at the same time.
  * @param {string} name
  * @param {AbortSignal} signal
  */

@@ -1,7 +1,8 @@
 /**
- * What one tab offers: tools, resources, templates and prompts; and what each of them does with a call.
+ * Offers of one tab: tools, resources, templates and prompts, with their handlers.
  *
- * The worker gets to know plain data, without the functions. Whether a call may run here is decided there.
+ * The worker gets their definitions as JSON data; the functions stay here. A call's arguments and a tool's result are checked
+ * against the schemas. It does not decide whether a call may run: the worker does.
  *
  * @import { CallContext, Completer, Prompt, PromptDefinition, Resource, Tool, ToolDefinition } from "../client.js"
  * @import { CallMessage, OfferKind, Offers as Offered } from "../ports.js"
@@ -13,7 +14,7 @@ import { isPending, jsonCopy, resultOf, toCompletion, toContents, toMessages } f
 import { check } from "../schema/validate.js";
 
 const NAME = /^[A-Za-z0-9_.-]{1,128}$/;
-// As in caps.py: the relay leaves out what is more, and nobody would see why.
+// The limits of schema/size_caps.py. The relay leaves out larger definitions without an error, so they are refused here.
 const MAX_TITLE = 256;
 const MAX_DESCRIPTION = 8192;
 const MAX_DEPTH = 32;
@@ -61,7 +62,7 @@ export class Offers {
   }
 
   /**
-   * Take something away, unless another one has replaced it meanwhile.
+   * Withdraw an item, unless another one of the same name has replaced it.
    * @param {OfferKind} kind
    * @param {string} key
    * @param {Item} item
@@ -72,7 +73,7 @@ export class Offers {
     return this.#items[kind].delete(key);
   }
 
-  /** Everything, as the worker gets to know it. @returns {Offered} */
+  /** The definitions of all items, for the worker. @returns {Offered} */
   definitions() {
     const kinds = /** @type {OfferKind[]} */ (Object.keys(this.#items));
     const filled = kinds.filter((kind) => this.#items[kind].size);
@@ -82,7 +83,7 @@ export class Offers {
   }
 
   /**
-   * Run what a call is for.
+   * Run the handler of a call.
    * @param {CallMessage} message
    * @param {CallContext} context
    * @returns {object | Promise<object>}
@@ -143,7 +144,7 @@ export class Offers {
    * @param {T} item
    */
   #add(kind, key, item) {
-    // Made before it is kept: an item that has no definition must not stay.
+    // The definition is made first: if that throws, the item must not be stored.
     const definition = this.#define(kind, key, item);
     this.#items[kind].set(key, item);
     return { kind, key, offer: /** @type {Offered} */ ({ [kind]: [definition] }) };
@@ -173,7 +174,7 @@ export class Offers {
   }
 }
 
-/** What the worker gets to know of each kind. @type {Record<OfferKind, (item: any) => any>} */
+/** The definition of an item, for the worker. @type {Record<OfferKind, (item: any) => any>} */
 const DEFINE = {
   tools: (/** @type {ToolDefinition} */ { name, title, description, inputSchema, outputSchema, annotations, icons, _meta }) =>
     jsonCopy({ name, title, description: description ?? "", inputSchema, outputSchema, annotations, icons, _meta }),
@@ -192,7 +193,7 @@ function defineResource(uri, { name, title, description, mimeType, size, annotat
 }
 
 /**
- * What a tool returned, as MCP wants it.
+ * The MCP result for a tool's return value.
  * @param {Tool} tool
  * @param {unknown} value
  * @returns {object | Promise<object>}

@@ -1,8 +1,8 @@
 /**
- * Pairing of the relay's own pages: a one-time code in the address bar becomes keys in this origin's storage. And requests
- * of these pages, with a proof of the page's key.
+ * Pairing of the relay's own pages: exchanges the one-time code in the address bar for keys in this origin's storage.
  *
- * The relay takes them from this origin only, and for no call. Pages of other origins ask: see `client/request_pairing.js`.
+ * It also sends the requests of these pages to the relay, with a proof of the page's key. The relay accepts that key from this
+ * origin only, and not for MCP calls. Pages of other origins pair in another way: see `client/request_pairing.js`.
  *
  * @import { Keys } from "../proof.js"
  */
@@ -15,7 +15,7 @@ export const JSON_HEADERS = { "Content-Type": "application/json" };
 export const TOKEN_KEY = "tabrelay.token";
 
 /**
- * Where a page's keys are kept: one for all servers on the relay's own origin, one for each server on another origin.
+ * The storage key of a page's keys: one for all servers on the relay's own origin, one for each server on another origin.
  * @param {string} relay
  * @param {string} server
  */
@@ -23,21 +23,21 @@ export function tokenKey(relay, server) {
   return relay === location.origin ? TOKEN_KEY : `${TOKEN_KEY}:${relay}/${server}`;
 }
 
-/** One attempt for all connections of the page: a code works once. @type {Promise<string | undefined> | undefined} */
+/** One exchange for all connections of the page: a code works once. @type {Promise<string | undefined> | undefined} */
 let redeeming;
 
-/** Is this browser paired with the relay that this page is of? */
+/** Is this browser paired with the relay that serves this page? */
 export function isPaired() {
   return Boolean(localStorage.getItem(TOKEN_KEY));
 }
 
-/** As long as the relay takes a proof, and a little less. */
+/** A little less than the relay accepts a proof. */
 const PROOF_LIFETIME_MS = 30_000;
-/** The proof that was made last. @type {{ bearer: string, made_ms: number } | undefined} */
+/** The last proof. @type {{ bearer: string, made_ms: number } | undefined} */
 let lastProof;
 
 /**
- * A request of a page of the relay, once the relay has proved itself. Throws Unproven, as `prove` does.
+ * Send a request of a page of the relay, after the relay has proved itself. Throws Unproven, as `prove` does.
  * @param {string} path
  * @param {RequestInit & { signal: AbortSignal }} init
  * @returns {Promise<Response>}
@@ -63,7 +63,7 @@ export async function askRelay(path, init) {
 export async function pair(relay = new URL(import.meta.url).origin) {
   const code = new URLSearchParams(location.hash.slice(1)).get("pair");
   if (code && relay === location.origin) {
-    // First of all, so that the code does not stay in the history or in a bookmark.
+    // Before anything else, so that the code does not stay in the history or in a bookmark.
     history.replaceState(history.state, "", location.pathname + location.search);
     redeeming = redeem(relay, code);
   }

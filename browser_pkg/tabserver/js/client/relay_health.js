@@ -1,5 +1,8 @@
 /**
- * The relay, as the window asks after it: before there is a worker, and so that the browser has a window to ask in.
+ * Health check of the relay by the page, and the reason if it can't be reached.
+ *
+ * The page asks before it starts the worker: a browser that needs the user's permission for the local network can show its
+ * prompt only in a window. Nothing is sent but the request itself, since the relay has not proved itself yet.
  *
  * @import { Why } from "../client.js"
  */
@@ -7,12 +10,11 @@
 import { HEALTH_PATH } from "../proof.js";
 
 const HEALTH_TIMEOUT_MS = 5_000;
-/** What browsers call the permission to reach this computer, the newest name first. */
+/** The names of the permission to reach this computer in different browsers, the newest first. */
 const PERMISSIONS = ["loopback-network", "local-network-access"];
 
 /**
- * The build of the relay that answers there; undefined if none does. The window asks first: a browser that wants the
- * user's permission to reach the local network can show its question only there.
+ * The build of the relay at this address; undefined if none answers.
  *
  * @param {string} relay
  * @param {AbortSignal} cancelled
@@ -29,8 +31,8 @@ export async function askHealth(relay, cancelled) {
 }
 
 /**
- * Why the relay did not answer. A browser says of a blocked request no more than that it failed, but it can be asked
- * whether the page has the permission.
+ * Why the relay did not answer. A browser reports a blocked request only as failed, but the state of the permission can be
+ * queried.
  *
  * @param {string} relay
  * @returns {Promise<{ why: Why, message: string }>}
@@ -57,13 +59,13 @@ async function permissionState() {
     try {
       return (await navigator.permissions.query({ name: /** @type {PermissionName} */ (name) })).state;
     } catch {
-      // Not known by this name.
+      // This browser does not know the name.
     }
   }
   return undefined;
 }
 
-/** Pages of this computer may reach it without asking. @param {string} host */
+/** Pages of loopback addresses need no permission. @param {string} host */
 function isLoopback(host) {
   return host === "localhost" || host.endsWith(".localhost") || host === "[::1]" || /^127(\.\d+){3}$/.test(host);
 }

@@ -1,7 +1,9 @@
 /**
- * Pairing request of a page on another origin than the relay's. The page shows a code, and waits until the user has
- * approved it in the relay's terminal or on its page. The token's keys are then kept in this origin's storage; the relay takes them
- * from this origin and for this server only.
+ * Pairing request of a page on another origin than the relay's.
+ *
+ * The page shows a code, and waits until the user has approved it in the relay's terminal or on its page. The token's keys are
+ * then stored in this origin; the relay accepts them from this origin and for this server only. One tab asks at a time, and the
+ * others use its keys. The relay's own pages redeem a code instead: see `client/redeem_code.js`.
  *
  * @import { Pairing } from "../client.js"
  * @import { Keys } from "../proof.js"
@@ -14,14 +16,14 @@ import { pause } from "./locks.js";
 
 const REQUEST_TIMEOUT_MS = 30_000; // the relay answers after 20 s at the latest
 const POLL_PAUSE_MS = 1_000;
-/** Busy, going away, or its disk is full: the request is still good. */
+/** The relay is busy, restarting, or its disk is full: the request stays valid. */
 const RETRY_STATUSES = [429, 503, 507];
 const RETRY_MS = 3_000;
-const STORAGE_DELAY_MS = 2_000; // what another tab stored is seen here a few ms later, on a busy machine more
+const STORAGE_DELAY_MS = 2_000; // storage of another tab is visible here a few ms later, on a busy machine more
 const STORAGE_POLL_MS = 20;
 
 /**
- * The keys that this page has or gets; or why it gets none. One tab asks at a time: the others have what it gets.
+ * The keys that this page has or gets, or the reason why it gets none.
  *
  * @param {string} relay
  * @param {string} server
@@ -42,7 +44,7 @@ export async function requestPairing(relay, server, signal, onCode, refused) {
   };
   try {
     const first = await navigator.locks.request(lock, { ifAvailable: true }, (got) => (got ? findOrAsk(0) : undefined));
-    // Another tab asks, and may get what this one needs.
+    // Another tab asks, and may get the keys that this one needs.
     return first ?? (await navigator.locks.request(lock, { signal }, () => findOrAsk(STORAGE_DELAY_MS)));
   } catch (error) {
     if (signal.aborted) return {};
@@ -51,10 +53,10 @@ export async function requestPairing(relay, server, signal, onCode, refused) {
 }
 
 /**
- * The keys in this origin's storage. A lock passes between two tabs faster than what the first has stored.
+ * The keys in this origin's storage. A lock passes from one tab to the next before the first tab's storage is visible there.
  *
  * @param {string} key
- * @param {number} delay_ms how long to look for it
+ * @param {number} delay_ms how long to wait for them
  * @param {AbortSignal} signal
  * @param {string | undefined} refused
  * @returns {Promise<Keys | undefined>}
@@ -115,7 +117,8 @@ async function pollAnswer(request, relay, signal) {
  */
 async function post(url, body, cancelled) {
   const signal = AbortSignal.any([AbortSignal.timeout(REQUEST_TIMEOUT_MS), cancelled]);
-  const response = await fetch(url, { method: "POST", headers: JSON_HEADERS, body: JSON.stringify(body), cache: "no-store", signal });
+  const request = { method: "POST", headers: JSON_HEADERS, body: JSON.stringify(body) };
+  const response = await fetch(url, { ...request, cache: "no-store", signal });
   return { status: response.status, body: await response.json() };
 }
 

@@ -1,9 +1,13 @@
-/** What handlers return, as MCP wants it: tools, resources, prompts and completions. */
+/**
+ * Conversion of handlers' return values to MCP results: tools, resources, prompts and completions.
+ *
+ * A value that already has the form of a result is passed on unchanged. Output schemas are checked in `offers.js`, not here.
+ */
 
-/** MCP: at most so many values in one answer. */
+/** MCP: the most values in one completion result. */
 const MAX_COMPLETIONS = 100;
 
-/** The members that make a content block of each kind. @type {Record<string, string[]>} */
+/** The required members of each kind of content block. @type {Record<string, string[]>} */
 const BLOCKS = {
   text: ["text"],
   image: ["data", "mimeType"],
@@ -13,9 +17,9 @@ const BLOCKS = {
 };
 
 /**
- * A ready result (with a `content` array) passes as it is, and so does an array of content blocks; a string becomes text,
- * a Blob a picture, sound or resource, and any other value JSON text, with an object also as structured content. With an
- * output schema every such value is structured content.
+ * A complete result (with a `content` array) is returned unchanged, and so are the blocks of an array of content blocks. A string
+ * becomes text, a Blob an image, audio or resource, and any other value JSON text; an object is also the structured content. With
+ * an output schema every such value is structured content.
  * @param {unknown} value
  * @param {boolean} [hasOutputSchema] the tool has an output schema
  * @returns {Promise<object>}
@@ -25,7 +29,7 @@ export async function toResult(value, hasOutputSchema) {
 }
 
 /**
- * The same, at once unless there are blobs to be read.
+ * The same, synchronously unless there are blobs to read.
  * @param {unknown} value
  * @param {boolean} [hasOutputSchema]
  * @returns {object | Promise<object>}
@@ -38,7 +42,7 @@ export function resultOf(value, hasOutputSchema = false) {
   if (Array.isArray(value) && value.some(isContent)) return toBlocks(value);
   const json = toJson(value, "tool");
   const content = [text(typeof value === "string" ? value : json)];
-  // Decided by what was written, not by what was returned: a Date, for one, is written as a string.
+  // Decided by the JSON text, not by the value: a Date, for example, is an object whose JSON is a string.
   return hasOutputSchema || json.startsWith("{") ? { content, structuredContent: value } : { content };
 }
 
@@ -69,7 +73,7 @@ async function toBlock(item) {
 }
 
 /**
- * A ready result (with a `contents` array) passes as it is; text, bytes or JSON become the contents of the URI.
+ * A complete result (with a `contents` array) is returned unchanged; text, bytes or JSON become the contents of the URI.
  * @param {unknown} value
  * @param {string} uri
  * @param {string} [mimeType]
@@ -87,8 +91,8 @@ export async function toContents(value, uri, mimeType) {
 }
 
 /**
- * A ready result (with a `messages` array) passes as it is; a string, a content block or a message, or several of these,
- * become messages.
+ * A complete result (with a `messages` array) is returned unchanged; a string, a content block or a message, or several of
+ * these, become messages.
  * @param {unknown} value
  * @param {string} [description]
  * @returns {object}
@@ -151,7 +155,7 @@ async function bytesOf(value) {
 /** @param {Uint8Array} bytes */
 function toBase64(bytes) {
   let binary = "";
-  // In pieces: the arguments of one call are limited.
+  // In parts: engines limit the number of arguments of a call.
   for (let start = 0; start < bytes.length; start += 0x8000) {
     binary += String.fromCharCode(...bytes.subarray(start, start + 0x8000));
   }
@@ -167,7 +171,7 @@ function isRecord(value) {
 }
 
 /**
- * Must it be waited for? To wait for what is there costs a call more than most tools do.
+ * Is it a promise? Awaiting a value that is not one would cost more than most tools take.
  * @param {any} value
  * @returns {value is PromiseLike<any>}
  */
@@ -176,7 +180,7 @@ export function isPending(value) {
 }
 
 /**
- * A copy that is nothing but data: what JSON can't say would make postMessage throw.
+ * A copy that contains JSON data only: postMessage throws for functions and other values.
  * @template T
  * @param {T} value
  * @returns {T}

@@ -1,6 +1,8 @@
 /**
- * The calls that run in this tab: what they say, what they ask, and one end for each. It gets messages and posts messages;
- * where the port leads, and whether there is one, is the connection's business.
+ * Running calls of this tab: their context, their requests to the client, and exactly one end for each.
+ *
+ * A call ends with a result, an error or a cancellation; later messages of it are dropped. It posts through a function that it
+ * gets with each call, and does not know the port.
  *
  * @import { CallContext } from "../client.js"
  * @import { AnswerMessage, CallMessage, FromPage } from "../ports.js"
@@ -11,7 +13,7 @@ import { isInputRequired, clientRequests, toInputRequired } from "./client_reque
 import { isPending, jsonCopy } from "./results.js";
 
 /**
- * Runs what a call is for, and gives the result that MCP wants for it.
+ * Runs the handler of a call and returns its MCP result.
  * @typedef {(message: CallMessage, context: CallContext) => object | Promise<object>} RunHandler
  * @typedef {(reply: FromPage) => void} Post
  */
@@ -27,7 +29,7 @@ export class RunningCalls {
   }
 
   /**
-   * Run a call and post what it says and what comes of it: at once, if it comes at once.
+   * Run a call, and post its messages and its result. A synchronous handler's result is posted before `run` returns.
    * @param {CallMessage} message
    * @param {Post} post
    */
@@ -83,16 +85,16 @@ export class RunningCalls {
   }
 }
 
-/** One call, and the questions of it that are open. */
+/** One call, and its unanswered requests to the client. */
 class RunningCall {
-  /** Made when the tool asks for its signal: most never do. @type {AbortController | undefined} */
+  /** Made when the tool reads `signal`: most tools never do. @type {AbortController | undefined} */
   #abort;
   /** @type {DOMException | undefined} */
   #reason;
   #message;
   #post;
   #hasEnded = false;
-  /** Made with the first question. @type {Map<number, PromiseWithResolvers<Record<string, unknown>>> | undefined} */
+  /** Made with the first request. @type {Map<number, PromiseWithResolvers<Record<string, unknown>>> | undefined} */
   #pending;
   #lastAsk = 0;
 
@@ -165,7 +167,7 @@ class RunningCall {
     if (!waiting) return;
     if ("answer" in message) return waiting.resolve(message.answer);
     const { name, message: text, code = 0, data } = message.error;
-    // Not caught, only this one is an error of the whole call; for the others the tool says what went wrong.
+    // If the tool does not catch it, only MissingCapability is a protocol error of the call; the others are tool errors.
     const error = name === "MissingCapability" ? new McpError(code, text, data) : new Error(text);
     waiting.reject(Object.assign(error, { name, code, data }));
   }
@@ -207,7 +209,7 @@ class RunningCall {
   /** @param {unknown} reason */
   #rejectAll(reason) {
     for (const waiting of this.#pending?.values() ?? []) {
-      waiting.promise.catch(() => {}); // a question that its handler no longer waits for is no unhandled rejection
+      waiting.promise.catch(() => {}); // a request that its handler no longer awaits must not be an unhandled rejection
       waiting.reject(reason);
     }
     this.#pending?.clear();

@@ -1,17 +1,19 @@
 /**
- * The shared worker, as a page starts it and learns of its failures. What is said over the port is not known here.
+ * Start of the shared worker: its address, its port, and an error if its script does not load.
+ *
+ * The address contains the relay's build, so each build has its own worker. It does not use the port.
  */
 
 /**
  * The address of the worker's script for one build of the relay.
  *
  * @param {string} relay
- * @param {string | URL | undefined} file the app's own, if the page is not on the relay's origin
+ * @param {string | URL | undefined} file on the app's origin, if that is not the relay's
  * @param {string} build
  */
 export function workerAddress(relay, file, build) {
   const url = new URL(file ?? new URL("/-/worker.js", relay), document.baseURI);
-  // Another build is another worker: a new relay must not talk to code that an old one left running.
+  // Each build has its own worker: a new relay must not connect to code that an old one left running.
   url.searchParams.set("v", build);
   if (url.origin !== location.origin) {
     throw new Error(
@@ -23,7 +25,7 @@ export function workerAddress(relay, file, build) {
 }
 
 /**
- * Start the worker, or join it if another tab did. Gives the port to it.
+ * Start the worker, or join it if another tab has started it. Returns the port.
  *
  * @param {URL} url
  * @param {string} name

@@ -1,6 +1,8 @@
 /**
- * This tab: what it is called, what it looks like, and what becomes of it. It knows the browser's page, and nothing of
- * workers and tools.
+ * Identity and lifecycle of this tab: its id, title, visibility, and where it navigates to.
+ *
+ * A tab keeps its id over reloads and navigations within the origin; a Web Lock guarantees that no two tabs use one id. It reads
+ * the document and the browser's events, and does not know workers or tools.
  *
  * @import { TabInfo } from "../ports.js"
  */
@@ -8,26 +10,26 @@
 import { holdLock } from "./locks.js";
 
 const TAB_KEY = "tabrelay.tab";
-// Characters; the worker and the relay take no longer id (MAX_TAB_ID in wire/notes.py).
+// Characters; the worker and the relay accept no longer id (MAX_TAB_ID in wire/control_messages.py).
 const MAX_ID = 64;
 const BROWSER_KEY = "tabrelay.browser";
-// How long an id that somebody holds is waited for. After a reload that is the page before, which is on its way out.
+// How long to wait for an id that another page holds. After a reload that is the previous page, which is about to end.
 const RELOAD_CLAIM_MS = 2_000;
 const CLAIM_MS = 250;
-// A navigation that has not begun another page by then has come to nothing.
+// A navigation that has not left the page after this time has been abandoned.
 const NAVIGATION_MS = 30_000;
 
 /**
- * The id is the document's, whichever copies of this file and however many connections it has.
+ * A document has one id, even with several copies of this file and several connections.
  * @typedef {{ id?: string, claim?: Promise<string> }} Shared
  */
 const shared = /** @type {Shared} */ (/** @type {any} */ (globalThis)[Symbol.for("tabrelay.tab")] ??= {});
 
 /**
- * This tab's id: the same after a reload, after a step to another page of this origin and back again.
+ * This tab's id: the same after a reload, and after a navigation to another page of this origin and back.
  *
- * It is in the session's storage, of which a duplicated tab and a window that a page opens get a copy. So whoever uses
- * an id holds a Web Lock of that name; who does not get the lock is somebody else and takes a new id.
+ * It is in sessionStorage, which browsers copy to a duplicated tab and to a window that a page opens. So the page that uses an id
+ * holds a Web Lock of that name; a page that does not get the lock is a copy and takes a new id.
  * @returns {Promise<string>}
  */
 export function claimTab() {
@@ -36,7 +38,7 @@ export function claimTab() {
 }
 
 async function findId() {
-  // Not the stored one if this page had one before: it comes out of the back/forward cache.
+  // A page that had an id comes out of the back/forward cache: its own id, not the stored one.
   const stored = shared.id ?? storage()?.getItem(storageKey());
   const usable = stored && stored.length <= MAX_ID ? stored : undefined;
   const release = usable && (await holdLock(lockName(usable), lockWait_ms()));
@@ -44,8 +46,8 @@ async function findId() {
   const releaseLock = release || (await holdLock(lockName(id)));
   shared.id = id;
   storage()?.setItem(storageKey(), id);
-  // In the back/forward cache it keeps no lock: the tab's next page has the same id, and the cache keeps no page whose
-  // locks another one wants.
+  // In the back/forward cache a page holds no lock: the tab's next page has the same id, and browsers evict a cached page whose
+  // lock another page requests.
   addEventListener("pagehide", () => {
     shared.claim = undefined;
     releaseLock?.();
@@ -65,8 +67,8 @@ function lockWait_ms() {
 }
 
 /**
- * This browser's id, for servers that several browsers offer: the same for all tabs of the origin, and over restarts.
- * Empty where nothing can be kept: then each worker is a browser of its own.
+ * This browser's id, for servers that several browsers offer: the same for all tabs of the origin, and after restarts.
+ * Empty where the page may not use storage: then each worker counts as a separate browser.
  */
 export function browserId() {
   try {
@@ -78,7 +80,7 @@ export function browserId() {
   }
 }
 
-/** A page may be forbidden to store anything; then its id lives as long as it does. */
+/** Undefined if the page may not use storage: its id then lasts as long as the page. */
 function storage() {
   try {
     return sessionStorage;
@@ -87,7 +89,7 @@ function storage() {
   }
 }
 
-/** A frame shares the storage of the page around it, but is none of it. */
+/** A frame shares the storage of its parent page, but is another tab to the worker: its key contains its position. */
 function storageKey() {
   let key = TAB_KEY;
   for (let frame = /** @type {Window} */ (window); frame !== frame.parent; frame = frame.parent) {
@@ -99,7 +101,7 @@ function storageKey() {
 }
 
 /**
- * The Web Lock that says this page lives: the worker waits for it.
+ * The Web Lock that this page holds as long as it lives: the worker waits for it.
  *
  * @typedef {{ lock: string, release: () => void }} PageLock
  */
@@ -117,7 +119,7 @@ export async function holdPageLock(server) {
 
 /** @returns {TabInfo} */
 export function tabInfo() {
-  const { origin, pathname, search } = location; // not the fragment: it may hold a pairing code
+  const { origin, pathname, search } = location; // not the fragment: it may contain a pairing code
   return {
     title: document.title,
     url: origin + pathname + search,
@@ -127,7 +129,7 @@ export function tabInfo() {
 }
 
 /**
- * Tell what happens to this tab, until `signal` is aborted.
+ * Report what happens to this tab, until `signal` is aborted.
  *
  * @param {AbortSignal} signal
  * @param {object} on
@@ -146,14 +148,14 @@ export function watchTab(signal, { changed, left, returned }) {
   if (title) titles.observe(title, { childList: true });
   signal.addEventListener("abort", () => titles.disconnect());
   const nextPage = watchNavigation(signal);
-  // A page in the back/forward cache keeps its lock, so it has to say that it left, and that it is back.
+  // A page in the back/forward cache keeps its page lock, so it has to report that it was left, and that it is back.
   addEventListener("pagehide", () => left(nextPage()), { signal });
   addEventListener("pageshow", (event) => event.persisted && returned(), { signal });
 }
 
 /**
- * Where a page goes that is left: to another page of this origin, or itself again; elsewhere; or nobody knows. A browser
- * tells of links, forms and scripts, but not of its own buttons: closed and reloaded look the same then.
+ * The next page after a navigation: one of this origin, possibly the same; one of another origin; or unknown. A browser reports
+ * links, forms and scripts, but not its own buttons: a closed tab and a reloaded one look the same.
  *
  * @typedef {"same_origin" | "other_origin" | "unknown"} NextPage
  *
@@ -164,7 +166,7 @@ function watchNavigation(signal) {
   /** @type {NextPage} */
   let next = "unknown";
   let since = 0;
-  // Not all browsers have it, and TypeScript does not know it.
+  // The Navigation API is not in all browsers, and has no TypeScript types yet.
   const navigation = /** @type {EventTarget | undefined} */ (/** @type {any} */ (globalThis).navigation);
   navigation?.addEventListener("navigate", (event) => {
     const { destination, downloadRequest } = /** @type {any} */ (event);
@@ -174,7 +176,7 @@ function watchNavigation(signal) {
   }, { signal });
   return () => {
     const known = performance.now() - since < NAVIGATION_MS ? next : "unknown";
-    next = "unknown"; // a page that comes back out of the cache may leave another way
+    next = "unknown"; // a page that returns from the cache may navigate to another place
     return known;
   };
 }

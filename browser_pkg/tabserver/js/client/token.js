@@ -1,9 +1,8 @@
 /**
- * What this page proves to the relay for one server: the key of a token that it brought along, or of one that it was given
- * when it was paired. A page of the relay trades the code in its address for one; a page of another origin asks.
+ * Credential of this page for one server: the key of a token that the app passed to `connect`, or that pairing gave.
  *
- * The worker gets a key that may serve and nothing else. No token is kept or passed on, but for one of an authorization
- * server, which is sent over https only.
+ * A page of the relay exchanges the code in its address for a token; a page of another origin asks for one. The worker gets a key
+ * that may only serve. No token is stored or passed on, except one of an authorization server, which is sent over https only.
  *
  * @import { Pairing } from "../client.js"
  * @import { Key } from "../proof.js"
@@ -17,9 +16,9 @@ import { isAccessToken, keyOf, keysFrom, prove, Unproven } from "../proof.js";
 const PROOF_TIMEOUT_MS = 10_000;
 
 export class Credential {
-  /** What the page brought along. @type {string | undefined} */
+  /** The token that the app passed to `connect`. @type {string | undefined} */
   given;
-  /** Where the keys are kept in this origin's storage. */
+  /** The storage key of the keys in this origin. */
   name;
   /** Is this a page of the relay itself? */
   isOwn;
@@ -40,7 +39,7 @@ export class Credential {
   }
 
   /**
-   * For the worker: a key and its id. An id without a key is a token that is shown as it is; an empty one is none.
+   * For the worker: a key and its id. Without a key, `token` is an access token that is sent unchanged, or empty.
    * @returns {{ token: string, key?: CryptoKey | string }}
    */
   forWorker() {
@@ -49,9 +48,9 @@ export class Credential {
   }
 
   /**
-   * Get a key if there is none. Gives back what is in the way, if anything is.
+   * Obtain a key if there is none. Returns the problem if that fails.
    * @param {AbortSignal} signal
-   * @param {(detail: Pairing) => boolean} onCode of the code to approve; true if the page shows it itself
+   * @param {(detail: Pairing) => boolean} onCode shows the code to approve; true if the page shows it itself
    * @param {string} [refused] the id of a key that the relay does not know
    * @returns {Promise<string | undefined>}
    */
@@ -69,7 +68,7 @@ export class Credential {
   }
 
   /**
-   * Is it the relay that answers there? Gives back what speaks against it.
+   * Check that the program at the address is the relay. Returns the problem if it is not.
    * @param {AbortSignal} cancelled
    * @returns {Promise<Unproven | undefined>}
    */
@@ -84,7 +83,7 @@ export class Credential {
     }
   }
 
-  /** Another tab of this origin was paired. True if there is a key that this one did not know. */
+  /** Another tab of this origin was paired: read its key. True if the key is new to this tab. */
   async reload() {
     const keys = this.given ? undefined : await findKeys(this.name);
     if (!keys || keys.worker.id === this.#key?.id) return false;
@@ -97,7 +96,7 @@ export class Credential {
     return !this.isOwn && !this.given;
   }
 
-  /** The relay has proved itself, and has revoked the key. */
+  /** Delete the key: the relay has proved itself, and has revoked it. */
   async forget() {
     const keys = await findKeys(this.name);
     // Another tab may have got a new one in the meantime.

@@ -1,8 +1,9 @@
 /**
- * Where the worker runs, and this page's way to it: a shared worker or, where there is none or it does not get through to
- * the relay, a worker in one of the tabs (`client/elected_worker.js`).
+ * Worker lifecycle as a page sees it: start, end, and the choice between a shared and an elected worker.
  *
- * It starts what is to run, finds out when it ends, and decides between the two. What is said over the way is passed on.
+ * The worker is a shared worker or, where the browser has none or blocks its requests to the relay, a dedicated worker in one of
+ * the tabs (`client/elected_worker.js`). A released Web Lock shows that the worker has ended. Messages are passed on; only the
+ * worker's greeting, its boot failure and its state are read here.
  *
  * @import { FromPage, FromWorker } from "../ports.js"
  * @import { Port } from "./broadcast_port.js"
@@ -13,17 +14,18 @@ import { startShared } from "./shared_worker.js";
 import { whenFree } from "./locks.js";
 
 const START_TIMEOUT_MS = 20_000;
-// So often must the worker have found no relay while this page did: a relay that was just started is found the next time.
+// The shared worker is replaced when it failed to reach the relay this often while the page could. One time is not enough: a
+// relay that was just started is reached at the next attempt.
 const MAX_UNREACHED = 3;
 
 /**
  * @typedef {object} HostListeners
- * @property {() => void} opened the worker is there and listens
+ * @property {() => void} opened the worker has sent its first message and receives messages
  * @property {(message: FromWorker) => void} message
- * @property {(reason: string) => void} disconnected there is no way to the worker any more
+ * @property {(reason: string) => void} disconnected the port to the worker is closed
  * @property {() => void} died the worker ended by itself
- * @property {(problem: string) => void} failed it does not start
- * @property {(problem: string) => void} unresponsive it says nothing at all
+ * @property {(problem: string) => void} failed the worker can't be started
+ * @property {(problem: string) => void} unresponsive the worker has sent no message
  * @property {() => Promise<boolean>} canReachRelay does the relay answer this page?
  */
 
@@ -45,7 +47,7 @@ export class WorkerHost {
 
   /**
    * @param {string} server
-   * @param {"shared" | "elected" | undefined} wanted if it must be one of the two
+   * @param {"shared" | "elected" | undefined} wanted undefined: choose
    * @param {HostListeners} on
    */
   constructor(server, wanted, on) {
@@ -54,7 +56,7 @@ export class WorkerHost {
     this.#listeners = on;
   }
 
-  /** Why nothing can run here, if so. */
+  /** Why no worker can run in this browser; undefined if one can. */
   static get problem() {
     if (globalThis.BroadcastChannel && navigator.locks) return undefined;
     return isSecureContext ? "The browser is too old." : "It needs https, or a page on localhost.";
@@ -66,7 +68,7 @@ export class WorkerHost {
     return this.#hasTriedShared || !("SharedWorker" in globalThis) ? "elected" : "shared";
   }
 
-  /** Does the worker run in this very tab? */
+  /** Does the worker run in this tab? */
   get isHere() {
     return this.#port instanceof Candidate && this.#port.isLeading;
   }
@@ -101,7 +103,7 @@ export class WorkerHost {
   }
 
   /**
-   * Leave the worker. If it runs in this tab, it ends, and another tab takes over.
+   * Close the port. A worker that runs in this tab ends, and another tab takes over.
    * @param {string} reason
    */
   end(reason) {
@@ -114,14 +116,14 @@ export class WorkerHost {
   }
 
   /**
-   * A worker that has not spoken yet may not hear: it is told everything when it has.
+   * Messages before the worker's first one are dropped, because it may not receive them: `opened` sends everything.
    * @param {FromPage} message
    */
   post(message) {
     if (this.#isOpen) this.#port?.postMessage(message);
   }
 
-  /** A reply belongs to the worker that asked, not to the one that took its place. */
+  /** Posts to the current worker, also later: a reply goes to the worker that sent the request, not to its successor. */
   get reply() {
     return this.#replyTo;
   }
@@ -142,7 +144,7 @@ export class WorkerHost {
   }
 
   /**
-   * Nothing tells a page that its worker died, but the lock that the worker held becomes free.
+   * Browsers do not report the end of a worker, but they release its Web Lock.
    * @param {string} lock
    */
   async #watchLock(lock) {
@@ -152,7 +154,7 @@ export class WorkerHost {
   }
 
   /**
-   * A relay that went away during the start is no reason to run the worker in a tab.
+   * If the relay stopped during the boot, that is no reason to run the worker in a tab.
    * @param {FromWorker} message
    */
   async #bootFailed(message) {
@@ -170,7 +172,7 @@ export class WorkerHost {
     this.#listeners.failed(problem);
   }
 
-  /** A browser may keep a shared worker from what it allows a page, such as this computer's own ports. */
+  /** A browser may forbid a shared worker what it allows a page, such as requests to loopback addresses. */
   async #checkReach() {
     const { signal } = this.#watch;
     const isReachable = await this.#listeners.canReachRelay();
@@ -179,7 +181,7 @@ export class WorkerHost {
     if (this.#unreachedCount >= MAX_UNREACHED) this.#fallBack();
   }
 
-  /** Run the worker in a tab instead, if that has not been tried. */
+  /** Run the worker in a tab instead, unless it does already. Returns whether it was started there. */
   #fallBack() {
     if (this.#wanted || this.mode === "elected" || !this.#url) return false;
     this.#hasTriedShared = true;
