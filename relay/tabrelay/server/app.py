@@ -36,14 +36,11 @@ from tabrelay.faces.mcp.session_ids import SessionIdCodec
 from tabrelay.faces.nodes.cluster_status import ClusterStatus
 from tabrelay.faces.nodes.forwarded_calls import Forwarding
 from tabrelay.faces.nodes.leader import LeaderProxy
+from tabrelay.faces.web.admin import DriftRoutes, LogRoutes, MetricsRoutes, ReconnectRoutes
 from tabrelay.faces.web.csp_reports import CspReports
-from tabrelay.faces.web.drifts import DriftRoutes
-from tabrelay.faces.web.figures import MetricsRoutes
-from tabrelay.faces.web.log import LogRoutes
 from tabrelay.faces.web.oauth_metadata import OAuthMetadata
 from tabrelay.faces.web.pairing import OnAsk, PairingRoutes, log_asking
 from tabrelay.faces.web.proving import Proving
-from tabrelay.faces.web.reconnects import ReconnectRoutes
 from tabrelay.faces.web.routes import web_app
 from tabrelay.http.addresses import bracketed, is_loopback, parse_public_url
 from tabrelay.observe.call_log import CallLog
