@@ -200,11 +200,11 @@ class SseFace:
     async def _forward(
         self, exchange: Exchange, connection: SseConnection, session: Session, message: dict[str, Any]
     ) -> None:
-        known = self._legacy.offline_answer(session, message)
+        known = self._legacy.calls.offline_answer(session, message)
         if known is not None:
             connection.stream.add(known)
             return
-        pending = await self._legacy.start(exchange, session, message)
+        pending = await self._legacy.calls.start(exchange, session, message)
         try:
             while True:
                 event = await pending.next()

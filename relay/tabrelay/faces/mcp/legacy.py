@@ -7,42 +7,33 @@ channel is opened as one whose handshake is done, and told what the client had s
 
 from __future__ import annotations
 
-import time
-from dataclasses import replace
-from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
 from tabrelay import mcp_headers
-from tabrelay.calls.calls import LISTS, Call, Peer, Pending, Reply
 from tabrelay.calls.principal import Principal
-from tabrelay.calls.started import Again, StartedCall
+from tabrelay.calls.started import StartedCall
 from tabrelay.calls.trace_context import Traces
 from tabrelay.config.settings import Settings
-from tabrelay.errors import BadRequest, Busy, RelayError, ServerOffline
+from tabrelay.errors import BadRequest, RelayError
 from tabrelay.faces.mcp.bus_sync import BusSync
 from tabrelay.faces.mcp.event_store import EventStream, is_get_event
-from tabrelay.faces.mcp.jsonrpc import NAMED_BY, check_message, is_request, name_of, request_id
+from tabrelay.faces.mcp.jsonrpc import check_message, is_request, request_id
 from tabrelay.faces.mcp.legacy_batch import answer_batch
+from tabrelay.faces.mcp.legacy_calls import SessionCalls, session_header
 from tabrelay.faces.mcp.legacy_initialize import LegacyInitialize, read_caller
-from tabrelay.faces.mcp.offline_answers import cached_legacy_result
 from tabrelay.faces.mcp.remote_streams import TOO_OLD, StreamReader, StreamServer
-from tabrelay.faces.mcp.resumable_response import STREAM_AFTER_S, ResumableResponses
+from tabrelay.faces.mcp.resumable_response import ResumableResponses
 from tabrelay.faces.mcp.session_ids import SessionIdCodec
-from tabrelay.faces.mcp.session_replay import REPLAYED_METHODS, SessionReplay
+from tabrelay.faces.mcp.session_replay import SessionReplay
 from tabrelay.faces.mcp.session_store import SessionStore, digest
 from tabrelay.faces.mcp.sessions import Session, Sessions
-from tabrelay.http.accept import prefers_stream
-from tabrelay.http.exchange import JSON_TYPE, Exchange, Header
+from tabrelay.http.exchange import Exchange
 from tabrelay.http.headers import RequestHeaders
 from tabrelay.routing.drain import Drain
-from tabrelay.routing.switch import NOTED, Switch
-from tabserver.wire import eras, jsonrpc, methods
-from tabserver.wire.frames import META_ACP
-
-# What a session is answered from memory when its browser leaves in the middle.
-ANSWERED_OFFLINE: Final = frozenset(LISTS) | {methods.PING, methods.LOGGING_SET_LEVEL}
+from tabrelay.routing.switch import Switch
+from tabserver.wire import eras, methods
 
 
 class LegacyFace:
@@ -52,7 +43,6 @@ class LegacyFace:
         self, switch: Switch, settings: Settings, drain: Drain, session_ids: SessionIdCodec, traces: Traces
     ) -> None:
         self._switch = switch
-        self._traces = traces
         self._drain = drain
         self._initializer = LegacyInitialize(switch, traces)
         self._responses = ResumableResponses(settings.keepalive_s)
@@ -69,6 +59,7 @@ class LegacyFace:
             on_end=self._ended,
         )
         self.session_replay = SessionReplay(switch, self._sessions)
+        self.calls = SessionCalls(switch, drain, traces, self._sessions, self.session_replay, self._responses)
         self._stream_reader: StreamReader | None = None
 
     def _ended(self, session: Session, why: str) -> None:
@@ -145,7 +136,7 @@ class LegacyFace:
         if exchange.header(mcp_headers.RAW_SESSION_ID) is not None:
             raise BadRequest("This session is initialized already.", reason="already_initialized")
         body, session = await self.initialize(exchange, server, principal, message)
-        await exchange.json(200, body, _session_header(session))
+        await exchange.json(200, body, session_header(session))
 
     async def initialize(
         self, exchange: Exchange, server: str, principal: Principal, message: dict[str, Any]
@@ -154,7 +145,7 @@ class LegacyFace:
         caller = read_caller(principal, message)
         self._sessions.make_room(principal.id)
         channel = self._switch.new_channel()
-        is_there = self._is_there(server, channel)
+        is_there = self.calls.is_available(server, channel)
         body, is_sent = await self._initializer.initialize(
             exchange, server, channel, caller, message, is_there=is_there
         )
@@ -169,25 +160,11 @@ class LegacyFace:
             self._bus_sync.broadcast(digest(session.id), message)
 
     async def _request(self, exchange: Exchange, session: Session, message: dict[str, Any]) -> None:
-        cached = self.offline_answer(session, message)
+        cached = self.calls.offline_answer(session, message)
         if cached is not None:
-            await exchange.json(200, cached, _session_header(session))
+            await exchange.json(200, cached, session_header(session))
             return
-        await self._answer(exchange, session, await self.start(exchange, session, message))
-
-    async def _answer(
-        self, exchange: Exchange, session: Session, pending: Pending, stream_after_s: float = STREAM_AFTER_S
-    ) -> None:
-        await self._responses.send(
-            exchange,
-            pending,
-            session.streams,
-            server=session.server,
-            version=session.caller.version,
-            headers=_session_header(session),
-            prefers_stream=prefers_stream(exchange.accept),
-            stream_after_s=stream_after_s,
-        )
+        await self.calls.answer(exchange, session, await self.calls.start(exchange, session, message))
 
     def begin(
         self, request: RequestHeaders, server: str, principal: Principal, message: dict[str, Any], *, is_plain: bool
@@ -197,139 +174,7 @@ class LegacyFace:
         `is_plain`: its header says nothing that its message has to be told.
         """
         check_message(message)
-        session = self._find(request, server, principal)
-        if prefers_stream(request.accept) or not self._is_there(server, session.channel):
-            return None
-        call = self._call(request, session, message, {})
-        headers = (JSON_TYPE, *_session_header(session))
-        again = partial(self._begin_again, session.id, headers) if is_plain else None
-        return self._begin(session, principal, call, headers, again)
-
-    def _begin_again(
-        self, id: str, headers: tuple[Header, ...], server: str, principal: Principal, message: Any
-    ) -> StartedCall | None:
-        """The same for a request with the header of one that was begun in the session with this id."""
-        method = message.get("method") if type(message) is dict else None
-        # defence: a call like the one before it: a list
-        if type(method) is not str or method not in NOTED or message.get("jsonrpc") != "2.0":
-            return None
-        number = message.get("id")
-        if type(number) is not int and (type(number) is not str or len(number) > jsonrpc.MAX_ID):
-            return None
-        params = message.get("params")
-        if type(params) is not dict:
-            return None
-        meta, name = params.get("_meta"), params.get(NAMED_BY[method])
-        if type(meta) is dict:
-            # defence: a call like the one before it: a forged session, legacy
-            if eras.META_VERSION in meta or META_ACP in meta:
-                return None  # of the other era, or with a word that only the relay may say
-            if (token := meta.get("progressToken")) is not None and not jsonrpc.is_request_id(token):
-                return None
-        elif "_meta" in params:
-            return None
-        session = self._sessions.find(id, server, principal.id)
-        payload = orjson.dumps(message).decode()
-        called = name if type(name) is str else None
-        call = Call(session.channel, number, method, payload, session.caller, None, called)
-        return self._begin(session, principal, call, headers)
-
-    def _begin(
-        self,
-        session: Session,
-        principal: Principal,
-        call: Call,
-        headers: tuple[Header, ...],
-        again: Again | None = None,
-    ) -> StartedCall | None:
-        began = time.monotonic()
-        pending = self._switch.start_now(session.server, call, lambda peer: self._replay_to(session, peer))
-        if pending is None:
-            return None
-        self._track(session, None, pending)
-
-        async def carry_on(exchange: Exchange) -> None:
-            try:
-                await self._answer(exchange, session, pending, STREAM_AFTER_S - (time.monotonic() - began))
-            except RelayError as error:
-                await exchange.error(error, pending.call.id, session.server)
-
-        return StartedCall(pending, principal, headers=headers, status_of=_ok, carry_on=carry_on, again=again)
-
-    def _replay_to(self, session: Session, peer: Peer) -> None:
-        """A call of the session is about to go there."""
-        if session.replayed_to is not peer:
-            self.session_replay.send(session)
-
-    def offline_answer(self, session: Session, message: dict[str, Any]) -> bytes | None:
-        """What can be answered without a browser, while there is none."""
-        return None if self._is_there(session.server, session.channel) else self._cached_answer(session, message)
-
-    def _is_there(self, server: str, channel: str) -> bool:
-        return self._switch.is_up(server, channel) and not self._drain.is_on
-
-    def _cached_answer(self, session: Session, message: dict[str, Any]) -> bytes | None:
-        params = message.get("params")
-        params = params if isinstance(params, dict) else {}
-        catalogue = self._switch.registry.recall(self.session_replay.address(session))
-        result = cached_legacy_result(message["method"], params, session.server, catalogue)
-        if result is None:
-            return None
-        self.session_replay.record(session, message["method"], params)
-        return orjson.dumps(jsonrpc.result_message(message["id"], result))
-
-    async def start(self, exchange: Exchange, session: Session, message: dict[str, Any]) -> Pending:
-        """Put a session's request on its way; what it sets is remembered when the server agrees."""
-        self._drain.admit()
-        self.session_replay.send(session)
-        call = self._call(exchange, session, message, exchange.scope)
-        summary = _summary(message)
-        # defence: values of a call that waits
-        message["params"] = None  # it goes on as text: a great many values must not wait for the answer too
-
-        def cached() -> str | None:
-            known = self._cached_answer(session, summary)
-            return None if known is None else known.decode()
-
-        fallback = cached if call.method in ANSWERED_OFFLINE else None
-        try:
-            pending = await self._switch.start(session.server, call, fallback)
-        except (Busy, ServerOffline):
-            known = fallback() if fallback is not None else None
-            if known is None:
-                raise
-            pending = Pending(call)
-            pending.finish(Reply(known))
-            return pending
-        self._track(session, summary, pending)
-        return pending
-
-    def _call(self, request: RequestHeaders, session: Session, message: dict[str, Any], scope: Any) -> Call:
-        trace = self._traces.begin(scope, request.header, session.server, message)
-        payload = orjson.dumps(message).decode()
-        about = trace, name_of(message)
-        return Call(session.channel, message["id"], message["method"], payload, session.caller, *about)
-
-    def _track(self, session: Session, summary: dict[str, Any] | None, pending: Pending) -> None:
-        """`gist`: of a request that sets something."""
-        if pending.is_done:
-            return
-        session.running.add(pending)
-        ended = pending.on_done
-
-        def done(pending: Pending) -> None:
-            session.running.discard(pending)
-            if summary is not None and summary["method"] in REPLAYED_METHODS and pending.is_success:
-                self.session_replay.record(session, summary["method"], summary["params"])
-            if ended is not None:
-                ended(pending)
-
-        pending.on_done = done
-        pending.on_pin = lambda tab: self._pin(session, tab)
-
-    def _pin(self, session: Session, tab: str | None) -> None:
-        session.caller = replace(session.caller, tab=tab)
-        self._sessions.changed(session)
+        return self.calls.begin(request, self._find(request, server, principal), principal, message, is_plain=is_plain)
 
     async def _batch(self, exchange: Exchange, session: Session, messages: list[Any]) -> None:
         if session.caller.version != eras.BATCH_VERSION:
@@ -337,12 +182,12 @@ class LegacyFace:
         await answer_batch(
             exchange,
             messages,
-            offline_answer=lambda message: self.offline_answer(session, message),
-            start=lambda message: self.start(exchange, session, message),
+            offline_answer=lambda message: self.calls.offline_answer(session, message),
+            start=lambda message: self.calls.start(exchange, session, message),
             pass_on=lambda message: self.pass_on(session, message),
             deliver=session.deliver,
             server=session.server,
-            headers=_session_header(session),
+            headers=session_header(session),
         )
 
     def _find(self, request: RequestHeaders, server: str, principal: Principal) -> Session:
@@ -372,13 +217,13 @@ class LegacyFace:
             return
         if stream is session.streams.get_stream:
             self.session_replay.listen(session)
-        await self._responses.resume(exchange, stream, after, _session_header(session))
+        await self._responses.resume(exchange, stream, after, session_header(session))
 
     async def _resume_remote(self, exchange: Exchange, session: Session, last_event: str | None) -> bool:
         """Go on with a stream that another relay has; False if none has it."""
         if self._stream_reader is None or last_event is None or self._stream_reader.remote_node(last_event) is None:
             return False
-        headers = _session_header(session)
+        headers = session_header(session)
         return await self._stream_reader.resume(exchange, session, digest(session.id), last_event, headers)
 
     def leave(self, session: Session) -> None:
@@ -405,20 +250,3 @@ def _wanted(session: Session, last_event: str | None) -> tuple[EventStream, int]
     if standing.reader is not None:
         raise BadRequest("This session has a GET stream already.", status=409, reason="conflict")
     return standing, standing.sent
-
-
-def _summary(message: dict[str, Any]) -> dict[str, Any]:
-    """What must be known of a request when its answer comes."""
-    params = message.get("params")
-    given = params if isinstance(params, dict) else {}
-    kept = {key: given[key] for key in ("level", "uri") if isinstance(given.get(key), str)}
-    return {"id": message["id"], "method": message["method"], "params": kept}
-
-
-def _session_header(session: Session) -> tuple[Header, ...]:
-    return ((mcp_headers.RAW_SESSION_ID, session.id.encode()),)
-
-
-def _ok(reply: Reply) -> int:
-    """Here an answer that is an error of the server's is an answer all the same."""
-    return 200
