@@ -1,0 +1,176 @@
+"""Validation of a modern (2026-07-28) request: headers against body, required `_meta` fields, protocol version.
+
+The checks run in a fixed order and the first failure decides the error: that order is part of the contract. Each check
+reads the header block and the body, and raises BadRequest. The table of HTTP statuses for JSON-RPC error codes is here
+too. Pure: sends nothing and starts no call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tabrelay import mcp_headers
+from tabrelay.calls.calls import Reply
+from tabrelay.errors import BadRequest
+from tabrelay.faces.mcp.jsonrpc import NAMED_BY
+from tabrelay.http.exchange import Exchange
+from tabrelay.http.headers import RequestHeaders
+from tabrelay.http.param_headers import ParamHeader, check, decode, mismatch
+from tabserver.wire import eras, jsonrpc, methods
+from tabserver.wire.frames import META_ACP, Caller
+
+REMOVED: Final = frozenset(
+    {
+        methods.INITIALIZE,
+        methods.PING,
+        methods.LOGGING_SET_LEVEL,
+        methods.RESOURCES_SUBSCRIBE,
+        methods.RESOURCES_UNSUBSCRIBE,
+        methods.TASKS_LIST,
+        methods.TASKS_RESULT,
+    }
+)
+STATUS: Final = {
+    jsonrpc.METHOD_NOT_FOUND: 404,
+    jsonrpc.PARSE_ERROR: 400,
+    jsonrpc.INVALID_REQUEST: 400,
+    jsonrpc.HEADER_MISMATCH: 400,
+    jsonrpc.MISSING_CAPABILITY: 400,
+    jsonrpc.UNSUPPORTED_VERSION: 400,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedEnvelope:
+    """A tool call whose body says what its header says. With the same header, another whose body says this too agrees
+    with it as well: no step of the ladder could refuse it, and its caller is the same."""
+
+    name: str
+    version: Any
+    client: Any
+    capabilities: Any
+    catalogue: int | None  # by its number: with this one, the tool wants no argument repeated in a header
+    caller: Caller
+
+    def holds_for(self, message: Any) -> bool:
+        if type(message) is not dict or message.get("method") != methods.TOOLS_CALL or message.get("jsonrpc") != "2.0":
+            return False
+        params = message.get("params")
+        # defence: a call like the one before it: another tool
+        if type(params) is not dict or params.get("name") != self.name:
+            return False
+        meta, id = params.get("_meta"), message.get("id")
+        return (
+            type(meta) is dict
+            and meta.get(eras.META_VERSION) == self.version
+            # defence: a call like the one before it: another client
+            and meta.get(eras.META_CLIENT) == self.client
+            and meta.get(eras.META_CAPABILITIES) == self.capabilities
+            # defence: a call like the one before it: a forged session
+            and META_ACP not in meta  # which only the relay may say
+            # defence: the length of an id, with the header of the call before
+            and (type(id) is int or (type(id) is str and len(id) <= jsonrpc.MAX_ID))
+            and ((token := meta.get("progressToken")) is None or jsonrpc.is_request_id(token))
+        )
+
+
+def status_of(reply: Reply) -> int:
+    return STATUS.get(reply.error_code, 200) if reply.error_code is not None else 200
+
+
+def check_notification(exchange: Exchange) -> None:
+    version = exchange.header(mcp_headers.RAW_PROTOCOL_VERSION)
+    if version is not None and version not in eras.MODERN_VERSIONS:
+        raise _unsupported(version)
+
+
+def check_request(
+    request: RequestHeaders, message: dict[str, Any], param_headers_of: Callable[[str], tuple[ParamHeader, ...]]
+) -> dict[str, Any]:
+    """The ladder: first failure wins, and the order is part of the contract. Gives back the envelope."""
+    if (meta := matching_meta(request, message)) is not None:
+        check(param_headers_of(message["params"]["name"]), message["params"].get("arguments"), request.headers)
+        return meta
+    for header in (mcp_headers.RAW_PROTOCOL_VERSION, mcp_headers.RAW_METHOD, mcp_headers.RAW_NAME):
+        if request.is_repeated(header):
+            raise mismatch(f"The header {header.decode()} is there more than once.")
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    if not isinstance(meta, dict):
+        named = request.header(mcp_headers.RAW_PROTOCOL_VERSION)
+        strange = "" if named is None or named in eras.MODERN_VERSIONS else f", and {named!r} is no version spoken here"
+        raise _incomplete(f"params._meta is missing{strange}")
+    version = meta.get(eras.META_VERSION)
+    if not isinstance(version, str):
+        raise _incomplete(f"params._meta has no {eras.META_VERSION}")
+    if not isinstance(meta.get(eras.META_CAPABILITIES), dict):
+        raise _incomplete(f"params._meta has no {eras.META_CAPABILITIES}")
+    _compare(request, mcp_headers.RAW_PROTOCOL_VERSION, version)
+    _compare(request, mcp_headers.RAW_METHOD, message["method"])
+    assert isinstance(params, dict)
+    named_by = NAMED_BY.get(message["method"])
+    if named_by is not None:
+        name = params.get(named_by)
+        if not isinstance(name, str):
+            raise _incomplete(f"params.{named_by} is missing")
+        _compare(request, mcp_headers.RAW_NAME, name, encoded=True)
+    if version not in eras.MODERN_VERSIONS:
+        raise _unsupported(version)
+    if message["method"] == methods.TOOLS_CALL:
+        check(param_headers_of(params["name"]), params.get("arguments"), request.headers)
+    if message["method"] in REMOVED:
+        raise BadRequest(
+            f'"{message["method"]}" is not a method of {version}.',
+            status=404,
+            code=jsonrpc.METHOD_NOT_FOUND,
+            reason="method_not_found",
+        )
+    return meta
+
+
+def matching_meta(request: RequestHeaders, message: dict[str, Any]) -> dict[str, Any] | None:
+    """The envelope of a tool call whose headers say just what its body says: no step of the ladder but the last could
+    refuse it. None for all others."""
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    if not isinstance(meta, dict) or message["method"] != methods.TOOLS_CALL or request.has_repeated:
+        return None
+    assert isinstance(params, dict)
+    version, name = meta.get(eras.META_VERSION), params.get("name")
+    is_so = (
+        version in eras.MODERN_VERSIONS
+        and request.header(mcp_headers.RAW_PROTOCOL_VERSION) == version
+        and request.header(mcp_headers.RAW_METHOD) == methods.TOOLS_CALL
+        and isinstance(name, str)
+        and request.header(mcp_headers.RAW_NAME) == name
+        and name.isascii()
+        and name.isprintable()
+        and not name.startswith("=?")  # which may stand for another name
+        and isinstance(meta.get(eras.META_CAPABILITIES), dict)
+    )
+    return meta if is_so else None
+
+
+def _compare(request: RequestHeaders, header: bytes, expected: str, encoded: bool = False) -> None:
+    value = request.header(header)
+    if value is None:
+        raise mismatch(f"The header {header.decode()} is missing.")
+    if encoded:
+        value = decode(header.decode(), value)
+    if value != expected:
+        raise mismatch(f"The header {header.decode()} does not say what the body says.")
+
+
+def _incomplete(text: str) -> BadRequest:
+    return BadRequest(f"The request is incomplete: {text}.", code=jsonrpc.INVALID_PARAMS, reason="invalid_params")
+
+
+def _unsupported(version: str) -> BadRequest:
+    return BadRequest(
+        f"Protocol version {version!r} is not supported here.",
+        code=jsonrpc.UNSUPPORTED_VERSION,
+        reason="unsupported_version",
+        extra={"supported": list(eras.MODERN_VERSIONS), "requested": version},
+    )
