@@ -32,62 +32,85 @@ async def send_response(
     is_redundant: Callable[[Notice], bool] | None = None,
     closing_event: bytes | None = None,
 ) -> None:
-    """Send the reply as JSON, or turn to a stream at the first notice or when `patience_s` is over.
+    """Send the reply as JSON, or start a stream at the first notice or after `stream_after_s`.
 
-    `on_gone` is called when the client hangs up before the reply. `is_known`: the client need not hear this notice.
-    `last_words` end a stream whose browser was lost, if that is no failure for this kind of call.
+    `on_gone` is called when the client hangs up before the reply. `is_redundant`: the client does not need this notice.
+    `closing_event` ends a stream whose browser was lost, if that is no failure for this kind of call.
     """
-    left = False
+    is_gone = is_complete = False
 
     def hung_up() -> None:
-        nonlocal left
-        left = True
+        nonlocal is_gone
+        is_gone = True
         on_gone()
         pending.fail(ClientGone("the client hung up"))
 
     try:
-        event = await pending.next(QUICK_REPLY_S)
-        if isinstance(event, Reply):
-            status, event = status_of(event), None
-            await _send_whole(exchange, status, pending.body())
-            return
-        exchange.watch(hung_up)
-        wait_s = max(stream_after_s - QUICK_REPLY_S, 0.0)
-        while not isinstance(event, Reply):
-            if event is None and not exchange.is_streaming:
-                event = await pending.next(wait_s)
-                if isinstance(event, Reply):
-                    status, event = status_of(event), None
-                    await _send_whole(exchange, status, pending.body())
-                    return
-            if not exchange.is_streaming:
-                await exchange.start_stream()
-            if isinstance(event, Notice):
-                payload = event.payload.encode() if is_redundant is None or not is_redundant(event) else None
-                event = None  # as bytes it is kept once
-                if payload is not None:
-                    await exchange.event(payload)
-                    payload = None
-            elif event is None:
-                await exchange.comment()
-            if not isinstance(event, Reply):
-                event = await pending.next(keepalive_s)
-        event = None
-        await exchange.event(pending.body())
+        is_complete = await _send_outcome(
+            exchange,
+            pending,
+            hung_up,
+            stream_after_s=stream_after_s,
+            keepalive_s=keepalive_s,
+            status_of=status_of,
+            is_redundant=is_redundant,
+        )
     except ClientGone:
         return
     except RelayError as error:
         if closing_event is not None and exchange.is_streaming and isinstance(error, BrowserGone):
             await exchange.event(closing_event)
-        elif not left:
+        elif not is_gone:
             await exchange.error(error, pending.call.id, server)
     finally:
         exchange.unwatch()
-        if not pending.is_done:  # the connection broke while something was written to it
+        if not pending.is_done:  # the connection broke during a write
             hung_up()
         pending.release()
-    if exchange.is_streaming:
+    if exchange.is_streaming and not is_complete:
         await exchange.end_stream()
+
+
+async def _send_outcome(
+    exchange: Exchange,
+    pending: Pending,
+    hung_up: Callable[[], None],
+    *,
+    stream_after_s: float,
+    keepalive_s: float,
+    status_of: Callable[[Reply], int],
+    is_redundant: Callable[[Notice], bool] | None,
+) -> bool:
+    """Send notices and the reply. True: the response is complete; False: its stream has to be ended."""
+    event = await pending.next(QUICK_REPLY_S)
+    if isinstance(event, Reply):
+        status, event = status_of(event), None
+        await _send_whole(exchange, status, pending.body())
+        return True
+    exchange.watch(hung_up)
+    wait_s = max(stream_after_s - QUICK_REPLY_S, 0.0)
+    while not isinstance(event, Reply):
+        if event is None and not exchange.is_streaming:
+            event = await pending.next(wait_s)
+            if isinstance(event, Reply):
+                status, event = status_of(event), None
+                await _send_whole(exchange, status, pending.body())
+                return True
+        if not exchange.is_streaming:
+            await exchange.start_stream()
+        if isinstance(event, Notice):
+            payload = event.payload.encode() if is_redundant is None or not is_redundant(event) else None
+            event = None  # only the bytes are kept during the write
+            if payload is not None:
+                await exchange.event(payload)
+                payload = None
+        elif event is None:
+            await exchange.comment()
+        if not isinstance(event, Reply):
+            event = await pending.next(keepalive_s)
+    event = None
+    await exchange.event(pending.body())
+    return False
 
 
 async def _send_whole(exchange: Exchange, status: int, body: Body) -> None:
