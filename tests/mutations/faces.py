@@ -60,22 +60,22 @@ MUTATIONS: Final = (
     Mutation(
         "two Origin headers of a page that asks",
         'return request.headers.get("origin", "").strip()',
-        "tests/faces/web/test_routes.py::test_who_names_two_origins_has_none",
+        "tests/faces/web/test_pairing.py::test_who_names_two_origins_has_none",
     ),
     Mutation(
         "a token that several pick up",
         None,
-        "tests/faces/web/test_routes.py::test_of_all_that_pick_a_token_up_at_once_one_gets_it",
+        "tests/faces/web/test_pairing.py::test_of_all_that_pick_a_token_up_at_once_one_gets_it",
     ),
     Mutation(
         "an approval of a code that no page has",
         None,
-        "tests/faces/web/test_routes.py::test_the_approval_of_a_code_that_no_page_has_is_taken_back",
+        "tests/faces/web/test_pairing.py::test_the_approval_of_a_code_that_no_page_has_is_taken_back",
     ),
     Mutation(
         "a full disk uses up an approval",
         "self._pairing.collect(secret, self._clock())\ntry:\n    # First the token, then the end of the approval: a token that can't be stored does not use it up.",
-        "tests/faces/web/test_routes.py::test_a_token_that_can_not_be_stored_does_not_use_up_the_approval",
+        "tests/faces/web/test_pairing.py::test_a_token_that_can_not_be_stored_does_not_use_up_the_approval",
         lines=2,
     ),
     Mutation(

@@ -169,18 +169,18 @@ MUTATIONS: Final = (
     Mutation(
         "an approval that nobody picked up",
         "return decision",
-        "tests/faces/web/test_routes.py::test_an_approval_that_nobody_picks_up_is_worth_nothing_later",
+        "tests/faces/web/test_pairing.py::test_an_approval_that_nobody_picks_up_is_worth_nothing_later",
     ),
     Mutation(
         "pages that ask at once",
         "is_shown = now >= self._muted.get(origin, now) and (not is_new or True)",
-        "tests/faces/web/test_pairing.py",
+        "tests/admission/test_pairing.py",
     ),
-    Mutation("a ticket's seal", "if False:", "tests/faces/web/test_pairing.py"),
+    Mutation("a ticket's seal", "if False:", "tests/admission/test_pairing.py"),
     Mutation(
         "a refusal of a forged request blocks its origin",
         "if True:",
-        "tests/faces/web/test_routes.py::test_a_program_without_a_token_keeps_no_page_from_being_paired",
+        "tests/faces/web/test_pairing.py::test_a_program_without_a_token_keeps_no_page_from_being_paired",
     ),
     Mutation(
         "safe headers on every answer",

@@ -1,197 +1,328 @@
-"""Pairing requests of pages on other origins, as values, with time as an argument."""
+"""The routes of pairing behind the real gate: one-time codes, pages that ask, and the user's decisions."""
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import json
+from typing import Any
+
 import pytest
 
-from tabrelay.admission.pairing import (
-    ALPHABET,
-    CODE_LENGTH,
-    LIFE_S,
-    MAX_DECIDED,
-    MAX_SHOWN,
-    MUTE_S,
-    NOTIFY_EVERY_S,
-    Pairing,
-    PairingRequest,
-    PairingState,
-    PairingTicket,
-)
-
-APP = "https://app.example"
-NOW = 1000.0
+from tabrelay.admission.pairing_codes import PERSON_TTL_S
+from tabrelay.admission.tokens import StateError
+from tabrelay.system import private_files
+from tests.support.asgi import Answer
+from tests.support.web_routes import APP, JSON, OWN, WebRoutes, bearer
 
 
-def ask(pairing: Pairing, origin: str = APP, server: str = "notes", now: float = NOW) -> PairingTicket:
-    return pairing.ask(origin, server, now)
+async def test_a_page_trades_its_code_for_a_token_that_serves(web: WebRoutes) -> None:
+    answer = await web.pair(web.tokens.mint("demo", 60, web.clock.now))
+    assert answer.status == 200
+    assert answer.header("cache-control") == "no-store"
+    got = answer.json()
+    assert got["server"] == "demo"
+    principal = web.tokens.identify(got["token"], OWN)
+    assert principal is not None
+    assert principal.scopes == frozenset({"serve", "manage"})
+    status = await web.get("/-/status", bearer(got["token"]))
+    assert status.json() == {"servers": [], "for": principal.id}
 
 
-def state(pairing: Pairing, ticket: PairingTicket, origin: str = APP, now: float = NOW) -> PairingState | None:
-    found = pairing.find(ticket.request, origin, now)
-    return None if found is None else found.state
+async def test_a_used_or_invented_code_is_unknown_and_an_old_one_expired(web: WebRoutes) -> None:
+    code = web.tokens.mint(None, 60, web.clock.now)
+    await web.pair(code)
+    old = web.tokens.mint(None, 60, web.clock.now)
+    web.clock.now += 60
+    for given, error in ((code, "unknown"), ("invented", "unknown"), (old, "expired")):
+        answer = await web.pair(given)
+        assert (answer.status, answer.json()["error"]) == (403, error)
+        assert "tabrelay pair" in answer.json()["message"]
 
 
-def flood(pairing: Pairing, now: float = NOW) -> None:
-    """What a program can do that has no token: forge any origin, ask and guess as often as it likes."""
-    for number in range(300):
-        for origin in (APP, f"https://{number}.example"):
-            pairing.ask(origin, "notes", now)
-            for guess in ("guess", "", "\ud800", "A" * 60):
-                pairing.find(guess, origin, now)
+@pytest.mark.parametrize("origin", [None, APP])
+async def test_only_the_relays_own_pages_pair_with_a_code(web: WebRoutes, origin: str | None) -> None:
+    code = web.tokens.mint(None, 60, web.clock.now)
+    assert (await web.pair(code, origin)).status == 403
+    assert (await web.pair(code)).status == 200
 
 
-def test_a_request_waits_is_approved_and_is_collected_once() -> None:
-    pairing = Pairing()
-    ticket = ask(pairing)
-    assert len(ticket.code) == CODE_LENGTH + 1 and set(ticket.code) == set(ticket.code) & {*ALPHABET, "-"}
-    assert state(pairing, ticket) is PairingState.WAITING
-    decided = pairing.decide(ticket.code, approve=True, now=NOW)
-    assert decided == PairingRequest(ticket.code, APP, "notes", NOW, PairingState.APPROVED)
-    assert pairing.waiting(NOW) == []
-    assert state(pairing, ticket) is PairingState.APPROVED
-    pairing.collect(ticket.request, NOW)
-    for now in (NOW, NOW + LIFE_S - 1):
-        assert state(pairing, ticket, now=now) is None
-    assert state(pairing, ticket, now=NOW + 3 * LIFE_S) is PairingState.EXPIRED
+async def test_a_pairing_request_must_be_small_json(web: WebRoutes) -> None:
+    own = ("Origin", OWN)
+    assert (await web.post("/-/pair", b"code=x", own, ("Content-Type", "text/plain"))).status == 415
+    assert (await web.post("/-/pair", b"{}", own)).status == 415
+    for body in (b"", b"{", b"[]", b"{}", b'{"code": 1}', b"\xff"):
+        assert (await web.post("/-/pair", body, own, JSON)).status == 400
+    assert (await web.post("/-/pair", b'{"code": "' + b"x" * 5000 + b'"}', own, JSON)).status == 413
 
 
-@pytest.mark.parametrize(
-    "typed", [str.lower, lambda code: code.replace("-", ""), lambda code: f" {code[:2]} {code[2:]} "]
-)
-def test_a_code_is_understood_as_people_type_it(typed) -> None:  # type: ignore[no-untyped-def]
-    pairing = Pairing()
-    ticket = ask(pairing)
-    assert pairing.decide(typed(ticket.code), approve=True, now=NOW) is not None
+async def test_the_command_line_gets_a_fresh_address_that_pairs(web: WebRoutes) -> None:
+    answer = await web.post("/-/codes", b"", bearer(web.tokens.master()))
+    assert answer.status == 200
+    body = answer.json()
+    assert body["expires_s"] == PERSON_TTL_S
+    base, _, code = body["url"].partition("/#pair=")
+    assert base == OWN
+    web.clock.now += PERSON_TTL_S - 1
+    assert (await web.pair(code)).status == 200
 
 
-def test_only_the_origin_that_asked_can_look() -> None:
-    pairing = Pairing()
-    ticket = ask(pairing)
-    pairing.decide(ticket.code, approve=True, now=NOW)
-    assert state(pairing, ticket, "https://evil.example") is None
-    assert state(pairing, ticket) is PairingState.APPROVED
+# --- pages of other origins
+
+STRANGER = "https://stranger.example"
 
 
-def test_a_ticket_that_was_changed_or_made_by_another_process_is_none() -> None:
-    pairing = Pairing()
-    ticket = ask(pairing)
-    pairing.decide(ticket.code, approve=True, now=NOW)
-    assert Pairing().find(ticket.request, APP, NOW) is None
-    for place in range(0, len(ticket.request) - 1, 7):
-        other = "A" if ticket.request[place] != "A" else "B"
-        assert pairing.find(ticket.request[:place] + other + ticket.request[place + 1 :], APP, NOW) is None
-    assert state(pairing, ticket) is PairingState.APPROVED
+class Stranger:
+    """A page of another origin that asks to be paired."""
+
+    def __init__(self, web: WebRoutes, origin: str = STRANGER) -> None:
+        self._web = web
+        self._origin = ("Origin", origin)
+
+    async def ask(self, server: Any = "notes") -> Answer:
+        body = json.dumps({"server": server}).encode()
+        return await self._web.post("/-/ask", body, self._origin, JSON)
+
+    async def answer(self, request: str) -> Answer:
+        body = json.dumps({"request": request}).encode()
+        return await self._web.post("/-/ask/answer", body, self._origin, JSON)
 
 
-@pytest.mark.parametrize("approve", [True, False])
-def test_a_code_of_no_request_decides_nothing(approve: bool) -> None:
-    pairing = Pairing()
-    ticket = ask(pairing)
-    last = ALPHABET[(ALPHABET.index(ticket.code[-1]) + 1) % len(ALPHABET)]
-    for code in ("", "0", "\ud800", ticket.code + "2", ticket.code[:-1], ticket.code[:-1] + last, "ß" * 100):
-        assert pairing.decide(code, approve=approve, now=NOW) is None
-    assert state(pairing, ticket) is PairingState.WAITING
+async def decide(web: WebRoutes, **body: str) -> Answer:
+    token = bearer(web.tokens.master())
+    return await web.post("/-/pairs", json.dumps(body).encode(), JSON, token)
 
 
-def test_a_request_ends_after_two_minutes() -> None:
-    pairing = Pairing()
-    ticket = ask(pairing)
-    assert state(pairing, ticket, now=NOW + LIFE_S - 1) is PairingState.WAITING
-    assert pairing.decide(ticket.code, approve=True, now=NOW + LIFE_S) is None
-    assert state(pairing, ticket, now=NOW + LIFE_S) is PairingState.EXPIRED
-    assert pairing.waiting(NOW + LIFE_S) == []
+async def test_a_page_asks_is_approved_by_its_code_and_gets_a_token_for_its_origin_and_name(web: WebRoutes) -> None:
+    page = Stranger(web)
+    asked = await page.ask()
+    assert asked.status == 200
+    assert asked.header("access-control-allow-origin") == STRANGER
+    assert asked.header("cache-control") == "no-store"
+    ticket = asked.json()
+    assert web.asked == [(STRANGER, "notes", ticket["code"], [])]
+    waiting = asyncio.create_task(page.answer(ticket["request"]))
+    await asyncio.sleep(0)
+    assert (await decide(web, approve=ticket["code"])).json()["state"] == "approved"
+    assert web.paired == ["notes"]
+    async with asyncio.timeout(60):
+        got = (await waiting).json()
+    principal = web.tokens.identify(got["token"], STRANGER)
+    assert principal is not None
+    assert (principal.scopes, principal.origin, principal.servers) == (
+        frozenset({"serve"}),
+        STRANGER,
+        frozenset({"notes"}),
+    )
+    assert (await page.answer(ticket["request"])).status == 404
+    assert web.tokens.identify(got["token"], APP) is None
 
 
-def test_a_page_that_asks_in_a_loop_has_one_row_and_is_told_of_now_and_then() -> None:
-    pairing = Pairing()
-    told = [ask(pairing, now=NOW + tenth / 10).is_user_notified for tenth in range(3)]
-    assert told == [True, False, False]
-    assert len(pairing.waiting(NOW + 1)) == 1
-    assert ask(pairing, now=NOW + 1 + NOTIFY_EVERY_S).is_user_notified
+async def test_a_refused_page_is_told_and_gets_nothing(web: WebRoutes) -> None:
+    page = Stranger(web)
+    ticket = (await page.ask()).json()
+    waiting = asyncio.create_task(page.answer(ticket["request"]))
+    await asyncio.sleep(0)
+    await decide(web, refuse=ticket["code"])
+    async with asyncio.timeout(60):
+        answer = await waiting
+    assert (answer.status, answer.json()["error"]) == (403, "refused")
+    assert (await page.ask()).status == 200
+    assert len(web.asked) == 1  # the user is not asked again so soon
+    assert web.tokens.issued() == []
 
 
-def test_a_program_that_asks_and_guesses_under_every_origin_keeps_no_page_from_being_paired() -> None:
-    pairing = Pairing()
-    flood(pairing)
-    ticket = ask(pairing, "https://honest.example", now=NOW + 1)
-    flood(pairing, NOW + 1)
-    early = ask(pairing, now=NOW + 2)
-    flood(pairing, NOW + 3)
-    assert len(pairing.waiting(NOW + 3)) == MAX_SHOWN
-    for one, origin in ((ticket, "https://honest.example"), (early, APP)):
-        assert state(pairing, one, origin, NOW + 4) is PairingState.WAITING
-        assert pairing.decide(one.code, approve=True, now=NOW + 4) or pairing.approve_unseen(one.code, NOW + 4)
-        assert state(pairing, one, origin, NOW + 4) is PairingState.APPROVED
+async def test_a_request_that_nobody_answers_ends(web: WebRoutes) -> None:
+    page = Stranger(web)
+    ticket = (await page.ask()).json()
+    web.clock.now += 120
+    answer = await page.answer(ticket["request"])
+    assert (answer.status, answer.json()["error"]) == (410, "expired")
+    assert (await decide(web, approve=ticket["code"])).status == 404
 
 
-def test_what_is_kept_of_requests_does_not_grow_with_them() -> None:
-    pairing = Pairing()
-    for start in range(3):
-        flood(pairing, NOW + start * LIFE_S)
-    assert len(pairing._shown) <= MAX_SHOWN
-    assert not pairing._decided and not pairing._muted
+async def test_a_program_without_a_token_keeps_no_page_from_being_paired(web: WebRoutes) -> None:
+    """It can forge an Origin: what it does in the name of another must not count against that one."""
+    page, forger = Stranger(web), Stranger(web)
+    for _ in range(10):
+        assert (await forger.answer("guess")).status == 404
+    await decide(web, refuse=(await forger.ask()).json()["code"])
+    others = [Stranger(web, f"https://{number}.example") for number in range(20)]
+    await asyncio.gather(*(other.ask() for other in others))
+    asked = await page.ask()
+    assert asked.status == 200
+    await asyncio.gather(*(other.ask() for other in (*others, forger)))
+    ticket = asked.json()
+    waiting = asyncio.create_task(page.answer(ticket["request"]))
+    await asyncio.sleep(0)
+    approved = await decide(web, approve=ticket["code"])
+    assert (approved.status, approved.json()["origin"]) == (200, STRANGER)
+    async with asyncio.timeout(25):
+        assert (await waiting).json()["state"] == "approved"
 
 
-def test_what_is_kept_of_decisions_has_a_bound() -> None:
-    pairing = Pairing()
-    for number in range(MAX_DECIDED + 50):
-        ticket = ask(pairing, f"https://{number}.example")
-        assert pairing.decide(ticket.code, approve=False, now=NOW) is not None
-    assert len(pairing._decided) == len(pairing._muted) == MAX_DECIDED
-    ask(pairing, now=NOW + 2 * LIFE_S)
-    last = ask(pairing, "https://last.example", now=NOW + 2 * LIFE_S)
-    pairing.decide(last.code, approve=True, now=NOW + 2 * LIFE_S)
-    assert len(pairing._decided) == 1
+async def test_the_approval_of_a_code_that_no_page_has_is_taken_back(
+    web: WebRoutes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tabrelay.faces.web.pairing.HOLD_S", 0.05)
+    page = Stranger(web)
+    first, second = (await page.ask()).json(), (await page.ask()).json()
+    refused = await decide(web, approve=first["code"])  # it is not in the list, and its page is gone
+    assert (refused.status, refused.json()["error"]) == (404, "unknown")
+    assert "token" not in (await page.answer(first["request"])).json()
+    assert (await decide(web, refuse=second["code"])).status == 200
+    web.clock.now += 120
+    assert (await page.answer(first["request"])).status == 410
+    assert web.tokens.issued() == []
 
 
-def test_a_refused_request_is_told_and_its_origin_not_shown_for_ten_minutes_and_can_be_approved_by_its_code() -> None:
-    pairing = Pairing()
-    ticket = ask(pairing)
-    pairing.decide(ticket.code, approve=False, now=NOW)
-    assert state(pairing, ticket) is PairingState.REFUSED
-    again = ask(pairing, now=NOW + 1)
-    assert (again.is_shown, again.is_user_notified, pairing.waiting(NOW + 1)) == (False, False, [])
-    assert ask(pairing, "https://another.example", now=NOW + 1).is_shown
-    # The request that was refused may have been a program's that forged the origin.
-    assert pairing.approve_unseen(again.code, NOW + 2)
-    assert state(pairing, again, now=NOW + 2) is PairingState.APPROVED
-    assert state(pairing, ticket, now=NOW + 2) is PairingState.REFUSED
-    assert ask(pairing, now=NOW + MUTE_S).is_shown
+@pytest.mark.parametrize("problem", [OSError(errno.ENOSPC, "No space left on device"), StateError("gone")])
+async def test_a_token_that_can_not_be_stored_does_not_use_up_the_approval(
+    web: WebRoutes, monkeypatch: pytest.MonkeyPatch, problem: Exception
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise problem
+
+    page, code = Stranger(web), web.tokens.mint(None, 60, web.clock.now)
+    ticket = (await page.ask()).json()
+    await decide(web, approve=ticket["code"])
+    with monkeypatch.context() as disk:
+        disk.setattr(private_files, "write", full)
+        for answer in (await page.answer(ticket["request"]), await web.pair(code)):
+            assert (answer.status, answer.json()["error"], answer.header("retry-after")) == (507, "not_stored", "5")
+    assert web.tokens.issued() == []
+    assert (await page.answer(ticket["request"])).status == 200
+    assert (await web.pair(code)).status == 200
 
 
-def test_an_approval_of_what_is_not_shown_is_for_that_code_and_can_be_taken_back() -> None:
-    pairing = Pairing()
-    first, second = ask(pairing), ask(pairing)  # the second takes the row
-    assert [each.code for each in pairing.waiting(NOW)] == [second.code]
-    assert not pairing.approve_unseen("K7QF", NOW)
-    assert pairing.approve_unseen(first.code, NOW)
-    assert not pairing.approve_unseen(first.code, NOW)
-    assert (state(pairing, first), state(pairing, second)) == (PairingState.APPROVED, PairingState.WAITING)
-    pairing.withdraw(first.code)
-    assert state(pairing, first) is PairingState.WAITING
-    assert pairing.approve_unseen(first.code, NOW)
-    pairing.collect(first.request, NOW)
-    pairing.withdraw(first.code)
-    assert state(pairing, first) is None
+@pytest.mark.parametrize("server", ["", "-x", "a b", "favicon.ico", None, 1.5, ["a"], "a\nb", "x" * 65])
+async def test_a_page_asks_for_a_name_that_can_be_one(web: WebRoutes, server: Any) -> None:
+    assert (await Stranger(web).ask(server)).status == 400
+    assert web.asked == []
 
 
-def test_an_approval_that_is_not_collected_ends() -> None:
-    pairing = Pairing()
-    ticket = ask(pairing)
-    pairing.decide(ticket.code, approve=True, now=NOW + LIFE_S - 1)
-    assert state(pairing, ticket, now=NOW + 2 * LIFE_S - 1) is PairingState.APPROVED
-    assert state(pairing, ticket, now=NOW + 2 * LIFE_S) is PairingState.EXPIRED
-    assert state(pairing, ticket, now=NOW + 2 * LIFE_S) is PairingState.EXPIRED
+ODD = ["null", "", "https://A.example", "https://a.example/", "https://a.example:443", "https://*.example", "x"]
 
 
-def test_a_code_is_used_once_and_not_after_its_end() -> None:
-    pairing = Pairing()
-    ticket = ask(pairing)
-    assert pairing.decide(ticket.code, approve=True, now=NOW) is not None
-    for approve in (True, False):
-        assert pairing.decide(ticket.code, approve=approve, now=NOW) is None
-    assert state(pairing, ticket) is PairingState.APPROVED
-    late = ask(pairing, "https://late.example")
-    for now in (NOW + LIFE_S, NOW + 10 * LIFE_S):
-        assert pairing.decide(late.code, approve=True, now=now) is None
-        assert state(pairing, late, "https://late.example", now=now) is PairingState.EXPIRED
+@pytest.mark.parametrize("origin", ODD)
+async def test_only_a_browsers_own_origin_can_ask(web: WebRoutes, origin: str) -> None:
+    answer = await Stranger(web, origin).ask()
+    assert answer.status in (400, 403)
+    assert web.asked == []
+
+
+@pytest.mark.parametrize("other", [STRANGER, "https://other.example", "null", ""])
+async def test_who_names_two_origins_has_none(web: WebRoutes, other: str) -> None:
+    for origins in ((STRANGER, other), (other, STRANGER)):
+        headers = [("Origin", origin) for origin in origins]
+        assert (await web.post("/-/ask", b'{"server": "notes"}', *headers, JSON)).status in (400, 403)
+    assert web.asked == []
+    ticket = (await Stranger(web).ask()).json()
+    await decide(web, approve=ticket["code"])
+    body = json.dumps({"request": ticket["request"]}).encode()
+    answer = await web.post("/-/ask/answer", body, ("Origin", STRANGER), ("Origin", other), JSON)
+    assert answer.status in (403, 404)
+    assert (await Stranger(web).answer(ticket["request"])).status == 200
+
+
+async def test_of_all_that_ask_at_once_the_user_is_shown_three(web: WebRoutes) -> None:
+    pages = [f"https://app{port}.example:{port}" for port in range(8001, 8006)]
+    answers = await asyncio.gather(*(Stranger(web, origin).ask() for origin in pages * 4))
+    assert [answer.status for answer in answers] == [200] * 20
+    assert len({origin for origin, *_ in web.asked}) == len(web.asked) == 3
+    assert len((await web.get("/-/pairs", bearer(web.tokens.master()))).json()["asking"]) == 3
+
+
+async def test_of_all_that_pick_a_token_up_at_once_one_gets_it(web: WebRoutes) -> None:
+    page = Stranger(web)
+    ticket = (await page.ask()).json()
+    waiting = [asyncio.create_task(page.answer(ticket["request"])) for _ in range(5)]
+    await asyncio.sleep(0)
+    decided = await asyncio.gather(*(decide(web, approve=ticket["code"]) for _ in range(3)))
+    assert sorted(answer.status for answer in decided) == [200, 404, 404]
+    async with asyncio.timeout(60):
+        answers = await asyncio.gather(*waiting)
+    assert sorted(answer.status for answer in answers) == [200, 404, 404, 404, 404]
+    assert len(web.tokens.issued()) == 1
+
+
+async def test_origins_that_differ_by_their_port_know_nothing_of_each_other(web: WebRoutes) -> None:
+    one, other = Stranger(web, "https://a.example:8443"), Stranger(web, "https://a.example")
+    ticket = (await one.ask()).json()
+    await decide(web, approve=ticket["code"])
+    assert (await other.answer(ticket["request"])).status == 404
+    token = (await one.answer(ticket["request"])).json()["token"]
+    assert web.tokens.identify(token, "https://a.example") is None
+    assert web.tokens.identify(token, "https://A.example:8443") is None
+    assert web.tokens.identify(token, "https://a.example:8443") is not None
+
+
+async def test_an_approval_that_nobody_picks_up_is_worth_nothing_later(web: WebRoutes) -> None:
+    page = Stranger(web)
+    ticket = (await page.ask()).json()
+    await decide(web, approve=ticket["code"])
+    web.clock.now += 3600
+    answer = await page.answer(ticket["request"])
+    assert (answer.status, answer.json()["error"]) == (410, "expired")
+    assert web.tokens.issued() == []
+
+
+async def test_a_program_without_an_origin_cannot_ask(web: WebRoutes) -> None:
+    assert (await web.post("/-/ask", b'{"server": "notes"}', JSON)).status == 400
+
+
+async def test_a_form_cannot_ask(web: WebRoutes) -> None:
+    origin = ("Origin", STRANGER)
+    assert (await web.post("/-/ask", b'{"server": "notes"}', origin, ("Content-Type", "text/plain"))).status == 415
+    assert (await web.post("/-/ask", b"[" * 4000, origin, JSON)).status == 400
+
+
+async def test_the_relays_own_page_sees_who_asks_and_decides(web: WebRoutes) -> None:
+    got = (await web.pair(web.tokens.mint(None, 60, web.clock.now))).json()
+    own = [bearer(got["token"]), ("Origin", OWN)]
+    other = Stranger(web, "https://other.example")
+    first = (await other.ask()).json()
+    await decide(web, approve=first["code"])
+    await other.answer(first["request"])
+    ticket = (await Stranger(web).ask()).json()
+    assert web.asked[-1][3] == ["https://other.example"]
+    listed = (await web.get("/-/pairs", *own)).json()
+    assert [(row["origin"], row["code"], row["others"]) for row in listed["asking"]] == [
+        (STRANGER, ticket["code"], ["https://other.example"])
+    ]
+    assert [(row["origin"], row["servers"], row["own"]) for row in listed["paired"]] == [
+        (OWN, None, True),
+        ("https://other.example", ["notes"], False),
+    ]
+    body = json.dumps({"approve": ticket["code"]}).encode()
+    assert (await web.post("/-/pairs", body, JSON, *own)).status == 200
+    body = json.dumps({"revoke": listed["paired"][1]["id"]}).encode()
+    assert (await web.post("/-/pairs", body, JSON, *own)).json() == {"revoked": ["https://other.example"]}
+
+
+async def test_nobody_else_sees_or_decides_who_is_paired(web: WebRoutes) -> None:
+    ticket = (await Stranger(web).ask()).json()
+    body = json.dumps({"approve": ticket["code"]}).encode()
+    paired = web.tokens.issue_for_page(STRANGER, "notes", ["serve"])
+    for token, origin, status in (
+        (None, OWN, 401),
+        (None, STRANGER, 403),
+        (paired, STRANGER, 403),
+        (paired, OWN, 403),
+        (web.tokens.issue_named("laptop", ["call", "serve"]), OWN, 403),
+    ):
+        headers = [("Origin", origin), *([bearer(token)] if token else [])]
+        assert (await web.get("/-/pairs", *headers)).status == status
+        assert (await web.post("/-/pairs", body, JSON, *headers)).status == status
+    assert (await decide(web, approve=ticket["code"])).status == 200
+
+
+@pytest.mark.parametrize("body", ["{}", '{"approve": 1}', '{"revoke": null}', "[]"])
+async def test_a_decision_that_is_none_is_refused(web: WebRoutes, body: str) -> None:
+    assert (await web.post("/-/pairs", body.encode(), JSON, bearer(web.tokens.master()))).status == 400
+
+
+async def test_revoking_takes_no_named_token(web: WebRoutes) -> None:
+    web.tokens.issue_named("laptop", ["call"])
+    [grant] = web.tokens.issued()
+    assert (await decide(web, revoke=grant.id)).status == 404
