@@ -11,8 +11,9 @@ import orjson
 
 from tabrelay.calls.calls import Call, Notice, Pending, Reply
 from tabrelay.errors import RelayError
+from tabrelay.translation.legacy_call import LegacyCall
 from tabrelay.translation.parked_calls import ParkedCalls
-from tabrelay.translation.to_legacy import LegacyCall, ModernToLegacy
+from tabrelay.translation.to_legacy import ModernToLegacy
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller

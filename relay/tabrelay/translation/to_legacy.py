@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import orjson
 
-from tabrelay.calls.calls import Call, Notice, Pending, Reply
+from tabrelay.calls.calls import Call, Notice, Pending
 from tabrelay.errors import Busy, RelayError
 from tabrelay.translation import messages
+from tabrelay.translation.legacy_call import Ask, LegacyCall, LegacyServer
 from tabrelay.translation.parked_calls import ParkedCalls
 from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.eras import Era
@@ -31,75 +30,6 @@ from tabserver.wire.frames import Caller
 # message begins the wait anew: on a busy machine a server's process may pause between two of them.
 COALESCE_S: Final = 0.1
 MOST_COALESCE_S: Final = 1.0
-
-
-class LegacyServer(Protocol):
-    """A peer whose server has done the handshake, as the translator uses it: only ever with legacy callers."""
-
-    @property
-    def server(self) -> str: ...
-
-    @property
-    def about(self) -> dict[str, Any]:
-        """The server's InitializeResult."""
-
-    def start(self, pending: Pending) -> None: ...
-
-    def cancel(self, pending: Pending, why: str) -> None: ...
-
-    def notify(self, channel: str, caller: Caller, payload: str) -> None: ...
-
-    def end(self, channel: str, why: str) -> None: ...
-
-    def listen(self, channel: str, caller: Caller, sink: Callable[[Notice], None]) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """Something the server wants to know. `id` is None when it ended its call with the question."""
-
-    id: jsonrpc.RequestId | None
-    method: str
-    params: Any
-
-
-class LegacyCall(Pending):
-    """A call as the legacy server has it. `outer` is the modern request that waits for it; None while it is parked."""
-
-    __slots__ = (
-        *("asks", "expiry", "handle", "keys", "level", "offered", "outcome", "outer", "timer", "token"),
-        *("asking_since", "translator"),
-    )
-
-    def __init__(self, call: Call, outer: Pending, translator: ModernToLegacy) -> None:
-        super().__init__(call)
-        self.outer: Pending | None = outer
-        self.translator = translator
-        self.level: str | None = None
-        self.token: object = None  # the progress token of the request that waits now
-        self.asks: dict[str, Ask] = {}
-        self.asking_since = 0.0  # when the first question came that waits for others
-        self.offered: list[dict[str, Any]] = []
-        self.keys = itertools.count(1)
-        self.outcome: dict[str, Any] | RelayError | None = None  # came while nobody waited
-        self.handle: str | None = None
-        self.timer: asyncio.TimerHandle | None = None
-        self.expiry: asyncio.TimerHandle | None = None
-
-    def notify(self, notice: Notice) -> None:
-        if not self.is_done:
-            self.translator.receive(self, orjson.loads(notice.payload))
-
-    def finish(self, reply: Reply) -> None:
-        reply.release()
-        if not self.is_done:
-            self.is_done = True
-            self.translator.ended(self, reply.message())
-
-    def fail(self, error: RelayError) -> None:
-        if not self.is_done:
-            self.is_done = True
-            self.translator.ended(self, error)
 
 
 class ModernToLegacy:
@@ -304,9 +234,9 @@ class ModernToLegacy:
             outer.refuse(jsonrpc.INVALID_PARAMS, "requestState is not valid (any more). Make the call again.")
             return
         # A client that says something else of itself now has come by another session; its call is where it was.
-        inner.translator._continue_call(inner, outer, params, answers)
+        inner.translator.continue_call(inner, outer, params, answers)
 
-    def _continue_call(
+    def continue_call(
         self, inner: LegacyCall, outer: Pending, params: messages.Params, answers: dict[str, Any]
     ) -> None:
         inner.handle = None

@@ -18,8 +18,8 @@ from tabrelay.peers.browsers.plain_peer import PlainPeer
 from tabrelay.peers.browsers.plain_session import PlainSocket
 from tabrelay.routing.question_limits import limits_of
 from tabrelay.routing.registry import Registry
+from tabrelay.translation.legacy_call import LegacyCall
 from tabrelay.translation.parked_calls import ParkedCalls
-from tabrelay.translation.to_legacy import LegacyCall
 from tabserver.wire.frames import SUBPROTOCOL
 
 log = logging.getLogger(__name__)

@@ -19,9 +19,10 @@ from tabrelay.errors import BadRequest, BrowserGone, Busy, ServerOffline
 from tabrelay.peers.browsers.plain_session import PlainSession, PlainSocket
 from tabrelay.routing.question_limits import QuestionLimits
 from tabrelay.translation import messages
+from tabrelay.translation.legacy_call import LegacyCall
 from tabrelay.translation.parked_calls import ParkedCalls
 from tabrelay.translation.subscribers import Subscribers
-from tabrelay.translation.to_legacy import LegacyCall, ModernToLegacy
+from tabrelay.translation.to_legacy import ModernToLegacy
 from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller

@@ -31,8 +31,8 @@ from tabrelay.peers.upstreams.transports.stdio import UpstreamProcess
 from tabrelay.peers.upstreams.upstream import Upstream
 from tabrelay.routing.question_limits import limits_of
 from tabrelay.routing.registry import Registry
+from tabrelay.translation.legacy_call import LegacyCall
 from tabrelay.translation.parked_calls import ParkedCalls
-from tabrelay.translation.to_legacy import LegacyCall
 
 log = logging.getLogger(__name__)
 

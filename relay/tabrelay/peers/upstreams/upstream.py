@@ -22,9 +22,10 @@ from tabrelay.peers.upstreams.faults import ConnectionFault, UpstreamFault, rela
 from tabrelay.peers.upstreams.handshake import CLIENT
 from tabrelay.peers.upstreams.request_headers import RoutingHeaders
 from tabrelay.translation import messages
+from tabrelay.translation.legacy_call import LegacyCall
 from tabrelay.translation.parked_calls import ParkedCalls
 from tabrelay.translation.subscribers import Subscribers
-from tabrelay.translation.to_legacy import LegacyCall, ModernToLegacy
+from tabrelay.translation.to_legacy import ModernToLegacy
 from tabrelay.translation.to_modern import LegacyToModern
 from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.eras import Era

@@ -1,0 +1,101 @@
+"""Call to a legacy server on behalf of a modern request, with the questions that the server asks during it.
+
+A `LegacyCall` outlives the modern request that started it: while the client is asked, `outer` is None and the call is
+parked; the retry becomes the new `outer`. It passes every event to its translator and decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import orjson
+
+from tabrelay.calls.calls import Call, Notice, Pending, Reply
+from tabrelay.errors import RelayError
+from tabserver.wire import jsonrpc
+from tabserver.wire.frames import Caller
+
+
+class LegacyServer(Protocol):
+    """A peer whose server has done the handshake, as the translator uses it: only ever with legacy callers."""
+
+    @property
+    def server(self) -> str: ...
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The server's InitializeResult."""
+
+    def start(self, pending: Pending) -> None: ...
+
+    def cancel(self, pending: Pending, why: str) -> None: ...
+
+    def notify(self, channel: str, caller: Caller, payload: str) -> None: ...
+
+    def end(self, channel: str, why: str) -> None: ...
+
+    def listen(self, channel: str, caller: Caller, sink: Callable[[Notice], None]) -> None: ...
+
+
+class CallTranslator(Protocol):
+    """The translator that a legacy call reports to."""
+
+    def receive(self, inner: LegacyCall, message: dict[str, Any]) -> None: ...
+
+    def ended(self, inner: LegacyCall, outcome: dict[str, Any] | RelayError) -> None: ...
+
+    def continue_call(
+        self, inner: LegacyCall, outer: Pending, params: dict[str, Any], answers: dict[str, Any]
+    ) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Something the server wants to know. `id` is None when it ended its call with the question."""
+
+    id: jsonrpc.RequestId | None
+    method: str
+    params: Any
+
+
+class LegacyCall(Pending):
+    """A call as the legacy server has it. `outer` is the modern request that waits for it; None while it is parked."""
+
+    __slots__ = (
+        *("asks", "expiry", "handle", "keys", "level", "offered", "outcome", "outer", "timer", "token"),
+        *("asking_since", "translator"),
+    )
+
+    def __init__(self, call: Call, outer: Pending, translator: CallTranslator) -> None:
+        super().__init__(call)
+        self.outer: Pending | None = outer
+        self.translator = translator
+        self.level: str | None = None
+        self.token: object = None  # the progress token of the request that waits now
+        self.asks: dict[str, Ask] = {}
+        self.asking_since = 0.0  # when the first question came that waits for others
+        self.offered: list[dict[str, Any]] = []
+        self.keys = itertools.count(1)
+        self.outcome: dict[str, Any] | RelayError | None = None  # came while nobody waited
+        self.handle: str | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.expiry: asyncio.TimerHandle | None = None
+
+    def notify(self, notice: Notice) -> None:
+        if not self.is_done:
+            self.translator.receive(self, orjson.loads(notice.payload))
+
+    def finish(self, reply: Reply) -> None:
+        reply.release()
+        if not self.is_done:
+            self.is_done = True
+            self.translator.ended(self, reply.message())
+
+    def fail(self, error: RelayError) -> None:
+        if not self.is_done:
+            self.is_done = True
+            self.translator.ended(self, error)
