@@ -1,7 +1,8 @@
-"""A WebSocket past ASGI: a text is handed on in the turn of the loop in which its last byte came, and written in the
-one in which it was said. Without it, each way takes a queue, a task and a few wrappers, as ASGI wants them.
+"""ASGI bypass for WebSocket texts: an extension of the ASGI scope that receives and writes them without a queue.
 
-Everything that is not a text still goes by ASGI: opening, closing, a browser that reads too slowly.
+A text is handled in the event-loop iteration in which its last byte arrived, and written in the one in which it was
+sent. By ASGI, each direction takes a queue, a task and several wrappers. Everything that is not a text still goes by
+ASGI: opening, closing, and a browser that reads too slowly.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-# Where it stands among the extensions of a WebSocket's scope. A server without it is served by ASGI alone.
+# Key among the extensions of a WebSocket's scope. With a server that does not offer it, all texts go by ASGI.
 EXTENSION: Final = "tabrelay.peers.browsers.asgi_bypass"
 
 
 class DirectTextChannel(Protocol):
+    """One WebSocket, as the server's protocol class offers it."""
+
     on_text: Callable[[str], None] | None  # None: all texts go by ASGI
 
     def try_write(self, texts: Sequence[str]) -> bool:
-        """Write these now; False, and nothing was done, if they have to wait for their turn."""
+        """Write these now. False if they have to wait behind others: then nothing was written."""
 
 
 def direct_channel(scope: Mapping[str, Any]) -> DirectTextChannel | None:

@@ -1,4 +1,8 @@
-"""Text messages of an ASGI WebSocket, and why a browser closed it."""
+"""Text messages of an ASGI WebSocket, and the reason for its end.
+
+A close code with a meaning becomes an exception; any other end of the socket is None. The module reads only: writing is
+`SocketWriter`.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,6 @@ from tabserver.wire.frames import (
 )
 
 Scope = MutableMapping[str, Any]
-
-
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
@@ -21,7 +23,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class BrowserDismissed(Exception):
-    """The gate says that this browser is no longer welcome; the text says why."""
+    """The gate closed the socket: the browser is no longer admitted. The text is the reason."""
 
 
 class BrowserLeft(Exception):
@@ -33,7 +35,7 @@ class BrowserRefused(Exception):
 
 
 async def next_text(receive: Receive) -> str | None:
-    """The next text message; None when the socket is gone. Binary is not of this protocol: read as nothing at all."""
+    """The next text message; None when the socket is gone. Binary messages are skipped: the protocol has none."""
     while True:
         message = await receive()
         if message["type"] == "websocket.disconnect":

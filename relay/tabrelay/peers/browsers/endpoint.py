@@ -1,6 +1,8 @@
-"""The door that browsers come through: one WebSocket at `/{server}` becomes a socket of a TabPeer.
+"""WebSocket endpoint for browsers: one WebSocket at `/{server}` becomes a socket of a `BrowserPeer`.
 
-Runs behind the gate, so the principal is known. Plain ASGI: FastAPI has nothing to add to a byte pipe.
+A refused browser gets an HTTP response before the 101, and after the handshake a `bye` frame with a close code. A
+session is resumed only by the same principal, origin, server and worker. The gate has authenticated the request, so
+this module checks no token. It is plain ASGI: FastAPI has nothing to add to a byte pipe.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ from tabserver.wire.pending_calls import PendingCalls
 
 log = logging.getLogger(__name__)
 
-# A name that is kept for a browser in its grace is free soon.
+# The name of a browser in its grace is free soon.
 RESERVED_RETRY_MS: Final = 3000
 
 
@@ -77,10 +79,10 @@ class BrowserEndpoint:
         calls_by_name: dict[str, PendingCalls[Pending]] | None = None,
         locate: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
-        """`on_up` and `on_gone` hear the names of browsers that came, and that are gone for good. `state_key`: what a
-        server of a principal seals with that its clients carry for it. `meter` counts who comes, goes and may not.
-        `rosters`: the calls of each name, where they are known to others too. `seek`: finds out who has a name at other
-        relays."""
+        """`on_up` and `on_gone` are called with the names of browsers that connected, and whose session ended.
+        `state_key`: the key with which a server of a principal seals the state that clients carry for it. `metrics`
+        counts connections, disconnections and refusals. `calls_by_name`: the pending calls of each name, shared with
+        the peers of other relays. `locate` finds out which other relay has a name."""
         self._metrics = metrics or CallMetrics(0)
         self._registry = registry
         self._settings = settings
@@ -162,7 +164,7 @@ class BrowserEndpoint:
         )
 
     async def _refuse(self, send: Send, refusal: Refuse) -> None:
-        """Refuse before the 101: a page that is let in and thrown out at once redials for ever."""
+        """Refuse before the 101: a page whose socket is opened and closed at once would dial again without end."""
         self._metrics.record_refusal("door", refusal.reason)
         headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
         await send({"type": "websocket.http.response.start", "status": refusal.status, "headers": headers})
@@ -203,11 +205,11 @@ class BrowserEndpoint:
         if channel is not None:
             channel.on_text = partial(peer.receive_text, socket)
         try:
-            # What the conduit does not carry: large messages, and the end.
+            # The direct channel carries neither large messages nor the end of the socket.
             while (text := await next_text(receive)) is not None:
                 peer.receive_text(socket, text)
         except BrowserDismissed as dismissed:
-            # Nobody can come back to this session: who waits for one of its calls is told now, not after the grace.
+            # No browser can resume this session, so its calls fail now and not after the grace.
             peer.retire(CLOSE_UNAUTHORIZED, str(dismissed))
         except BrowserLeft:
             peer.left(socket)
@@ -229,9 +231,9 @@ class BrowserEndpoint:
         socket.close(code, refusal.message)
 
     def refusal(self, principal: Principal, server: str) -> Refuse | None:
-        """Why this principal can't have the name now, if it can't: what a page is told when its dial was refused."""
+        """Why this principal can't have the name now, if it can't. A page shows it when its dial was refused."""
         holders = self._holders(server)
-        # A browser that has a call in flight and lost its socket may still bring the result.
+        # A browser that has a call in flight and lost its socket may still deliver the result.
         if self._drain.is_on and not any(
             peer is not None and peer.kind is PeerKind.BROWSER and peer.in_flight for peer in holders
         ):
@@ -269,7 +271,7 @@ class BrowserEndpoint:
         return None
 
     def _session(self, server: str, principal: Principal, scope: Scope, hello: str) -> BrowserPeer:
-        """The session that a greeting asks for, or a new one."""
+        """The session that this hello resumes, or a new one."""
         if len(hello) > self._settings.max_hello:
             raise RemoteProtocolError(f"a hello has at most {self._settings.max_hello} characters")
         frame = frames.decode(hello)
@@ -279,7 +281,7 @@ class BrowserEndpoint:
             raise RemoteProtocolError("the hello names another server than the URL")
         origin, name = header(scope, b"origin"), server
         if self._is_shared(server):
-            # A worker of a page that can keep nothing has only its own name, which ends with it.
+            # A worker of a page without storage has only its instance name, which ends with the worker.
             name = f"{server}{INSTANCE_SEPARATOR}{check_instance(frame.get('browser') or frame['inst'][:8])}"
         known = self._sessions.get(frame.get("sid", ""))
         # L5: a stolen sid alone resumes nothing: it must come from the same principal, page origin, server and worker.
@@ -322,7 +324,7 @@ class BrowserEndpoint:
         return peer
 
     def _is_session(self, peer: BrowserPeer) -> bool:
-        """Was it ever welcomed? A dial whose greeting was refused leaves nothing behind."""
+        """Was its hello ever accepted? A dial whose hello was refused leaves nothing behind."""
         return self._sessions.get(peer.link.sid or "") is peer
 
     def _away(self, peer: BrowserPeer) -> None:
@@ -352,7 +354,7 @@ class BrowserEndpoint:
         self._plain.reclaim(peer.server)
 
     def _discard_calls(self, name: str) -> None:
-        """New names and browsers come without end: of those that are gone nothing is kept."""
+        """New names and browsers connect without end, so nothing is kept of those that are gone."""
         if self._registry.holder(name) is None and not self._calls_by_name.get(name, True):
             # defence: bounds: calls of names that are gone
             del self._calls_by_name[name]
@@ -364,12 +366,12 @@ class BrowserEndpoint:
 
     @property
     def budget(self) -> MemoryBudget:
-        """What all links keep together."""
+        """Bytes that all links keep for replay, together."""
         return self._budget
 
     @property
     def waiting_bytes(self) -> int:
-        """Written to browsers and not sent yet."""
+        """Bytes written to browsers and not sent yet."""
         return sum(writer.waiting_bytes for writer in self._writers)
 
     def browsers(self) -> list[BrowserPeer | PlainPeer]:

@@ -1,9 +1,8 @@
-"""Relay end of a browser link: sockets in and out, the pump of events, and one timer.
+"""I/O shell of a browser link at the relay: current socket, event pump, batched writes and one timer.
 
-The shell around the sans-I/O `tabserver.wire.Link`: it passes received texts to the link, handles the events that
-result, writes the link's frames to the current socket, and re-arms the timer. The worker has the same shell in
-`tabserver.transport`; logic that both need belongs in `tabserver.wire`. What calls and events mean is decided by the
-subclass, `BrowserPeer`.
+It passes received texts to the sans-I/O `tabserver.wire.Link`, hands its events to the subclass (`BrowserPeer`), writes
+the link's frames to the current socket, and re-arms the timer. The worker has the same shell in `tabserver.transport`;
+logic that both need belongs in `tabserver.wire`. The shell does not interpret events or messages.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from tabserver.wire.pending_calls import PendingCalls
 
 log = logging.getLogger(__name__)
 
-# Weight of a frame's header, which may repeat a long request id. The standard library parses it.
+# Values of a frame's header, which may repeat a long request id. The standard library parses it.
 MAX_HEADER_VALUES: Final = 32_000
 RETRY_TIMER_S: Final = 1.0
 
 
 class LinkSocket(Protocol):
-    """One WebSocket, as the peer writes to it. Writes belong to this object, never to "the current socket"."""
+    """One WebSocket, for writing. A write goes to the socket that it was meant for, never to "the current socket"."""
 
     def write(self, frames: Sequence[tuple[str, str | None]]) -> None:
         """Header and payload of each, in order."""
@@ -41,7 +40,7 @@ class LinkSocket(Protocol):
 
 
 class LinkShell(ABC):
-    """One link and the socket that it has now. A base class and not a member, so that a frame costs no extra call."""
+    """One link and its current socket. A base class and not a member, so that a frame costs no extra call."""
 
     def __init__(self, server: str, link: Link[Any], pending_calls: PendingCalls[Pending]) -> None:
         self.server = server
@@ -55,24 +54,24 @@ class LinkShell(ABC):
         self._will_write = False
         self._unwritten = 0  # calls that are not on the socket yet
         self._gone = False
-        self._has_left = False  # did it leave on purpose? Else it is expected back within its grace.
+        self._has_left = False  # closed on purpose? Else the browser may resume within its grace.
 
     @abstractmethod
     def _handle(self, event: Event) -> None:
-        """An event of the link."""
+        """Act on an event of the link."""
 
     @abstractmethod
     def _resolve(self, pending: Pending, payload: Payload) -> None:
-        """The browser's response to a call."""
+        """Finish a call with the browser's response."""
 
     @abstractmethod
     def _socket_closed(self) -> None:
-        """The session has no socket now."""
+        """The session has lost its socket."""
 
     # -- from the socket ----------------------------------------------------------------------------------------------
 
     def attach(self, socket: LinkSocket, hello: str) -> None:
-        """A socket arrived with a greeting for this session. An older socket of the same session is stale now."""
+        """Use a socket that sent a hello for this session. It replaces an older socket of the same session."""
         now = self._loop.time()
         stale, self._socket = self._socket, socket
         self._has_left = False
@@ -83,7 +82,7 @@ class LinkShell(ABC):
         self.receive_frame(socket, hello, None)
 
     def receive_text(self, socket: LinkSocket, text: str) -> None:
-        """One text of the socket."""
+        """Handle one text of the socket. A response in one frame, the frequent case, is resolved without an event."""
         if socket is not self._socket:
             return
         header, newline, payload = text.partition("\n")  # as `frames.split` does
@@ -99,7 +98,7 @@ class LinkShell(ABC):
             else:
                 self.receive_frame(socket, header, payload if newline else None)
             return
-        # A result for a call that this browser does not have is nobody's: it was cancelled, or never made.
+        # A response to a call that this browser does not have is dropped: it was cancelled, or never made.
         pending = self._pending_calls.pop(answered, None)
         if pending is not None:
             self._resolve(pending, payload)
@@ -111,11 +110,11 @@ class LinkShell(ABC):
             self.link.receive(header, payload, self._loop.time())
             if self.link.has_events:
                 self._pump()
-            else:  # a slice, or a word that it has come
+            else:  # a slice, or an acknowledgement
                 self._write_soon()
 
     def detach(self, socket: LinkSocket) -> None:
-        """The socket closed. The session waits for the next one until its grace is over."""
+        """The socket closed. The session can be resumed on another one until its grace is over."""
         if socket is not self._socket:
             return
         self._socket = None
@@ -129,12 +128,12 @@ class LinkShell(ABC):
             self._has_left = True
 
     def refused(self, socket: LinkSocket) -> None:
-        """L16: the browser closed the socket because of a frame of ours, which it is not sent again."""
+        """L16: the browser closed the socket because of a frame of ours. That frame is not sent again."""
         if socket is self._socket:
             self.link.refused()
 
     def slow(self, socket: LinkSocket) -> None:
-        """The browser does not read what it is sent: without this socket, the session waits for a better one."""
+        """The browser does not read. Drop the socket; the session can be resumed on another one."""
         if socket is self._socket:
             self._drop(CLOSE_SLOW, "the browser reads too slowly")
 
@@ -154,7 +153,7 @@ class LinkShell(ABC):
             self._opened[channel] = caller
 
     def _send_best_effort(self, write: Callable[[float], None]) -> None:
-        """Send what nobody waits for: when the link has no room, it is not worth an error."""
+        """Send a message without an answer. If the link has no room, it is dropped and logged, with no error."""
         if self._gone or self.link.is_over:
             return
         try:
@@ -164,8 +163,8 @@ class LinkShell(ABC):
         self._pump()
 
     def _write_soon(self) -> None:
-        """At the end of this turn of the loop: many calls come and many answers are heard in one, and what is said to
-        the browser has no events."""
+        """Write at the end of this event-loop iteration, in which many calls may start and many answers arrive. Frames
+        to the browser cause no events, so the pump is not needed."""
         if not self._will_write:
             self._will_write = True
             self._loop.call_soon(self._write_now)
@@ -193,21 +192,21 @@ class LinkShell(ABC):
             self._arm()
 
     def _handle_safely(self, event: Event) -> None:
-        """One event that can't be handled must not take those behind it along: they are answers of other calls."""
+        """An event that can't be handled must not stop the ones after it: these are answers to other calls."""
         try:
             self._handle(event)
         except Exception:
             log.exception("%s: could not handle %s", self.server, type(event).__name__)
 
     def _arm(self) -> None:
-        """One timer, moved only when it must fire earlier: most frames just push it further away."""
+        """Keep one timer, and move it only when it must fire earlier: most frames only postpone the deadline."""
         due = self.link.next_timer()
         if due is None or self._gone:
             return
         if self._timer is None or due < self._timer_due:
             if self._timer is not None:
                 self._timer.cancel()
-            # The handle is not asked: one of uvloop's that is due at once does not know when that is.
+            # `_timer_due` and not `TimerHandle.when()`: uvloop's handle does not know it when it is due at once.
             self._timer, self._timer_due = self._loop.call_at(due, self._fire), due
 
     def _fire(self) -> None:
@@ -215,7 +214,7 @@ class LinkShell(ABC):
         try:
             self.link.handle_timer(self._loop.time())
         except Exception:
-            # Without its timer a link would send no heartbeat any more. A pause, as it may fail again.
+            # Without a timer the link would send no more heartbeats. With a pause, as it may fail again.
             log.exception("%s: a timer of the link failed", self.server)
             due = self._loop.time() + RETRY_TIMER_S
             # defence: stalls: a link whose timer failed gets another one at the relay

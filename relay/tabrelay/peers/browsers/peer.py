@@ -1,8 +1,8 @@
-"""Peer for a browser worker: the relay's end of a link, and the calls that wait on it.
+"""Peer for a browser worker: sends calls over a link and resolves them with the worker's responses.
 
-A thin shell around `tabserver.wire.Link`: read, receive, dispatch events, write frames, re-arm one timer. The worker
-has the same shell in `tabserver.transport`; logic that both need belongs in the wire. The gate decides which browsers
-may connect.
+A call that was sent may have run. So it is sent again to the same worker only, whose request history recognises it, and
+fails when that worker is gone. Sockets and timers are in `LinkShell`; which browsers may connect is decided by the gate
+and the endpoint.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from tabserver.wire.states import Phase
 log = logging.getLogger(__name__)
 
 MAX_LISTENERS: Final = 512
-# Characters of a browser's notification or request. Others parse it again, whole.
+# Characters of a browser's notification or request, which clients and other modules parse again as a whole.
 MAX_NOTICE: Final = 4 * 1024 * 1024
-MAX_CONTROL: Final = 256 * 1024  # of what the worker tells the relay itself: its tabs, a pin
-# Calls of one turn of the event loop that are written together. With more, the browser would wait until all are read,
-# and then the relay until all are answered: a third of the calls per second is lost, and no processor time won.
+MAX_CONTROL: Final = 256 * 1024  # characters of a control message to the relay itself: tabs, a pin
+# Calls of one event-loop iteration that are written together. With more, the browser would wait until all are read, and
+# then the relay until all are answered: that costs a third of the calls per second and saves no processor time.
 CALLS_PER_WRITE: Final = 8
-# Asked for with each call. In Python 3.11 a member of an enum is found by a function, each time anew.
+# Needed for each call. Python 3.11 looks up an enum member by a function call, every time.
 UP: Final = Phase.UP
 MODERN: Final = Era.MODERN
 REQ: Final = Kind.REQ
 
 
 class BrowserPeer(LinkShell):
-    """One session with one browser worker. A new session is a new TabPeer; a new socket is not."""
+    """One session with one browser worker. A new session is a new BrowserPeer; a new socket is not."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class BrowserPeer(LinkShell):
         inst: str,
         principal: str,
         origin: str | None,
-        link: Link[Any],  # what is said is text, and so is what comes, or slices of it
+        link: Link[Any],  # sends text; receives text, or slices of it
         pending_calls: PendingCalls[Pending],
         budget: MemoryBudget,
         in_flight_limit: int,
@@ -64,11 +64,11 @@ class BrowserPeer(LinkShell):
         on_up: Callable[[BrowserPeer], None],
         on_away: Callable[[BrowserPeer], None],
         on_gone: Callable[[BrowserPeer], None],
-        on_tabs: Callable[[BrowserPeer, object], None] = lambda peer, said: None,
+        on_tabs: Callable[[BrowserPeer, object], None] = lambda peer, message: None,
         browser: str = "",
     ) -> None:
-        """`server`: the name that it holds; where browsers share one, its own address. `browser`: what it runs in, for
-        people."""
+        """`server`: the name that it holds, or its own address where browsers share a name. `browser`: the browser's
+        name for display."""
         super().__init__(server, link, pending_calls)
         self.inst = inst
         self.principal = principal
@@ -82,7 +82,7 @@ class BrowserPeer(LinkShell):
         self._on_gone = on_gone
         self._on_tabs = on_tabs
         self._sinks: dict[str, Callable[[Notice], None]] = {}
-        self.is_resumed = False  # did the socket that it has now find the session again?
+        self.is_resumed = False  # did the current socket resume the session?
 
     # -- the seam that the switch sees --------------------------------------------------------------------------------
 
@@ -96,8 +96,8 @@ class BrowserPeer(LinkShell):
 
     @property
     def is_reserved(self) -> bool:
-        """L8: is the name kept for its principal? While it is up or has a client's call, and during the grace of a
-        browser that did not leave on purpose."""
+        """L8: is the name kept for its principal? It is while the browser is up or has a client's call, and during the
+        grace of a browser that did not leave on purpose."""
         if self._gone or self.is_up or not self._has_left:
             return not self._gone
         calls = (pending.call for pending in self._pending_calls.values())
@@ -113,14 +113,14 @@ class BrowserPeer(LinkShell):
 
     @property
     def in_flight(self) -> int:
-        """Calls that will end; a stream that a client listens on is none."""
+        """Number of calls that will end. A subscription stream does not count."""
         return sum(pending.call.method != methods.SUBSCRIPTIONS_LISTEN for pending in self._pending_calls.values())
 
     def start(self, pending: Pending) -> None:
         call, calls, asked_of = pending.call, self._pending_calls, pending.asked_of
         key = (call.channel, call.id)
-        # Counted one by one only when there are many: listeners are not calls, and have a bound of their own. One that
-        # this browser has already takes no more room when it is asked again.
+        # Counted one by one only when there are many, since listeners are not calls and have a separate bound. A call
+        # that this browser already has takes no more room when it is sent again.
         if len(calls) >= self._in_flight_limit and asked_of is None:
             self._check_limit(call)
         if key in calls:
@@ -176,7 +176,7 @@ class BrowserPeer(LinkShell):
     def notify(self, channel: str, caller: Caller, payload: str) -> None:
         def send(now: float) -> None:
             self._open(channel, caller)
-            # A response may hold a key called "method" somewhere inside, so a look at the text would not do.
+            # A response may contain a key "method" at any depth, so the text has to be parsed.
             is_note = '"method"' in payload and "method" in orjson.loads(payload)
             kind = Kind.NOTE if is_note else Kind.RES
             self.link.send(channel, kind, payload, now)
@@ -193,20 +193,20 @@ class BrowserPeer(LinkShell):
         self._send_best_effort(lambda _now: self._open(channel, caller))
 
     def displace(self, successor: str = "") -> list[tuple[str, Caller, str]]:
-        """L8: the newest browser gets the name. This one gets a close code that stops its reconnecting."""
+        """L8: the newest browser gets the name. This one gets a close code that stops it from reconnecting."""
         late = self.unconfirmed() if successor == self.identity else []
         self.retire(CLOSE_REPLACED, "another browser now offers this server", is_displaced=True)
         return late
 
     def unconfirmed(self) -> list[tuple[str, Caller, str]]:
-        """What clients said in their sessions that the browser has not confirmed: it may have left before it came."""
+        """Messages of client sessions that the browser has not acknowledged: it may have left before they arrived."""
         sent = [(channel, self._opened.get(channel), text) for channel, _, text in self.link.unacknowledged_messages()]
         return [(channel, one, text) for channel, one, text in sent if one is not None and one.principal != RELAY]
 
     # -- events of the link -------------------------------------------------------------------------------------------
 
     def retire(self, code: int, reason: str, retry_ms: int | None = None, *, is_displaced: bool = False) -> None:
-        """End the session now: the relay stops, or another session took the name, and its calls with it."""
+        """End the session now: the relay stops, or another session took over the name and its calls."""
         if self._gone:
             return
         if self._socket is not None:
@@ -274,7 +274,7 @@ class BrowserPeer(LinkShell):
         if event.kind is Kind.RES and event.id is not None:
             pending = self._pending_calls.pop((event.channel, event.id), None)
             if pending is not None and isinstance(event.payload, SlicedPayload):
-                # In a turn of its own: in this one, the last slices were checked.
+                # In another event-loop iteration: this one has checked the last slices.
                 self._loop.call_soon(self._resolve, pending, event.payload)
             elif pending is not None:
                 self._resolve(pending, event.payload)
@@ -282,9 +282,9 @@ class BrowserPeer(LinkShell):
             self._received_message(event, event.payload)
 
     def _received_message(self, event: Received[Any], content: Payload) -> None:
-        """The server says or asks something: it goes to the call it belongs to, or to the session's own stream."""
+        """Pass a notification or request on to the call it belongs to, or to the session's stream."""
         message = response_check.read_skeleton(content, self._max_values) if len(content) <= MAX_NOTICE else None
-        # Only a session can be asked something. What is not what its header says is nobody's.
+        # Only a session accepts requests. A message that contradicts its header is refused.
         is_question = event.kind is Kind.REQ
         if is_question and event.channel not in self._opened:
             return
@@ -293,7 +293,7 @@ class BrowserPeer(LinkShell):
             return
         payload = text_of(content)
         if isinstance(content, SlicedPayload) and message.get("method") in (TABS, PIN):
-            # With its long strings. It is parsed twice, so a longer one is dropped.
+            # Read it again with its long strings. It is parsed twice, so a longer one is dropped.
             # defence: length of a note about tabs
             message = (response_check.read(payload, self._max_values) if len(content) <= MAX_CONTROL else None) or {}
         method, params = message.get("method"), message.get("params", {})
@@ -319,7 +319,7 @@ class BrowserPeer(LinkShell):
             self._sinks[event.channel](Notice(payload))
 
     def _refuse(self, event: Received[Any]) -> None:
-        """A notification or a request of the browser's is dropped; the browser waits for the answer to a request."""
+        """Drop a notification or request of the browser. A request gets an error, since the browser waits for it."""
         log.debug("%s: dropped a %s of the browser's: not JSON-RPC, or too large", self.server, event.kind.value)
         if event.kind is Kind.REQ and event.id is not None:
             text = f"Not one JSON-RPC request of at most {MAX_NOTICE:,} characters and {self._max_values:,} values."
@@ -327,13 +327,13 @@ class BrowserPeer(LinkShell):
             self._send_best_effort(lambda now: self.link.send(event.channel, Kind.RES, payload, now))
 
     def _resolve(self, pending: Pending, payload: Payload) -> None:
-        """Give the caller its answer, or the truth about an answer that is none."""
+        """Finish the call with the browser's response, or fail it if that is not a valid response."""
         try:
             code, is_plain = response_check.classify(payload, pending.call.id, self._max_values)
         except (BadAnswer, ResultTooLarge) as error:
             pending.fail(error)
             return
-        # Until the caller has it, the answer is memory that the links' budget must know of.
+        # Until the caller has it, the answer counts towards the memory budget of the links.
         budget, cost = self._budget, memory_of(payload)
         budget.add(cost)
         pending.finish(Reply(payload, code, is_plain, budget, cost))

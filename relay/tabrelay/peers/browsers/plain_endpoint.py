@@ -1,7 +1,7 @@
-"""The side door for plain pages: names that are configured for it take a WebSocket without a link.
+"""WebSocket endpoint for plain pages: configured names accept MCP over a WebSocket without a link.
 
-A page that is refused is refused before the 101. One that was let in is never thrown out for being one too many: it
-would dial again at once, and for ever. Whether a page may come without a token is for the gate to say.
+A page is refused only before the 101. An accepted page is never disconnected because there are too many: it would dial
+again at once, without end. The gate decides whether a page may connect without a token.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tabserver.wire.frames import SUBPROTOCOL
 
 log = logging.getLogger(__name__)
 
-MCP: Final = "mcp"  # what the official TypeScript SDK v1 offers, and must be given
+MCP: Final = "mcp"  # the official TypeScript SDK v1 offers it, and needs it in the response
 
 
 class PlainEndpoint:
-    """The plain servers of a relay: one SocketPeer per name, made when the first page of that name comes."""
+    """The plain servers of a relay: one PlainPeer per name, made when the first page of that name connects."""
 
     def __init__(self, registry: Registry, settings: Settings, on_up: Callable[[str], None]) -> None:
         self._registry = registry
@@ -39,7 +39,7 @@ class PlainEndpoint:
         self._peers: dict[str, PlainPeer] = {}
 
     def accepts(self, server: str, offered: Sequence[str]) -> bool:
-        """Is this a plain page of a server that is configured for them? One that has a link uses it."""
+        """Is this a plain page of a server that is configured for them? A page that offers the link uses the link."""
         return server in self._names and SUBPROTOCOL not in offered and (not offered or MCP in offered)
 
     def subprotocol(self, offered: Sequence[str]) -> str | None:
@@ -66,7 +66,7 @@ class PlainEndpoint:
         return list(self._peers.values())
 
     def reclaim(self, server: str) -> None:
-        """Nobody holds the name any more: a plain page that waited has it."""
+        """The name is free: a plain page that waited for it gets it."""
         peer = self._peers.get(server)
         if peer is not None and peer.is_up:
             self._up(peer)
@@ -89,7 +89,7 @@ class PlainEndpoint:
     def _up(self, peer: PlainPeer) -> None:
         holder = self._registry.holder(peer.server)
         if holder is not None and holder is not peer and (holder.is_up or self._is_kept_from(peer, holder)):
-            return  # it was there first, and is no plain page: this one stays idle until that one has gone
+            return  # a browser with a link holds the name; this page stays idle until that one is gone
         self._registry.take(peer.server, peer)
         log.info("%s: connected, a plain page of %s", peer.server, peer.principal)
         self._on_up(peer.server)

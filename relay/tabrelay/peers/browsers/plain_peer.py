@@ -1,9 +1,9 @@
-"""A server that lives in a plain page: MCP over a WebSocket, without a link, in the handshake era.
+"""Peer for plain pages: MCP over a WebSocket without a link, in the handshake era.
 
-For pages that run an SDK of their own (subprotocol `mcp`) or none that the relay knows (no subprotocol at all). Such a
-page can't resume: when its socket goes, its calls are lost. It may dial several times, and must never be thrown out
-once it was let in; the newest socket that answers is used, the others stay open and idle. All callers share the one
-session that a page has; modern ones come through a Translator.
+For pages that use an MCP SDK directly (subprotocol `mcp`) or that offer no subprotocol. A page may open several
+sockets: the newest one that answered `initialize` is used, the others stay open and idle, and none is closed by the
+relay. All callers share the page's one session; modern callers go through `ModernToLegacy`. A plain page can't resume:
+when its socket closes, its calls are lost.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tabserver.wire.frames import Caller
 
 log = logging.getLogger(__name__)
 
-# Surplus sockets cost memory; a page that dials more often than this without hanging up is broken.
+# Idle sockets cost memory. A page that opens more than this without closing any is broken.
 MAX_SOCKETS: Final = 32
 
 
 class PlainPeer:
-    """All plain pages of one server. Stays when they go, so that callers that listen hear the next one."""
+    """All plain pages of one server. It outlives them, so that callers that listen receive from the next one."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class PlainPeer:
         self._on_away = on_away
         self._translator = ModernToLegacy(self, parked_calls)
         self._sockets: set[PlainSession] = set()
-        self._initialized: list[PlainSession] = []  # the newest that answered is last, and the one that is used
+        self._initialized: list[PlainSession] = []  # the newest is last, and is the one in use
         self._subscribers = Subscribers()
 
     # -- sockets ------------------------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ class PlainPeer:
 
     @property
     def principal(self) -> str | None:
-        """Whose page is used now."""
+        """Principal of the page in use."""
         return self._initialized[-1].principal if self._initialized else None
 
     @property
@@ -107,7 +107,7 @@ class PlainPeer:
         return session
 
     def detach(self, session: PlainSession) -> None:
-        """The socket closed. Only its own calls are lost; an older socket that still answers is used again."""
+        """The socket closed. Only its calls are lost; an older socket that is still open is used again."""
         self._sockets.discard(session)
         was_used = self.is_up and session is self._initialized[-1]
         if session in self._initialized:
@@ -120,14 +120,14 @@ class PlainPeer:
         if session not in self._sockets:
             return
         if self.is_up and self.principal != session.principal:
-            # Somebody else's page has the name: this one is surplus until that one goes.
+            # A page of another principal has the name: this one stays idle until that one is gone.
             self._initialized.insert(0, session)
             return
         self._initialized.append(session)
         self._activate()
 
     def _activate(self) -> None:
-        """Begin with the page that is the right one now: it must know what our callers asked of the one before."""
+        """Start to use the newest page. It gets the log level and the subscriptions that callers asked for."""
         if not self._initialized:
             self._on_away(self)
             return
@@ -144,14 +144,14 @@ class PlainPeer:
         return []
 
     def suspend(self) -> None:
-        """Another peer took the name. The pages stay, idle: thrown out, they would only come back."""
+        """Another peer took the name. The pages stay connected and idle: closed, they would only dial again."""
         for page in self._sockets:
             page.drop_calls(f'Another browser took over "{self._server}" while it had the call.')
         self._translator.retire()
         self._subscribers.clear_listeners()
 
     def retire(self, code: int, reason: str, retry_ms: int | None = None) -> None:
-        """The relay stops. A page without a link can't be told when to come back."""
+        """The relay stops. Without a link there is no way to give the page a retry time."""
         self.suspend()
         for page in self._sockets:
             page.close(code, reason)
@@ -168,7 +168,7 @@ class PlainPeer:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What the page said of itself. Tasks are left out: a page would show one caller's to every other."""
+        """The page's `initialize` result. Tasks are left out: a page would show one caller's tasks to all others."""
         about = (self._initialized[-1].about if self._initialized else None) or {}
         return {**about, "capabilities": messages.visible_capabilities(about)}
 
@@ -204,7 +204,7 @@ class PlainPeer:
             raise BadRequest(f"Request id {call.id!r} is still in use in this session.", reason="duplicate_id")
 
     def _version(self, caller: Caller) -> str:
-        """The older of what the client speaks and what the page speaks."""
+        """The older of the client's and the page's protocol version."""
         page = self.about.get("protocolVersion")
         return max(
             (version for version in (caller.version, page) if version in eras.LEGACY_VERSIONS),
@@ -225,10 +225,10 @@ class PlainPeer:
         elif method == methods.CANCELLED and isinstance(params, dict):
             reason = params.get("reason")
             self._cancel_by_id(channel, params.get("requestId"), reason if isinstance(reason, str) else "cancelled")
-        # Anything else would speak for every caller at once: the page has its own handshake, and asks for roots anew.
+        # Any other notification would speak for all callers: the relay sent `initialized`, and roots are asked anew.
 
     def _cancel_by_id(self, channel: str, id: object, why: str) -> None:
-        """Pages do not answer what was cancelled, and the caller's stream must end."""
+        """Cancel a call by its id. Pages do not answer a cancelled request, but the caller's stream must end."""
         for page in self._sockets:
             pending = page.find(channel, id)
             if pending is not None:
@@ -262,7 +262,7 @@ class PlainPeer:
         return self._subscribers.wants_level(channel, params)
 
     def _set_level(self, page: PlainSession, pending: Pending, params: dict[str, Any]) -> None:
-        """The page has one level for all: the most talkative that a caller asked for. Each then hears its own."""
+        """The page has one level for all: the most verbose that a caller asked for. Each caller gets its own level."""
         level, before = params.get("level"), self._subscribers.level
         if level in methods.LOG_LEVELS:
             self._subscribers.set_level(pending.call.channel, level)
@@ -282,6 +282,6 @@ class PlainPeer:
                     return
                 self._subscribers.subscribe(channel, uri)
             elif not self._subscribers.unsubscribe(channel, uri):
-                pending.answer({})  # another caller still wants to hear of it
+                pending.answer({})  # another caller is still subscribed
                 return
         page.call(pending, params)

@@ -1,9 +1,8 @@
-"""The relay as the MCP client on one plain socket: one handshake, one session, the calls of many callers.
+"""MCP client session on one plain socket: one handshake, one session, the calls of many callers.
 
-Such a page knows one client, so ids and progress tokens of all callers are replaced by our own on the way out, and
-restored on the way back: a number belongs to this socket and to one call on it. What the page asks in the middle of a
-call goes to the caller of that call, or to nobody. Which socket is used, and what belongs to no call, is decided by the
-SocketPeer that owns this.
+The page has one client, so ids and progress tokens of all callers are replaced by numbers of this session, and restored
+in responses. A request of the page during a call is forwarded to the caller of that call; if it is not clear which call
+that is, it is refused. The owner (`PlainPeer`) decides which socket is used, and gets messages that belong to no call.
 """
 
 from __future__ import annotations
@@ -34,30 +33,30 @@ from tabserver.wire.jsonrpc import RequestId
 
 log = logging.getLogger(__name__)
 
-# All that a caller may be capable of: a page asks only for what its client has declared, and which caller it will be is
-# not known yet. A caller that can't is answered for, with an error.
+# All client capabilities: the callers are not known yet, and a page requests only what its client has declared. For a
+# caller without the capability, the relay answers with an error.
 CAPABILITIES: Final[dict[str, Any]] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 MAX_REPEAT_S: Final = 30.0
-MAX_INITIALIZE_IDS: Final = 64  # whose answer is still taken
+MAX_INITIALIZE_IDS: Final = 64  # whose answer is still accepted
 # Characters of a message that is checked and parsed in one callback of the event loop. A longer one is checked in
 # slices of this size, with a callback for each step.
 LARGE: Final = 64 * 1024
-# A message that is not parsed, because it is no JSON or has too many values, still says which request it answers.
+# A message that is not parsed, because it is no JSON or has too many values, still has the id of its request.
 _VERSION: Final = r'"jsonrpc"\s*+:\s*+"2\.0"\s*+'
 _NUMBER: Final = r'"id"\s*+:\s*+([0-9]{1,15})\s*+'
 _FIRST_ID: Final = re.compile(rf"\s*+\{{\s*+(?:{_VERSION},\s*+)?{_NUMBER},")
 _LAST_ID: Final = re.compile(rf",\s*+{_NUMBER}(?:,\s*+{_VERSION})?\}}\s*+\Z")
 _ID_WINDOW: Final = 1024
-# Characters of a page's notification or request, which is written and parsed again for a modern caller.
+# Characters of a page's notification or request, which is encoded and parsed again for a modern caller.
 MAX_NOTICE: Final = 2 * 1024 * 1024
 
 
-# The text of an answer, the code of its error, and its values; no text if it can't be passed on.
+# The text of a response, the code of its error, and its values; no text if it can't be passed on.
 EncodedResponse = tuple[str | None, int | None, dict[str, Any] | None]
 
 
 class PlainSocket(Protocol):
-    """One WebSocket, as we write to it."""
+    """One WebSocket, for writing."""
 
     def write(self, frames: Sequence[tuple[str, str | None]]) -> None: ...
 
@@ -65,7 +64,7 @@ class PlainSocket(Protocol):
 
 
 class PlainSessionOwner(Protocol):
-    """What a conversation tells whoever has it."""
+    """What a session reports to its owner."""
 
     def initialized(self, session: PlainSession) -> None:
         """The page has answered `initialize`."""
@@ -79,7 +78,7 @@ class PlainSessionOwner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PageQuestion:
-    """A request of the page under way to a caller. `id` is the page's."""
+    """A request of the page that a caller has not answered yet. `id` is the page's."""
 
     id: RequestId
     running: TrackedCall
@@ -87,7 +86,7 @@ class PageQuestion:
 
 
 class PlainSession:
-    """One socket of a page. A page that dials again is a new one."""
+    """The session of one socket. A page that dials again gets another one."""
 
     def __init__(
         self,
@@ -123,7 +122,7 @@ class PlainSession:
     # -- towards the page ---------------------------------------------------------------------------------------------
 
     def send_initialize(self) -> None:
-        """Say `initialize`, again and again: a page may have missed it, and one that never answers just stays idle."""
+        """Send `initialize`, and again until it is answered: a page may have missed it. Until then, it is idle."""
         id = next(self._ids)
         self._initialize_ids.append(id)
         client = {"name": "tabrelay", "version": __version__}
@@ -140,7 +139,7 @@ class PlainSession:
         self._write(jsonrpc.request(id, pending.call.method, params))
 
     def send_request(self, method: str, params: dict[str, Any]) -> None:
-        """A request of our own, whose answer changes nothing."""
+        """Send a request of the relay itself. Its answer is ignored."""
         self._write(jsonrpc.request(next(self._ids), method, params))
 
     def find(self, channel: str, id: object) -> Pending | None:
@@ -150,7 +149,7 @@ class PlainSession:
         return self._calls.of(channel)
 
     def cancel(self, pending: Pending, why: str) -> bool:
-        """Tell the page that nobody waits any more; False if the call is not on this socket."""
+        """Cancel a call at the page. False if the call is not on this socket."""
         id = self._calls.id_of(pending)
         running = self._calls.drop(id, self._loop.time()) if id is not None else None
         if running is None:
@@ -160,7 +159,7 @@ class PlainSession:
         return True
 
     def answer(self, channel: str, message: dict[str, Any]) -> bool:
-        """A caller's response to a question; False if it was not asked on this socket, or not of this caller."""
+        """Forward a caller's answer to a question. False if it was not asked on this socket, or not of this caller."""
         question = self._questions.get(message["id"])
         if question is None or question.running.channel != channel:
             return False
@@ -173,7 +172,7 @@ class PlainSession:
         self._socket.close(code, reason)
 
     def end(self, text: str) -> None:
-        """The socket is gone, and with it every answer: such a page throws away what it can't send."""
+        """The socket is gone, and its answers are lost: a plain page discards what it can't send."""
         if self._timer is not None:
             self._timer.cancel()
         self.drop_calls(text)
@@ -190,7 +189,7 @@ class PlainSession:
     # -- from the page ------------------------------------------------------------------------------------------------
 
     async def receive(self, text: str) -> None:
-        """Take one message of the page. A large one takes several turns of the event loop."""
+        """Handle one message of the page. A large one takes several event-loop iterations."""
         # defence: values of a plain page's message
         if len(text) > LARGE and await run_in_turns(checking_weight(text, self._max_values)):
             self._refuse(text)
@@ -216,7 +215,7 @@ class PlainSession:
         self._dispatch(message, encoded)
 
     def _refuse(self, text: str) -> None:
-        """The message has more values than the relay parses. If it is an answer, its caller is told."""
+        """The message has more values than the relay parses. If it is a response, its call fails."""
         found = _FIRST_ID.match(text[:_ID_WINDOW]) or _LAST_ID.search(text[-_ID_WINDOW:])
         log.warning("%s: the page sent a message of more than %s values", self.server, f"{self._max_values:,}")
         running = self._calls.take(int(found[1])) if found is not None else None
@@ -227,7 +226,7 @@ class PlainSession:
 
     def _dispatch(self, message: dict[str, Any], encoded: EncodedResponse | None = None) -> None:
         method, id = message.get("method"), message.get("id")
-        # websocket-mcp adds members to the message itself; this one is useful, and none of them goes any further.
+        # websocket-mcp adds members to the message. This one is used here, and none of them is passed on.
         related = message.get("relatedRequestId")
         if isinstance(method, str) and id is None:
             self._received_notification(method, message.get("params"), related)
@@ -245,7 +244,7 @@ class PlainSession:
             return
         running = self._calls.take(id)
         if running is None:
-            return  # cancelled, or one of our own
+            return  # cancelled, or a request of the relay itself
         self._close_questions(running)
         pending = running.pending
         text, code, said = encoded or _encode_response(message, pending.call.id)
@@ -283,7 +282,7 @@ class PlainSession:
             self._owner.announced(self, jsonrpc.notification(method, content or None))
 
     def _received_cancellation(self, params: dict[str, Any]) -> None:
-        """The page no longer wants to know; its caller knows the question under our id."""
+        """The page withdrew a question; its caller has it under the session's id."""
         for id, question in self._questions.items():
             if question.id == params.get("requestId"):
                 self._close_question(id)
@@ -329,7 +328,7 @@ class PlainSession:
         self._open.remove(question.running, question.size)
 
     def _call_of(self, related: object) -> TrackedCall | None:
-        """The call that a message belongs to: the one it names, else the only one it can come from."""
+        """The call that a message belongs to: the one it names, or the only one that can have caused it."""
         return self._calls.get(related) if related is not None else self._calls.only_sender(self._loop.time())
 
     def _close_questions(self, running: TrackedCall) -> None:
@@ -338,7 +337,7 @@ class PlainSession:
 
 
 def _encode_response(message: dict[str, Any], id: RequestId) -> EncodedResponse:
-    """A page's answer as the caller gets it."""
+    """A page's response, with the caller's id."""
     error = message.get("error")
     code = error.get("code") if isinstance(error, dict) else None
     if isinstance(code, int):
@@ -351,7 +350,7 @@ def _encode_response(message: dict[str, Any], id: RequestId) -> EncodedResponse:
 
 
 def _parse(text: str) -> dict[str, Any] | None:
-    """A message, if it is one. Of an answer that only a lenient reader understands, just the id is kept."""
+    """A message, or None. Of a response that only a lenient parser accepts, just the id is kept."""
     try:
         message = orjson.loads(text)
     except orjson.JSONDecodeError:

@@ -1,4 +1,8 @@
-"""What a browser answers, looked at once: is it an answer to this request at all, and of which kind? Pure."""
+"""Validation and classification of a browser's response: a result, an error, or not a response to this request.
+
+Each response is parsed once. A large one is checked by its skeleton, without its long strings. Pure functions: the
+caller fails or finishes the call.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,12 @@ from tabrelay.payloads.sliced import Payload, SlicedPayload
 from tabserver.wire.jsonrpc import RequestId
 
 MAX_ESCAPED: Final = 12
-"""So many characters may one take as it is written: a pair of surrogates."""
+"""Characters that JSON may need for one character: an escaped pair of surrogates."""
 
 
 def read(payload: str, most: int) -> dict[str, Any] | None:
-    """One line of valid JSON, and an object. A raw newline would forge events on a caller's SSE stream; what has more
-    than `most` values would take too long to parse."""
+    """The object in one line of valid JSON, or None. A raw newline would forge events on a caller's SSE stream. A
+    message of more than `most` values would take too long to parse."""
     # F2: a payload is one line of valid JSON.
     # defence: values of a message in one frame
     if "\n" in payload or "\r" in payload or is_heavy(payload, most):
@@ -31,7 +35,7 @@ def read(payload: str, most: int) -> dict[str, Any] | None:
 
 
 def read_skeleton(payload: Payload, most: int) -> dict[str, Any] | None:
-    """The same of a message that may be long: then without its long strings, but for an `id`."""
+    """The same for a message that may be long: then without its long strings, except an `id`."""
     if isinstance(payload, str):
         return read(payload, most)
     skeleton, payload.skeleton = payload.skeleton, None  # it may be as large as the rest
@@ -39,8 +43,8 @@ def read_skeleton(payload: Payload, most: int) -> dict[str, Any] | None:
 
 
 def classify(payload: Payload, id: RequestId, most: int) -> tuple[int | None, bool]:
-    """The code of its error, if it is one; and is it a plain result, neither a tool's error nor a question? Raises the
-    truth about an answer that is none, or has more than `most` values."""
+    """The code of its error, if it is one, and whether it is a plain result: neither a tool's error nor a question.
+    Raises BadAnswer if it is no response to this request, ResultTooLarge if it has more than `most` values."""
     message = read_skeleton(payload, most)
     if (
         message is not None

@@ -1,4 +1,7 @@
-"""A browser's User-Agent header in the words that people have for it: "Firefox 153 on Linux". For display only."""
+"""Browser name from a User-Agent header: "Firefox 153 on Linux".
+
+The first pattern that matches wins. For display only: nothing is decided by it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _SYSTEMS: Final = (
 
 
 def browser_name(user_agent: str) -> str:
-    """Empty if it is no browser that is known here."""
+    """Empty for an unknown browser."""
     browser = next((f"{name} {found[1]}" for name, words in _BROWSERS if (found := words.search(user_agent))), "")
     system = next((name for word, name in _SYSTEMS if word in user_agent), "")
     return f"{browser} on {system}" if browser and system else browser

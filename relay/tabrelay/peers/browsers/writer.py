@@ -1,8 +1,8 @@
-"""The only writer of one WebSocket: frames leave in order, and a browser that reads too slowly is found out.
+"""Send queue of one WebSocket: frames leave in order, and a browser that reads too slowly is detected.
 
-Slow means: one frame could not be handed to the network within the timeout, or more bytes are waiting than may, and not
-even as many leave within the timeout. (A link that says a full buffer again is not slow for that.) What was not sent is
-forgotten here; the link says it again on the next socket.
+Slow means: one frame could not be handed to the network within the timeout; or the queue is over its limit, and less
+than that limit was sent within the timeout. (A link that replays a full buffer is not slow for that.) Unsent frames are
+discarded here; the link sends them again on the next socket.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 BATCH_CHARACTERS: Final = 64 * 1024  # characters of several frames in one write
 SLOW: Final = "the browser reads too slowly"
-CLOSE_S: Final = 1.0  # a goodbye to somebody who does not read is worth no more
+CLOSE_S: Final = 1.0  # for the close frame, when the browser does not read
 
 
 def _ignore() -> None: ...
 
 
 class SocketWriter:
-    """Writing only queues; `run` is the task that sends. `on_slow` is called once: it says goodbye and closes."""
+    """`write` only queues; `run` is the task that sends. `on_slow` is called once: it sends `bye` and closes."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class SocketWriter:
         clock: Callable[[], float] = time.monotonic,
         try_write: Callable[[Sequence[str]], bool] = lambda texts: False,
     ) -> None:
-        """`say` writes texts past the queue, if it can do so at once."""
+        """`try_write` writes texts without the queue, if that is possible at once."""
         self._send = send
         self._try_write = try_write
         self._queue_bytes = queue_bytes
@@ -62,7 +62,7 @@ class SocketWriter:
         texts = [header if payload is None else f"{header}\n{payload}" for header, payload in frames]
         if not self._queue and sum(map(len, texts)) <= BATCH_CHARACTERS and self._try_write(texts):
             return
-        for text in texts:  # whether there is room for another is known when one is written
+        for text in texts:  # whether there is room for the next is known when one is written
             if self._queue or not self._try_write((text,)):
                 self._enqueue(text)
 
@@ -94,10 +94,10 @@ class SocketWriter:
                 self.on_slow()
                 await self._run(min(self._timeout_s, CLOSE_S))
         except TimeoutError:
-            # Not even the goodbye left. The server cuts a socket that is closed in this way and can't be written to.
+            # Not even the close frame was sent. The server aborts a socket that is closed this way and not writable.
             await self._send({"type": "websocket.close", "code": CLOSE_SLOW, "reason": SLOW})
         except (OSError, RuntimeError):
-            # The socket went between two frames; the reader notices too and detaches the peer.
+            # The socket closed between two frames. The reader notices it too and detaches the peer.
             self._is_over = True
         finally:
             # defence: memory: a writer that is done does not refer to itself
@@ -146,8 +146,8 @@ class SocketWriter:
 
 
 class _SendTimer:
-    """Lets a timeout expire when one send takes too long. One around each would cost more than the send: this looks
-    at the clock when the first would be late, and then again when the one under way would be."""
+    """Lets a timeout expire when one send takes too long. A timeout around each send would cost more than the send.
+    This timer fires when the first send would be late, and then again when the current one would be."""
 
     def __init__(self, timeout: asyncio.Timeout, timeout_s: float) -> None:
         self._timeout = timeout

@@ -1,1 +1,1 @@
-"""Browsers that are connected to another relay."""
+"""Browsers on a bus of several relays: which relay has one, and calls to those of other relays."""

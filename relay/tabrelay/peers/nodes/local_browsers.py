@@ -1,6 +1,7 @@
-"""The browsers that are connected to this relay, as the other relays of its bus know them: listened for, and told of.
+"""Presence of this relay's browsers on the bus: announcements, and answers to queries of other relays.
 
-That somebody listens on a server's subject is the record that it is here; nothing is written down anywhere.
+The subscription to a server's owner subject is the only record that a browser of it is connected here; nothing is
+stored. Browsers of other relays are in `RemoteBrowsers`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ ANNOUNCED_AT_ONCE: Final = 100
 
 @dataclass(slots=True)
 class LocalBrowser:
-    """A browser of our own, as the others know it."""
+    """A browser of this relay, as the other relays know it."""
 
     peer: Peer
     location: BrowserLocation
@@ -50,14 +51,14 @@ class LocalBrowsers:
         on_first: Callable[[str], object],
         displace: Callable[[str], BrowserLocation | None],
     ) -> None:
-        """`on_first` hears of a server that we have a browser of now. `displace(address)`: a browser of ours has this
-        address from now on; gives back where it was before, if that was another relay."""
+        """`on_first` is called with a server when its first browser connects here. `displace(address)`: a browser of
+        this relay has the address from now on; returns where it was before, if that was another relay."""
         self._cluster = cluster
         self._registry = registry
         self._on_first = on_first
         self._displace = displace
         self._held: dict[str, LocalBrowser] = {}
-        # Of each server that we have browsers of: their addresses, and how to stop listening for it.
+        # For each server with browsers here: their addresses, and the function that ends the subscription.
         self._owned: dict[str, tuple[set[str], Callable[[], None]]] = {}
         registry.on_presence = self._presence
         registry.on_use = self._used
@@ -74,7 +75,7 @@ class LocalBrowsers:
         return self._held.get(address)
 
     async def announce_all(self) -> None:
-        """The bus was away: whoever listens shall know again. There may be thousands, and calls go on in between."""
+        """Announce all browsers again after the bus was down. There may be thousands, so calls run in between."""
         for number, (address, held) in enumerate(list(self._held.items()), 1):
             if self._held.get(address) is held:
                 self.announce(held, held.state, is_sync=True)
@@ -82,7 +83,7 @@ class LocalBrowsers:
                 await asyncio.sleep(0)
 
     def _presence(self, address: str, peer: Peer, state: str) -> None:
-        """The registry says that a browser came, is away, is gone, or has other tabs."""
+        """The registry reports that a browser connected, is away, is gone, or has other tabs."""
         if peer.kind not in (PeerKind.BROWSER, PeerKind.PLAIN):
             return
         held = self._held.get(address)
@@ -101,7 +102,7 @@ class LocalBrowsers:
         self.announce(held, held.state)
 
     def _new_location(self, address: str, peer: Peer, *before: BrowserLocation | None) -> BrowserLocation:
-        """Newer than whoever had the name before, whatever the clocks of other machines say."""
+        """A location that is newer than the one before, whatever the clocks of other machines show."""
         gen = max([round(time.time() * 1000), *(place.gen + 1 for place in before if place is not None)])
         identity = peer.identity or f"{self._cluster.id}-{gen}"
         return BrowserLocation(address, self._cluster.id, gen, identity, peer.principal or "", peer.browser)
@@ -118,7 +119,7 @@ class LocalBrowsers:
         self._owned[server][0].add(address)
 
     def release(self, address: str) -> None:
-        """It is not ours (any more)."""
+        """Forget a browser that is not, or no longer, at this relay."""
         if self._held.pop(address, None) is None:
             return
         server = server_of(address)
@@ -129,7 +130,7 @@ class LocalBrowsers:
             del self._owned[server]
 
     def _answer_query(self, server: str, message: BusMessage) -> None:
-        """Somebody asks who has this server."""
+        """Answer a relay that asks which relay has this server."""
         ours = [self._held[address] for address in self._owned[server][0]]
         places = [self._row(held, held.state) for held in ours]
         if message.reply:
@@ -153,7 +154,7 @@ class LocalBrowsers:
         return row
 
     def _used(self, address: str) -> None:
-        """Our browser was used: where several share a name, that one is in front for everybody."""
+        """A browser of this relay was used. Where several share a name, it is the preferred one at all relays."""
         held = self._held.get(address)
         now = time.monotonic()
         if held is not None and address != server_of(address) and now - held.use_announced > USE_INTERVAL_S:

@@ -1,10 +1,10 @@
 """Locator of browsers on the bus: which relay has the browser of a name.
 
-A relay asks when a client wants the name, and then follows the notifications of the relay that has the browser. There
-is no list of all browsers: a relay subscribes to one subject for each server that it has browsers of. The bus reports
-at once when a subject has no subscriber, and a relay that dies leaves nothing behind. `LocalBrowsers` holds our own
-browsers, `RemoteBrowsers` those of other relays. `RemotePeer` sends calls to another relay, and `ReplyInbox` receives
-what comes back.
+A relay queries the bus when a client needs a name, and then follows the announcements of the relay that has the
+browser. There is no list of all browsers: a relay subscribes to one subject for each server that it has browsers of.
+The bus reports at once when a subject has no subscriber, and a relay that dies leaves nothing behind. `LocalBrowsers`
+holds the browsers of this relay, `RemoteBrowsers` those of other relays. `RemotePeer` sends calls to another relay, and
+`ReplyInbox` receives what comes back.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MAX_FOLLOWED: Final = 4096
 
 @dataclass(slots=True)
 class Followed:
-    """A server whose news we hear. `is_located`: since the bus was last there, its relay was asked for."""
+    """A server whose announcements we receive. `is_located`: its relay was queried since the bus last came up."""
 
     close: Callable[[], None]
     is_located: bool = False
@@ -69,7 +69,7 @@ class BrowserLocator:
         self._followed: dict[str, Followed] = {}
         self._remote = RemoteBrowsers(calls_by_address)
         self._tasks: set[asyncio.Task[None]] = set()
-        # A call of another relay, which follows the browser by itself? Then it is let go of.
+        # Is it a call of another relay, which follows the browser itself? Then it is dropped here.
         self.has_moved: Callable[[Pending], bool] = lambda pending: False
         self._local = LocalBrowsers(cluster, registry, on_first=self._follow, displace=self._displace)
         self._replies = ReplyInbox(
@@ -90,7 +90,7 @@ class BrowserLocator:
     # -- finding ------------------------------------------------------------------------------------------------------
 
     def is_held(self, server: str) -> bool:
-        """Is it certain, without asking anybody, who gets this server's calls?"""
+        """Is it certain, without a query, which peer gets this server's calls?"""
         peer = self._registry.holder(server)
         if peer is None or (not peer.is_up and not self._is_local(peer)):
             return False
@@ -105,13 +105,13 @@ class BrowserLocator:
         return self._local.has(server)
 
     def local(self, address: str) -> Peer | None:
-        """The browser at this address, if it is ours."""
+        """The browser at this address, if it is connected here."""
         held = self._local.get(address)
         return held.peer if held is not None else None
 
     async def find(self, server: str) -> None:
-        """Make the registry know whoever has this server; raises when nobody can be asked and nobody is here, and when
-        nobody answers and nobody is known. A client that is told of an unknown server gives it up for good."""
+        """Enter the server's holder into the registry. Raises if the bus is down and no browser is here, and if no
+        relay answers and the server is unknown: a client that gets "unknown server" would never try it again."""
         if self.is_held(server):
             return
         if not self._cluster.is_up:
@@ -129,21 +129,22 @@ class BrowserLocator:
             raise no_answer(server)
 
     def _follow(self, server: str) -> Followed:
-        """From now on, we hear where this server's browsers are."""
+        """Subscribe to announcements of this server's browsers."""
         known = self._followed.pop(server, None)
         if known is None:
             known = Followed(self._cluster.bus.subscribe(self._cluster.subjects.presence(server), self._news))
-        self._followed[server] = known  # the one that was wanted last is last
-        if len(self._followed) - len(self._local) > MAX_FOLLOWED:  # our own are followed too, and never forgotten
+        self._followed[server] = known  # in order of use: the most recent is last
+        # Servers with a browser here are followed too, and never removed.
+        if len(self._followed) - len(self._local) > MAX_FOLLOWED:
             self._unfollow_idle()
         return known
 
     def _unfollow_idle(self) -> None:
-        """What nobody wanted for longest is asked for anew when somebody does."""
+        """Stop following servers that were not used for longest. The next call queries them again."""
         remote: dict[str, list[RemotePeer]] = {}
         for peer in self._remote.present():
             remote.setdefault(server_of(peer.location.address), []).append(peer)
-        *others, _ = self._followed.items()  # the last one is wanted now
+        *others, _ = self._followed.items()  # the last one is needed now
         idle = [
             (server, one)
             for server, one in others
@@ -159,7 +160,7 @@ class BrowserLocator:
             del self._followed[server]
 
     async def _query_owner(self, server: str, followed: Followed) -> bool:
-        """Ask for it. Is it certain then who has it, or that nobody does?"""
+        """Query the bus. Returns whether it is certain now which relay has it, or that none has."""
         answered = asyncio.Event()
         found: list[dict[str, Any]] = []
 
@@ -190,7 +191,7 @@ class BrowserLocator:
                 close()
 
     async def _learn_catalogue(self, server: str) -> None:
-        """Nobody has it now. Did anybody ever?"""
+        """No relay has it now. Read its catalogue from a relay that had it before, if there is one."""
         try:
             if self._registry.find(server).catalogue is not None:
                 return
@@ -218,14 +219,15 @@ class BrowserLocator:
         return answer
 
     def _displace(self, address: str) -> BrowserLocation | None:
-        """A browser of ours has this address now."""
+        """A browser of this relay has this address now."""
         before = self._remote.remove(address)
         holder = self._registry.holder(address)
-        if holder is None or holder.kind is not PeerKind.BROWSER:  # a browser has claimed them, and is asked again
+        # A browser of this relay has claimed the calls, and gets them again.
+        if holder is None or holder.kind is not PeerKind.BROWSER:
             self._fail_calls(address, f'Another browser took over "{address}" while it had the call.')
         return before.location if before is not None else None
 
-    # -- browsers of others -------------------------------------------------------------------------------------------
+    # -- browsers of other relays -------------------------------------------------------------------------------------
 
     def _news(self, message: BusMessage) -> None:
         with suppress(BadEnvelope):
@@ -248,8 +250,8 @@ class BrowserLocator:
             self._adopt(place, row)
 
     def _yields(self, held: LocalBrowser, location: BrowserLocation, row: dict[str, Any]) -> bool:
-        """Two have one name. The one that should not drops its socket, whichever hears of it first. L8: among different
-        principals, a browser in its grace has the name like one that is up."""
+        """Two relays have a browser of one name. The one that loses drops its socket, whichever relay learns of it
+        first. L8: among different principals, a browser in its grace has the name like one that is up."""
         is_other = location.principal != held.location.principal
         if not (row.get("state") == "up" or (is_other and row.get("reserved") is True)):
             return False
@@ -275,7 +277,7 @@ class BrowserLocator:
             known.resend_all(list(self._remote.calls(address).values()))
 
     def _adopt(self, location: BrowserLocation, row: dict[str, Any]) -> None:
-        """A browser is at another relay now, with the calls that it has."""
+        """Take over a browser that is at another relay now, and its calls."""
         address = location.address
         calls = self._remote.calls(address)
         peer = RemotePeer(location, self._cluster, calls, self._replies.call_refused)
@@ -284,7 +286,7 @@ class BrowserLocator:
         self._remote.add(peer)
         displaced = self._registry.take(address, peer)
         self._local.release(address)
-        # Notifications that clients sent while the browser was between two relays went to the first.
+        # Notifications that clients sent while the browser moved between two relays went to the first.
         late = displaced.displace(location.inst) if displaced is not None else []
         self._registry.introduce(address, location.browser)
         self._update_tabs(address, row)
@@ -320,7 +322,7 @@ class BrowserLocator:
             self._on_gone(address)
 
     def _node_lost(self, node: str) -> None:
-        """Whatever it had is unknown: it may have run, and it may still run."""
+        """A relay is lost. The outcome of its calls is unknown: they may have run, and may still run."""
         for peer in [peer for peer in self._remote.all() if peer.location.node == node]:
             address = peer.location.address
             self._fail_calls(
@@ -329,7 +331,7 @@ class BrowserLocator:
             self._drop(peer)
 
     def _stalled(self) -> None:
-        """We were taken for lost, and our calls with us: the browsers of others were told to stop, ours forgotten."""
+        """The other relays considered this one lost: they cancelled its calls and forgot its browsers."""
         self._spawn(self._local.announce_all())
         for peer in self._remote.all():
             address = peer.location.address
@@ -337,8 +339,8 @@ class BrowserLocator:
             self._fail_calls(address, text)
 
     def _given_up(self, node: str) -> None:
-        """Our sessions were ended at its browsers, which know nothing of them any more: to us these are new. The one
-        that was used last comes last, and is in front again."""
+        """A relay considered this one lost and ended our sessions at its browsers. Adopt these browsers as new ones,
+        the most recently used last, so that it is preferred again."""
         known = [(self._registry.find(peer.location.address), peer) for peer in self._remote.present()]
         known.sort(key=lambda one: one[0].last_used or 0.0)
         for entry, peer in known:
@@ -348,16 +350,16 @@ class BrowserLocator:
                 self._adopt(peer.location, {"state": state, "tabs": tabs, "turns": entry.turns})
 
     def _fail_calls(self, address: str, text: str) -> None:
-        """Nobody will say what became of its calls."""
+        """Fail the calls of an address: their outcome will not be reported."""
         for pending in self._remote.calls(address).abandon():
             pending.fail(BrowserGone(text))
 
     def _bus_up(self) -> None:
-        """What was said while it was away is lost: tell all of ours, and ask for all that we wait for."""
+        """The bus is back, and messages in between are lost. Announce our browsers, and resend calls that wait."""
         self._spawn(self._local.announce_all())
         for followed in self._followed.values():
             followed.is_located = False
-        # Only these may have been lost: what is asked from now on is on its way.
+        # Only these calls may be lost: those that are sent from now on arrive.
         asked: dict[str, list[tuple[RemotePeer, list[Pending]]]] = {}
         for peer in self._remote.all():
             if not peer.is_idle:
@@ -370,7 +372,7 @@ class BrowserLocator:
         with suppress(RelayError, BusDown):
             await self._query_owner(server, self._follow(server))
         for peer, calls in asked:
-            if self._remote.peer_with_calls(peer.location.address) is peer:  # else whoever came in its place was asked
+            if self._remote.peer_with_calls(peer.location.address) is peer:  # else its successor has the calls
                 peer.resend_all(calls)
 
     def _spawn(self, work: Any) -> None:
@@ -380,8 +382,8 @@ class BrowserLocator:
 
 
 def _is_better(location: BrowserLocation, row: dict[str, Any], known: RemotePeer) -> bool:
-    """Of two browsers at other relays that have one name, the one that is up has it, as each of these relays finds for
-    itself; among different principals, also one in its grace. What one relay has at a name it had not before."""
+    """Of two browsers at other relays with one name, the one that is up has it, as both relays decide for themselves;
+    among different principals, also one in its grace. Of two browsers at one relay, the newer one has it."""
     if location.node == known.location.node:
         return location.gen > known.location.gen
     is_other = location.principal != known.location.principal

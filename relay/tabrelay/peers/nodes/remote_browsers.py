@@ -1,8 +1,7 @@
-"""The browsers at other relays, as this one knows them: those that are there, and those that left calls of ours behind.
+"""Table of browsers at other relays: those that are connected, and those that left with calls of this relay pending.
 
-A relay that has a browser no longer says so of each call that it is asked for, one after the other. So it stays known
-whom a browser's calls were asked of until each of them has ended, is asked of somebody else, or is lost with its
-relay.
+A relay that no longer has a browser reports so for each call separately. So the peer that got the calls stays in the
+table until each call has ended, is sent to another peer, or is lost with its relay. The table sends nothing itself.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ class RemoteBrowsers:
         self._departed: dict[str, RemotePeer] = {}
 
     def get(self, address: str) -> RemotePeer | None:
-        """The browser at this address, if it is there."""
+        """The browser at this address, if it is connected."""
         return self._present.get(address)
 
     def peer_with_calls(self, address: str) -> RemotePeer | None:
-        """Whom the calls for this address were asked of, if that is somebody at another relay."""
+        """The peer that got the calls for this address, if it is at another relay."""
         return self._present.get(address) or self._departed.get(address)
 
     def present(self) -> list[RemotePeer]:
@@ -38,12 +37,12 @@ class RemoteBrowsers:
         return self._calls_by_address.setdefault(address, PendingCalls())
 
     def add(self, peer: RemotePeer) -> None:
-        """It is there. Whoever had the address before has no calls any more."""
+        """It is connected. The peer that had the address before has no calls any more."""
         self.remove(peer.location.address)
         self._present[peer.location.address] = peer
 
     def remove(self, address: str) -> RemotePeer | None:
-        """Whoever is asked now, it is nobody at another relay; gives who it was, if it was still there."""
+        """No other relay has this address now. Returns the peer that had it, if that was still connected."""
         there, left = self._present.pop(address, None), self._departed.pop(address, None)
         for peer in (there, left):
             if peer is not None:
@@ -51,7 +50,7 @@ class RemoteBrowsers:
         return there
 
     def departed(self, peer: RemotePeer) -> bool:
-        """It is not there any more; was it, until now?"""
+        """It is no longer connected. Returns whether it was until now."""
         address = peer.location.address
         was_there = self._present.get(address) is peer
         if was_there:
@@ -61,7 +60,7 @@ class RemoteBrowsers:
         return was_there
 
     def _has_calls(self, address: str) -> bool:
-        """Calls may end without their browser, by their deadline: nobody could be told then to forget them."""
+        """Has it calls that wait? Calls that ended by their deadline, without their browser, are removed here."""
         calls = self.calls(address)
         for key in [key for key, pending in calls.items() if pending.is_done]:
             del calls[key]

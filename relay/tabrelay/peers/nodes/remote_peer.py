@@ -1,7 +1,8 @@
-"""A server whose browser is connected to another relay of the same bus. To the switch it is a peer like any other.
+"""Peer for a browser that is connected to another relay of the same bus.
 
-The state of a call stays here, where its HTTP request is; the other relay is a pipe. When the browser goes to yet
-another relay, its calls are asked again there, of the same worker, whose ledger knows what it has done of them.
+The state of a call stays at this relay, which has its HTTP request; the other relay only forwards. When the browser
+moves to a third relay, its calls are sent again there, to the same worker, whose request history recognises those that
+it has run. `BrowserLocator` finds the relay; `ReplyInbox` receives the replies.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tabserver.wire.frames import Caller
 from tabserver.wire.jsonrpc import RequestId
 from tabserver.wire.pending_calls import PendingCalls
 
-# A bus that does not take as much as it is given has sent some of it after this.
+# After this, a bus with a full queue has sent part of it.
 PAUSE_S: Final = 0.5
 
 Key = tuple[str, RequestId]
@@ -29,8 +30,8 @@ Key = tuple[str, RequestId]
 
 @dataclass(frozen=True, slots=True)
 class BrowserLocation:
-    """Where a browser is connected, as its relay says. `gen`: which of two is the newer. `inst`: says whether it is the
-    same worker, without saying which. `principal`: whose it is."""
+    """Where a browser is connected, as announced by its relay. `gen`: the larger is the newer one. `inst`: a hash that
+    identifies the worker without naming it. `principal`: the owner."""
 
     address: str
     node: str
@@ -59,8 +60,8 @@ class BrowserLocation:
         }
 
     def beats(self, other: BrowserLocation) -> bool:
-        """Which of two holders of one name keeps it? The newer one, as on a single relay. But nobody takes a name away
-        from a page of somebody else."""
+        """Of two holders of one name, does this one keep it? The newer one does, as on a single relay. But among
+        different principals the older one does, so that no page loses its name to a page of another principal."""
         if self.principal != other.principal:
             return (self.gen, self.node) < (other.gen, other.node)
         return (self.gen, self.node) > (other.gen, other.node)
@@ -76,11 +77,11 @@ class RemotePeer:
         pending_calls: PendingCalls[Pending],
         on_refused: Callable[..., None],
     ) -> None:
-        """`on_refused(peer, pending)`: the other relay is not there, so that the call was certainly not sent."""
+        """`on_refused(peer, pending)`: the other relay is not on the bus, so the call was certainly not delivered."""
         self.location = place
         self.principal = place.principal
         self.is_connected = True
-        self.is_reserved = True  # as its relay says: is the name kept for its principal?
+        self.is_reserved = True  # announced by its relay: is the name kept for its principal?
         self._cluster = cluster
         self._pending_calls = pending_calls
         self._on_refused = on_refused
@@ -121,11 +122,11 @@ class RemotePeer:
         self._pending_calls[call.channel, call.id] = pending
 
     def resend(self, pending: Pending) -> None:
-        """A call that this browser may have had before, by another way.
+        """Send a call again that this browser may have received before, over another relay.
 
-        If its relay is not on the bus, or we are not, the call may run there all the same, and what the relay keeps for
-        it comes before any news: so it stays where an answer or a question finds it. The return of either asks it
-        again, and the relay's loss ends it. One that ended meanwhile, when nobody could be told, is to be stopped.
+        If its relay is not on the bus, or this one is not, the call may still run there, and the replies that the relay
+        keeps for it arrive before any announcement. So it stays in the table, where a reply finds it. It is sent again
+        when either relay is back, and fails when the relay is lost. A call that ended meanwhile is cancelled.
         """
         if pending.is_done:
             self.cancel(pending, "nobody waits for it any more")
@@ -138,19 +139,19 @@ class RemotePeer:
                 asyncio.get_running_loop().call_later(PAUSE_S, self._resend_later, pending)
 
     def _resend_later(self, pending: Pending) -> None:
-        """The bus took no more; if nobody else was asked meanwhile, it may now."""
+        """The bus queue was full. Try again, if no other peer got the call meanwhile."""
         key = (pending.call.channel, pending.call.id)
         if not self._is_closed and self._pending_calls.get(key) is pending and key not in self._deliveries:
             self.resend(pending)
 
     def resend_rest(self) -> None:
-        """Calls that were asked of this browser before we knew that it is here."""
+        """Send the calls that this browser got before it was known to be at this location."""
         for key, pending in list(self._pending_calls.items()):
             if key not in self._deliveries:
                 self.resend(pending)
 
     def resend_all(self, calls: list[Pending]) -> None:
-        """Of these, the ones that still wait."""
+        """Send those of these calls again that still wait."""
         for pending in calls:
             if self._pending_calls.get((pending.call.channel, pending.call.id)) is pending:
                 self.resend(pending)
@@ -175,13 +176,13 @@ class RemotePeer:
             raise unreachable() from None
 
     def end_delivery(self, key: Key) -> None:
-        """Whatever became of this call: nobody waits any longer to hear that there was no such node."""
+        """Stop waiting for the report that the relay of this call is not on the bus."""
         close = self._deliveries.pop(key, None)
         if close is not None:
             close()
 
     def close(self) -> None:
-        """The browser is elsewhere, and its calls with it."""
+        """The browser has moved to another relay, and its calls with it."""
         self._is_closed = True
         for key in list(self._deliveries):
             self.end_delivery(key)
@@ -196,7 +197,8 @@ class RemotePeer:
         self._send({"op": "say", "c": channel, "o": caller.to_dict()}, payload)
 
     def notify_late(self, channel: str, caller: Caller, payload: str) -> None:
-        """What was to be said to this browser when it was ours. The session may be of yet another relay."""
+        """Pass on a notification for this browser from when it was at this relay. The session may be at a third
+        relay."""
         self._send({"op": "say", "c": channel, "o": caller.to_dict(), "late": True}, payload)
 
     def end(self, channel: str, why: str) -> None:
@@ -208,16 +210,16 @@ class RemotePeer:
         self._send({"op": "listen", "c": channel, "o": caller.to_dict()})
 
     def receive(self, channel: str, payload: str) -> None:
-        """The server says something on a channel that belongs to no request."""
+        """Pass on a message of the server that belongs to no request."""
         sink = self._sinks.get(channel)
         if sink is not None:
             sink(Notice(payload))
 
     def _send(self, header: dict[str, Any], payload: str | None = None) -> None:
-        """What gets no answer: so nobody would notice that it was lost with the bus."""
+        """Send a message without an answer, with redelivery: its loss would not be noticed otherwise."""
         self._cluster.send_reliably(self.location.node, {**header, "a": self.location.address}, payload)
 
     @property
     def is_idle(self) -> bool:
-        """Would nobody miss it?"""
+        """Has it neither a listening session nor a call?"""
         return not self._sinks and not len(self._pending_calls)

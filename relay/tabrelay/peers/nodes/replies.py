@@ -1,7 +1,7 @@
-"""What other relays say of the calls that we sent them: notices and answers, and calls that come back untaken.
+"""Replies of other relays to forwarded calls: notifications, responses, failures and refusals.
 
-A call that was not taken did not run, if it was not asked before. It goes wherever its browser is now, for as long as a
-new call would wait.
+A refused call has not run, unless it was sent before. It is sent again to the relay that has the browser now, for as
+long as a new call would wait. Calls that may have run are never sent to another browser.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tabrelay.routing.registry import Registry
 from tabserver.wire.control_messages import is_pin
 from tabserver.wire.pending_calls import PendingCalls
 
-# A call that a relay did not take, because its browser had just left, is tried anew after this.
+# A call that a relay refused, because its browser had just left, is sent again after this.
 PAUSE_S: Final = 0.05
-LARGE: Final = 64 * 1024  # bytes of an answer that is decoded when it comes
+LARGE: Final = 64 * 1024  # bytes of a response that is decoded when it arrives
 
 
 class ReplyInbox:
@@ -40,8 +40,8 @@ class ReplyInbox:
         locate: Callable[[str], Awaitable[None]],
         drop: Callable[[RemotePeer], None],
     ) -> None:
-        """`wait_s`: how long a call is tried anew. `find`: learn who has a name; `drop`: a browser is not where it
-        was."""
+        """`wait_s`: how long a refused call is retried. `locate` finds the relay of a name. `drop`: a browser is not
+        where it was."""
         self._registry = registry
         self._calls_by_address = calls_by_address
         self._remote = remote
@@ -55,7 +55,7 @@ class ReplyInbox:
             ("note", self._noted),
             ("pin", self._pinned),
             ("refused", self._refused),
-            ("heard", self._received_message),
+            ("heard", self._received_message),  # style: ok, an operation of the bus protocol
         ):
             cluster.handle(op, handler)
         cluster.handle_raw("done", self._done)
@@ -82,7 +82,8 @@ class ReplyInbox:
             self._fail(pending, errors.from_dict(header.get("error")))
 
     def _fail(self, pending: Pending, error: RelayError) -> None:
-        """A caller that is told that nothing was delivered tries again, and what was asked before may have run."""
+        """A caller retries when the error states that nothing was delivered. A call that was sent before may have
+        run."""
         pending.fail(error if pending.asked_of is None else doubtful(error))
 
     def _noted(self, node: str, header: dict[str, Any], payload: str | None) -> None:
@@ -100,14 +101,14 @@ class ReplyInbox:
         if peer is not None and payload is not None:
             peer.receive(str(header.get("c")), payload)
 
-    # -- calls that were not taken ------------------------------------------------------------------------------------
+    # -- calls that were refused --------------------------------------------------------------------------------------
 
     def _refused(self, node: str, header: dict[str, Any], payload: str | None) -> None:
-        """The relay has the browser no longer, or it is away for a moment: nothing was sent this time."""
+        """The relay no longer has the browser, or the browser is away for a moment: the call was not passed on."""
         address = str(header.get("a"))
         peer, pending = self._remote.peer_with_calls(address), self._get(header)
         if pending is None or peer is None or peer.location.node != node:
-            return  # it went on to another one meanwhile
+            return  # the call was sent to another relay meanwhile
         if header.get("why") == "away" and peer.is_connected and self._remote.get(address) is peer:
             peer.is_connected = False
             self._registry.away(address, peer)
@@ -141,7 +142,7 @@ class ReplyInbox:
 
 
 def _decode(payload: memoryview, brief: object) -> Payload:
-    """An answer as text; a long one stays as it came. `brief`: see `SlicedPayload`."""
+    """A response as text; a long one stays as bytes. `brief`: see `SlicedPayload`."""
     # defence: loop time: long answers from the bus are not decoded
     if len(payload) <= LARGE:
         return str(payload, "utf-8")
