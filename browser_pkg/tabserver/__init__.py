@@ -1,10 +1,9 @@
-"""Tabserver: the browser half of Tabrelay. A page or worker declares tools, resources and prompts here, and
-MCP clients use them.
+"""Tabserver, the browser half of Tabrelay: Python API for pages and workers that declare tools, resources and prompts.
 
     from tabserver import Context, prompt, resource, tool
 
-The names below are looked up when they are first used. So importing `tabserver.wire`, which the relay does too, loads
-nothing else of this package.
+The names below are imported when they are first used. So importing `tabserver.wire`, which the relay does too, loads
+nothing else of this package. Names that are not in `__all__` are internal.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ _NAMES = {
     ".handlers.toolbox": ("Toolbox", "default_toolbox", "prompt", "resource", "resource_updated", "tool"),
     ".handlers.tools": ("ToolError", "ToolResult"),
 }
-_HOMES = {name: home for home, names in _NAMES.items() for name in names}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "Audio",
@@ -104,10 +103,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(home, __name__), name)
+    return getattr(import_module(module, __name__), name)
 
 
 def __dir__() -> list[str]:

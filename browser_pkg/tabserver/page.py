@@ -10,8 +10,8 @@
 
     offer(tabrelay.connect, server="notes")
 
-What is declared later is offered too. The page's client.js owns the connection; this adds the functions. It is not for
-PyScript's own workers: a shared worker can't be reached from there.
+What is declared later is offered too. The page's client.js owns the connection; this module adds the functions. It does
+not work in PyScript's own workers: a shared worker can't be reached from there.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from .wire.trace_context import TraceContext
 Start = Callable[[Request, Done], Cancel]
 Item = dict[str, Any]
 
-# For all that this page offers: a caller is the same for every one of them.
+# Shared by all that this page offers: a caller has one state for all of it.
 _states: Final = CallerStates(now_s)
 
 
@@ -68,7 +68,7 @@ def offer(connect: Any, *, server: str, toolbox: Toolbox = default_toolbox, **op
 
 
 class _OfferSync:
-    """Lays out what a toolbox holds, and takes back what it holds no more."""
+    """Keeps the page's offers equal to the contents of a toolbox."""
 
     def __init__(self, connection: Any, toolbox: Toolbox) -> None:
         self._connection, self._toolbox = connection, toolbox
@@ -91,7 +91,7 @@ class _OfferSync:
 
 
 class _OfferedItem:
-    """One thing that the page offers, and the functions that client.js has for it."""
+    """One item that the page offers, and its functions that client.js calls."""
 
     def __init__(self, connection: Any, box: Toolbox, kind: str, key: str, item: Item) -> None:
         self.item = item
@@ -138,7 +138,7 @@ class _OfferedItem:
         return _run(partial(self._box.get_prompt, self._key, to_python(given)), context)
 
     def _completers(self, complete: Callable[..., Cancel], names: list[str]) -> Any:
-        """One function for each argument, as client.js wants them."""
+        """One function for each argument, in the form that client.js expects."""
 
         def completer(name: str) -> Any:
             def values(typed: Any, others: Any, context: Any) -> Any:
@@ -151,7 +151,7 @@ class _OfferedItem:
 
 
 def _run(start: Start, context: Any, pick: Callable[[Any], Any] = lambda result: result) -> Any:
-    """Run something for client.js; gives a promise of its result, of which `pick` takes a part."""
+    """Run something for client.js and return a promise of the part of its result that `pick` selects."""
     answer = Promised()
     unwatch: Callable[[], None] | None = None
 
@@ -179,10 +179,10 @@ def _run(start: Start, context: Any, pick: Callable[[Any], Any] = lambda result:
 
 
 class PageRequest:
-    """The Request of what runs in a page, made of the context that client.js gives."""
+    """The Request of a call that runs in the page, built from the context that client.js passes."""
 
     target: Target | None = None
-    goes_on = False  # the worker knows; nobody asks here
+    goes_on = False  # the worker decides about approvals; the page does not need to know
 
     def __init__(self, context: Any) -> None:
         self._context = context
@@ -206,7 +206,7 @@ class PageRequest:
         return bool(self._context.signal.aborted)
 
     def pin(self, tab: str | None) -> None:
-        """It is decided before a call gets here."""
+        """No effect: the worker pins a tab before the call reaches the page."""
 
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         self._context.progress(progress, total, message)
@@ -226,11 +226,11 @@ class PageRequest:
         return answer
 
     def close_stream(self, retry_ms: int | None) -> None:
-        """A page has no stream of its own."""
+        """No effect: a page has no response stream."""
 
 
 def _to_exception(error: Rejected) -> Exception:
-    """Why there is no answer, as a handler in the worker is told it."""
+    """The exception that a handler in the worker would get for the same failure."""
     if error.name == "TimeoutError":
         return TimeoutError(error.message)
     if error.name == "ClientError":

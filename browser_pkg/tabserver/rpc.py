@@ -1,6 +1,7 @@
-"""JSON text and JSON-RPC messages: reading them with faults that name the path, and writing them.
+"""JSON-RPC messages as JSON text: parsing with errors that name the path, and serializing.
 
-What a method means is decided in `server`.
+Parsing refuses NaN and nesting deeper than MAX_DEPTH; serializing gives one line without NaN and lone surrogates. The
+meaning of methods is not defined here: see `mcp/server.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class Refusal(Exception):
-    """A JSON-RPC error that answers the request at hand."""
+    """A JSON-RPC error as the answer to the current request."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -32,13 +33,13 @@ class Refusal(Exception):
 
 
 def load(text: str) -> Any:
-    """Parse JSON of any origin; raises ValueError, also for NaN and for nesting that no honest value has.
+    """Parse untrusted JSON. Raises ValueError, also for NaN and for nesting deeper than MAX_DEPTH.
 
     In a browser the interpreter runs on a small stack: deep nesting would not raise there but end the whole worker.
     """
     if text.count("[") + text.count("{") > MAX_DEPTH and depth(text) > MAX_DEPTH:
         raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
-    # Most have no white space around them, which the decoder skips in Python.
+    # Most texts have no white space around them, which `decode` would skip with Python code.
     try:
         value, end = _READER.raw_decode(text)
     except ValueError:
@@ -47,14 +48,14 @@ def load(text: str) -> Any:
 
 
 def parse(payload: str, id: RequestId | None) -> tuple[str, dict[str, Any]]:
-    """Method and params of a message whose shape is as it must be."""
+    """Method and params of a request or notification. Raises Refusal for anything else."""
     try:
         message: object = load(payload)
     except (ValueError, RecursionError) as error:
         raise Refusal(PARSE_ERROR, f"The message is not valid JSON: {error}") from None
     if type(message) is not dict or message.get("jsonrpc") != "2.0":
         raise Refusal(INVALID_REQUEST, 'A message is an object with "jsonrpc": "2.0"')
-    # By its type too: Python finds 1 equal to true and to 1.0.
+    # The types are compared too: in Python 1 equals True and 1.0.
     if id is not None and (message.get("id") != id or type(message["id"]) is not type(id)):
         raise Refusal(INVALID_REQUEST, f"id: expected {show(id)}, got {show(message.get('id'))}")
     method, params = message.get("method"), message.get("params", {})
@@ -69,7 +70,7 @@ def parse(payload: str, id: RequestId | None) -> tuple[str, dict[str, Any]]:
 
 
 def parse_answer(payload: str) -> tuple[str, dict[str, Any] | Refusal] | None:
-    """Id and result, or error, of a response to a question of ours; None for what is no such thing."""
+    """Id and result, or error, of a response to a request of this server; None if it is no such response."""
     try:
         message: object = load(payload)
     except (ValueError, RecursionError):
@@ -95,7 +96,7 @@ def is_finite(value: object) -> bool:
 
 
 def loggable(data: Any) -> Any:
-    """What goes into a log message: the value itself, or, if JSON can't hold it, how Python shows it."""
+    """The value for a log message: the value itself, or its repr if JSON can't represent it."""
     try:
         dump(data)
     except (ValueError, TypeError, RecursionError):
@@ -107,25 +108,25 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON value")
 
 
-# Made once: `json.loads` and `json.dumps` make a new one for each text if they are asked for anything special.
+# Created once: `json.loads` and `json.dumps` create a new object for each text if any option differs from the default.
 _READER: Final = json.JSONDecoder(parse_constant=_no_constant)
 _WRITER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def quote(text: str) -> str:
-    """`dump`, for text alone."""
+    """`dump` for a string."""
     quoted = encode_basestring(text)
     return quoted if quoted.isascii() else _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", quoted)
 
 
 def dump(value: Any) -> str:
-    """One line of real JSON, which is what the link carries: no raw newline, no NaN, no half of a surrogate pair."""
+    """One line of strict JSON, as the link requires: no raw newline, no NaN, no half of a surrogate pair."""
     text = _WRITER.encode(value)
     return text if text.isascii() else _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def unknown(noun: str, name: str, offered: Iterable[dict[str, Any]]) -> str:
-    """That there is no such thing, and what was probably meant."""
+    """The error text for an unknown name, with the names that were probably meant."""
     known = [str(item.get("name")) for item in offered]
     near = get_close_matches(name, known, n=3, cutoff=0.5)
     if near:

@@ -1,7 +1,7 @@
-"""Tabserver for MicroPython pages (`<script type="mpy">`): the decorators of the Python package, parameters spelt out.
+"""Tabserver for MicroPython pages (`<script type="mpy">`): the decorators of the Python package, with `params`.
 
-MicroPython keeps neither annotations nor docstrings, so both are said aloud; the same page runs in Pyodide unchanged.
-Arguments are checked, results shaped and questions asked by the page's client.js: this file only translates.
+MicroPython keeps neither annotations nor docstrings, so both are arguments; the page also runs in Pyodide unchanged.
+The page's client.js checks arguments, converts results and asks the client: this file only translates.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ Elicited = namedtuple("Elicited", ("action", "content", "accepted"))
 
 
 class ToolError(Exception):
-    """What went wrong, in the tool's own words."""
+    """An error whose text the client receives without the name of its class."""
 
 
 class Image:
-    """A picture: its bytes, or the same in base64. Other content is returned in the form that it has in MCP."""
+    """An image: its bytes, or base64 text. Other content is returned in the form that it has in MCP."""
 
     def __init__(self, data, mime_type="image/png"):
         text = data if isinstance(data, str) else binascii.b2a_base64(data).decode().strip()
@@ -32,7 +32,7 @@ class Image:
 
 
 class Context:
-    """A parameter of this type is filled in: all that client.js gives a call to know, say and ask."""
+    """A parameter of this type receives the context of client.js: caller, progress, log and questions."""
 
     def __init__(self, call):
         self._call = call
@@ -69,7 +69,7 @@ class Toolbox:
     def _show(self, connections, items):
         for connection in connections:
             for offer, item, abort in items:
-                getattr(connection, offer)(item, abort)  # an AbortController has what is asked for: `signal`
+                getattr(connection, offer)(item, abort)  # options: an AbortController has the member `signal`
 
 
 default_toolbox = Toolbox()
@@ -89,7 +89,7 @@ def resource(uri, **options):
 
 
 def offer(connect, **options):
-    """Offer everything of this page, now and later; returns the connection that `connect` of client.js made."""
+    """Offer everything of this page, now and later, and return the connection that `connect` of client.js created."""
     return default_toolbox.join(connect(to_javascript(options)))
 
 

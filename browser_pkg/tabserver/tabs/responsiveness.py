@@ -1,10 +1,8 @@
 """Detection of busy tabs: a call that several tabs could take goes to a tab that reads its messages.
 
 A page that computes without a pause reads nothing, and a call that was posted to it can't be taken back. So a call that
-another tab could take as well is posted only to a tab that sent a message a moment ago and has few unread calls: one
-after a pause, and one more each time that it reads on with that many before it, up to a limit. Any other tab is pinged
-first, and the call waits. A tab that does not answer the ping in time is busy: until it sends a message, other tabs are
-preferred. Calls are sent and held in `calls`; unread messages are counted in `tab`.
+another tab could take as well is posted only to a tab that sent a message a moment ago and has few unread calls. Any
+other tab is pinged first, and the call waits. Calls are sent and held in `calls`; unread messages are counted in `tab`.
 """
 
 from __future__ import annotations
@@ -21,7 +19,12 @@ LATE_MS: Final = 250.0
 
 
 class Responsiveness:
-    """`changed` is called when a tab becomes busy."""
+    """`changed` is called when a tab becomes busy: it did not answer a ping in time. Until it sends a message, other
+    tabs are preferred.
+
+    The window of unread calls is one after a pause, and one more each time that the tab reads on with that many calls
+    before it, up to a limit.
+    """
 
     def __init__(self, *, now_ms: Callable[[], float], later: Later, changed: Callable[[], None]) -> None:
         self.timing = DEFAULTS

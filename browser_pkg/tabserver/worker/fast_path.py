@@ -1,12 +1,10 @@
-"""The lane: the short way of a plain call, which is what nearly all calls are.
+"""Fast path of the worker for plain tool calls, which nearly all calls are.
 
-A modern caller that called before, a tool by its name and arguments, nobody who must be asked or wants to watch: then
-what a call takes on the ordinary way (a session, a seat, a call, an errand, a run) is not made, and the few things that
-it says are said here. Everything else goes the ordinary way from its beginning.
-
-The lane decides nothing by itself: who gets the call is asked of the hub, and how an answer looks of the outbox. As
-soon as anything happens to a call beside its plain answer, it is unfolded: the core is given the request, the traffic
-goes on with what runs already, and from then on nobody can tell which way it came.
+A call is plain if a modern caller names a tool and its arguments and nothing else, the call needs no approval, and no
+page watches calls. Then the objects of the regular path (session, waiting request, call, routed request, run) are not
+created. When anything but a plain answer happens to a call, it is handed over: the core receives the request, and
+`tabs/calls.py` continues with what runs already. This module decides nothing itself: the hub chooses the destination,
+and the outbox builds the answer, so both paths give the same result.
 """
 
 from __future__ import annotations
@@ -41,8 +39,8 @@ _MEMBERS: Final = frozenset(("name", "arguments", "_meta"))
 
 
 class CallGrant(NamedTuple):
-    """A call that was plain: whose it was, what it called, and who has that: a tab, or the worker itself. `words`: how
-    the tab is told of its caller."""
+    """A plain call that others may repeat: its caller, the name it called, and the destination: a tab, or the worker's
+    own tool. `caller_json`: the caller as JSON text for the tab."""
 
     channel: str
     caller: Caller
@@ -53,7 +51,7 @@ class CallGrant(NamedTuple):
 
 
 class WorkerFastPath:
-    """Stands in front of a core and its hub. `send` is the core's."""
+    """Receives the events of the link before the core does. `send` is the core's function for answers."""
 
     def __init__(self, core: Server, hub: Hub, send: Callable[..., None]) -> None:
         self._core, self._hub, self._send = core, hub, send
@@ -63,11 +61,10 @@ class WorkerFastPath:
         hub.finish_plain = self._finish
         calls.hand_over = self._hand_over
         self._open: dict[str, PlainCall] = {}  # by channel
-        # Calls like one that was plain need not come by here: see express.py.
+        # JavaScript may carry out calls like one that was plain: see js_calls.py.
         self.grant: Callable[[CallGrant], None] = lambda grant: None
         self.revoke: Callable[[], None] = lambda: None
-        # What was the same for the last call, and is for most: who called, what its `_meta` said, what can be called,
-        # and which tab answered.
+        # Cached from the last call, because most calls have the same: caller, `_meta`, listing, and the tab's `_meta`.
         self._caller: Caller | None = None
         self._caller_json = CallerJson()
         self._caller_text = ""
@@ -77,7 +74,7 @@ class WorkerFastPath:
         self._cached_meta: tuple[Tab | None, str, str] = None, "", ""
 
     def receive(self, event: Opened | Received[str] | Closed) -> None:
-        """Take one event of the link, as the core does."""
+        """Handle one event of the link; the core has the same method."""
         if type(event) is Received and event.caller is not None and self._begin(event, event.caller):
             return
         if event.channel in self._open:
@@ -85,7 +82,7 @@ class WorkerFastPath:
         self._core.receive(event)
 
     def _begin(self, event: Received[str], caller: Caller) -> bool:
-        """False: it is not plain, and nothing has been done."""
+        """Start a plain call. False: the call is not plain, and nothing has been done."""
         channel, id = event.channel, event.id
         if caller is not self._caller and not self._accept_caller(caller):
             return False
@@ -123,7 +120,7 @@ class WorkerFastPath:
         return True
 
     def _is_plain(self, meta: dict[str, Any]) -> bool:
-        """Does it wish for nothing? A level for log messages is read when there is one."""
+        """Does `_meta` ask for nothing but a log level? The level is read when a message is logged."""
         try:
             request_meta = read_meta(meta, Era.MODERN)
         except Refusal:
@@ -159,14 +156,14 @@ class WorkerFastPath:
         ):
             return False
         call = self._calls.next_call()
-        # What was read once as JSON is not written again.
+        # The request is forwarded as text where the page can read it: JSON that was parsed is not written again.
         task = f'"request":{event.payload}' if port.reads_requests else f'"arguments":{json.dumps(arguments)}'
         try:
-            # A tool's name has no letter that JSON would have to escape.
+            # A tool's name has no character that JSON would have to escape.
             port.post(
                 f'{{"t":"call","call":"{call}","caller":{self._caller_text},"kind":"tools","name":"{destination.key}",{task}}}'
             )
-        except Exception:  # whatever it is, the ordinary way meets it too, and says so
+        except Exception:  # the regular path meets the same error and reports it
             return False
         self.started(event, call, name, self._now_ms(), tab, port)
         if port.reads_requests:
@@ -174,12 +171,12 @@ class WorkerFastPath:
         return True
 
     def started(self, event: Received[str], call: str, name: str, began_ms: float, tab: Tab, port: PagePort) -> None:
-        """It is under way to its tab."""
+        """The call was posted to its tab."""
         plain = self._open[event.channel] = PlainCall(event, call, name, began_ms, tab, port)
         self._calls.sent(plain, tab)
 
     def _finish(self, port: PagePort, call: str, text: str, is_plain: bool) -> bool:
-        """A tab's answer. False: it is not one to a call of ours, or not a plain one."""
+        """Finish a call with its tab's result. False: it is not a call of the fast path, or the result is not plain."""
         plain = self._calls.plain_calls.get(call)
         if plain is None or plain.port is not port or plain.tab is None:
             return False
@@ -197,17 +194,17 @@ class WorkerFastPath:
         return True
 
     def ended(self, plain: PlainCall, tab: Tab) -> None:
-        """Its tab's answer was sent."""
+        """The tab's result was sent to the relay."""
         del self._open[plain.event.channel]
         self._calls.ended(plain, tab)
 
     @property
     def own_meta(self) -> str:
-        """What an answer of the worker has for `_meta`."""
+        """The `_meta` of the worker's own results, as JSON text."""
         return self._core.outbox.own_meta
 
     def meta_of(self, tab: Tab) -> str:
-        """The same, of a tab's."""
+        """The `_meta` of a tab's results, as JSON text."""
         known, title, meta = self._cached_meta
         if known is not tab or title != tab.title:
             meta = self._core.outbox.meta(tab_meta(tab))
@@ -215,7 +212,7 @@ class WorkerFastPath:
         return meta
 
     def _hand_over(self, plain: PlainCall) -> None:
-        """Go on with it the ordinary way."""
+        """Continue the call on the regular path."""
         self.revoke()
         del self._open[plain.event.channel]
         del self._calls.plain_calls[plain.call]
@@ -231,16 +228,16 @@ class WorkerFastPath:
     def _run(self, event: Received[str], id: RequestId, name: str, tool: Tool, arguments: dict[str, Any]) -> bool:
         try:
             made = tool.read(arguments)
-        except Exception:  # a class of the tool's own may raise anything. The ordinary way meets it too, and says so
+        except Exception:  # a tool's own classes may raise anything; the regular path meets it too and reports it
             return False
         assert event.caller is not None
-        # Before it is run: whatever it changes takes back what was granted.
+        # Granted before the tool runs: any change that the tool makes revokes the grant.
         self.grant(CallGrant(event.channel, event.caller, name, "", None, tool))
         self.run(event, id, name, tool, lambda: tool.call(made))
         return True
 
     def run(self, event: Received[str], id: RequestId, name: str, tool: Tool, begin: Callable[[], Any]) -> None:
-        """`begin` calls the tool."""
+        """Run a tool of the worker. `begin` calls it."""
         deferred = _DeferredOutcome()
         began_ms = self._now_ms()
         stop = tool.start_by(begin, deferred)
@@ -254,7 +251,7 @@ class WorkerFastPath:
         self._continue_in_core(PlainCall(event, self._calls.next_call(), name, began_ms, None, None, own))
 
     def _answer(self, channel: str, id: RequestId, result: Result) -> bool:
-        """False: it can't be said."""
+        """Send the result. False: it can't be written as JSON, or is too large."""
         try:
             text = self._core.outbox.text(Era.MODERN, id, result)
         except (ValueError, TypeError, RecursionError):
@@ -267,7 +264,7 @@ class WorkerFastPath:
 
 
 class _DeferredOutcome:
-    """How a handler ended, for whoever asks: before that or after it."""
+    """The outcome of a handler: `then` may be called before or after the handler ends."""
 
     __slots__ = ("_done", "outcome")
 

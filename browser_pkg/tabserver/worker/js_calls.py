@@ -1,16 +1,9 @@
-"""The express: a call like one before it is carried out by JavaScript, and only counted by Python.
+"""Granted calls: JavaScript carries out calls like an earlier one, and Python records them afterwards, many at once.
 
-A single call costs Python several times what one of many costs. What Python would decide is known as long as nothing
-has changed: the same caller, without extra wishes, calls the same tool. So a plain call is a *grant* for calls that
-differ from it in their arguments only. `js/worker/granted_calls.js` sends such a call to its tab, and the tab's answer
-to the relay. Python gets the records of many calls at once, a little later. Any change revokes all grants, and calls
-take the fast path of Python again.
-
-Nobody sees that the books are behind: what JavaScript hears for Python comes after what was carried out, and before
-anything here gets a number or looks for calls under way, `catch_up` asks for it.
-
-What is counted here is what the lane, the link and the ledger count for every call, so that nobody can tell which way
-one came, and what is lost with a socket is said again.
+Invariant: Python's state may lag behind frames that JavaScript already wrote. Before Python handles an event, allocates
+a sequence number or looks up running calls, it must apply JavaScript's records (`sync`). Recorded calls leave the same
+state in the fast path, the link and the request history as calls that Python carried out, so messages that are lost
+with a socket are sent again. Which calls are plain is not decided here: see `fast_path`.
 """
 
 from __future__ import annotations
@@ -28,12 +21,12 @@ from ..wire.frames import Kind
 from ..wire.jsonrpc import RequestId
 from .fast_path import CallGrant, WorkerFastPath
 
-# Of callers and tools. With more, the last one is as good as the first.
+# One grant for each caller and tool. At the limit all are revoked, and new calls are granted again.
 MAX_GRANTS: Final = 256
-# Letters of a result; a longer one may have to be sliced, which the link does.
+# The longest result that JavaScript writes: a longer one may have to be sliced, which only the link does.
 MAX_RESULT_CHARACTERS: Final = 48 * 1024
-# How many answers JavaScript may have written that are not counted yet, and their letters: its own bounds, and one more
-# answer, with all that is around it.
+# The most answers that JavaScript may have written and Python has not recorded, and their characters: JavaScript's own
+# bounds, and one more answer with its header and envelope.
 MAX_UNRECORDED: Final = 64 + 1
 MAX_UNRECORDED_CHARACTERS: Final = 512 * 1024
 
@@ -41,18 +34,27 @@ _decode: Final = json.JSONDecoder().raw_decode
 
 
 class JsCallPort(Protocol):
-    """js/worker/python_bridge.js."""
+    """The functions of js/worker/python_bridge.js that this module calls."""
 
     def revoke(self) -> None:
-        """Carry out nothing more."""
+        """Stop carrying out calls."""
 
     def unrecorded(self) -> str:
-        """What was carried out and not told yet, as `book` reads it. From then on the next number is Python's."""
+        """The calls that were carried out and not recorded yet, in the form that `record` reads. Afterwards JavaScript
+        asks Python for the next sequence number."""
 
 
 class GrantedCalls:
-    """`allow` tells JavaScript of a grant for a tool of the worker's own: its number, the channel of the call that it
-    is given for, and the `_meta` of answers. Of one for a tab's, the port is told."""
+    """Grants, and the records of the calls that were carried out under them.
+
+    A single call costs Python several times what one of many costs. Python's decision is known while nothing changes:
+    the same caller calls the same tool and asks for nothing else. So a plain call is a *grant* for calls that differ
+    from it in their arguments only. `js/worker/granted_calls.js` sends such a call to its tab, and the tab's result to
+    the relay. Any change revokes all grants, and calls take the fast path of Python again.
+
+    `allow` sends JavaScript a grant for a tool of the worker: its number, the channel of the call that it was given
+    for, and the `_meta` of results. A grant for a tab's tool is sent through the tab's port.
+    """
 
     def __init__(
         self,
@@ -64,9 +66,9 @@ class GrantedCalls:
     ) -> None:
         self._fast_path, self._session, self._calls = fast_path, session, hub.calls
         self._allow, self._js = allow, js
-        # With the `_meta` of their answers.
+        # Each grant with the `_meta` of its results.
         self._grants: list[tuple[CallGrant, str]] = []
-        # How to go on with a tool that has just run, if its result is not text.
+        # The tool that has just run, and how to continue with its outcome if JavaScript can't write the result.
         self._last_run: tuple[CallGrant, Callable[[], Any]] | None = None
         fast_path.grant, fast_path.revoke, hub.revoke = self.grant, self.revoke, self.revoke
         session.sync = hub.calls.sync = self.sync
@@ -92,22 +94,23 @@ class GrantedCalls:
             self._js.revoke()
 
     def sync(self) -> None:
-        """Count what was carried out so far. Without a grant there is nothing."""
+        """Record what JavaScript has carried out so far. Without a grant there is nothing to record."""
         if self._grants and (entries := self._js.unrecorded()):
             self.record(entries)
 
     @property
     def last_received(self) -> int:
-        """The number of the last frame that came."""
+        """The sequence number of the last frame that was received."""
         return self._session.last_received
 
-    # -- what JavaScript tells ----------------------------------------------------------------------------------------
+    # -- called by JavaScript -----------------------------------------------------------------------------------------
 
     def record(self, entries: str) -> int:
-        """Count what was carried out: a line with how many requests came, their size, and what the last of them and the
-        last answer acknowledged; answers in the order in which they were written; calls that are under way to their
-        tabs; and, if another tab could have taken the last call that was answered, when its tab answered, and how many
-        calls that tab may have unread. Gives the number that the next answer will have (0: ask)."""
+        """Record what was carried out. The first line has the number of requests, their size, and what the last request
+        and the last answer acknowledged. Then follow the answers in the order in which they were written; the calls
+        that were posted to tabs and have no answer yet; and, if another tab could have taken the last answered call,
+        when its tab answered and how many calls that tab may have unread. Returns the sequence number of the next
+        answer (0: JavaScript must ask)."""
         session, grants = self._session, self._grants
         lines = iter(entries.split("\n"))
         received, size, upto, acknowledged = map(int, next(lines).split(" "))
@@ -143,7 +146,7 @@ class GrantedCalls:
         return self.next_seq()
 
     def _record_answer(self, call: str, result: str) -> tuple[str, RequestId, str]:
-        """A call that was under way."""
+        """Record the answer to a call whose start was recorded before."""
         plain = self._calls.plain_calls[call]
         tab, event = plain.tab, plain.event
         assert tab is not None and event.id is not None
@@ -153,7 +156,7 @@ class GrantedCalls:
     def _record_start(
         self, grant: CallGrant, call: str, began_ms: float, channel: str, id: RequestId, payload: str
     ) -> bool:
-        """A call is under way to its tab. False: it must not have come."""
+        """Record a call that was posted to its tab. False: the relay violated the protocol, the channel is open."""
         # defence: calls that JavaScript carries out: a channel that is open
         if self._session.is_open(channel):
             return False
@@ -165,14 +168,14 @@ class GrantedCalls:
         return True
 
     def run(self, number: int, given: str) -> str | None:
-        """Run a tool of the worker's own. Returns its result as JSON text. "": the result is none that can be written
-        like that, and `finish` goes on. None: nothing was done."""
+        """Run a tool of the worker. Returns its result as JSON text; "" if JavaScript can't write the result, then
+        `finish` continues; None if nothing was done."""
         grant, _ = self._grants[number]
         tool = grant.tool
         assert tool is not None
         try:
             made = tool.read(_decode(given)[0])
-        except Exception:  # whatever it is, the ordinary way meets it too, and says so
+        except Exception:  # the regular path meets the same error and reports it
             return None
         try:
             value = tool.call(made)
@@ -185,7 +188,7 @@ class GrantedCalls:
         return ""
 
     def finish(self, upto: int, channel: str, id: str, size: int, payload: str, result: str) -> None:
-        """Answer the call whose tool has just run: with that result, or, if it is "", with what the tool returned."""
+        """Answer the call whose tool has just run: with `result`, or, if that is "", with what the tool returned."""
         session, number = self._session, _id(id)
         session.receive_request(upto, channel, number, size)
         if result:
@@ -199,12 +202,12 @@ class GrantedCalls:
         session.flush()
 
     def next_seq(self) -> int:
-        """The number that an answer will have which is written next. 0: answers have to be sent."""
+        """The sequence number for the next answer that JavaScript writes. 0: Python must send the answers."""
         return self._session.next_seq(MAX_UNRECORDED, MAX_UNRECORDED_CHARACTERS)
 
 
 def _id(json: str) -> RequestId:
-    """JavaScript takes no id that would have to be escaped."""
+    """Read a request id. JavaScript carries out no call whose id would have to be escaped."""
     return json[1:-1] if json[0] == '"' else int(json)
 
 

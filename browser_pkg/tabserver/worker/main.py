@@ -1,7 +1,7 @@
-"""The shared worker's composition root: ports, hub, MCP core and link, put together once per worker.
+"""Composition root of the shared worker: connects the ports of pages to the hub, and the hub to one server's link.
 
-`start` is what worker.js calls when Python is up. Everything that needs a browser comes from `browser`; what happens is
-decided in the rooms that this file connects.
+worker.js calls `start` when Python is loaded. One worker serves one server name: that of the first tab. Everything that
+needs a browser API comes from `browser`. This module contains no rule about tabs, calls or MCP.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from .run_python import offer_run_python
 from .service import Service, describe_state
 from .snapshot_reset import reset_after_snapshot
 
-# Long enough for a page to offer its tools one after the other, too short for anybody to notice.
+# Long enough for a page to offer its tools one after the other, too short for a user to notice.
 COALESCE_S: Final = 0.02
 
 
 def start(bridge: PythonBridge, relay: str, build: str, version: str) -> Callable[[Any], None]:
-    """Bring up the worker; returns what takes over a page's port."""
+    """Start the worker and return the function that accepts a page's port."""
     reset_after_snapshot()
     return Worker(bridge, relay, build, version).accept
 
 
 class Worker:
-    """All tabs of one server in this browser. The link is made when the first tab says which server that is."""
+    """All tabs of one server in this browser. The link is created when the first tab attaches with a server name."""
 
     def __init__(self, bridge: PythonBridge, relay: str, build: str, version: str) -> None:
         self._bridge, self._shared_buffer = bridge, make_shared_buffer(bridge)
@@ -92,7 +92,7 @@ class Worker:
         self._run(self._begin(service, message["modules"], message["token"]))
 
     def _offer_run_python(self, port: Port, wanted: dict[str, Any]) -> None:
-        """One worker has one notebook: as the first page wants it that wants one."""
+        """One worker offers the tool once, with the options of the first page that asks for it."""
         if self._has_run_python:
             return
         name = wanted.get("name", "run_python")
@@ -103,11 +103,11 @@ class Worker:
             port.send({"t": "refused", "kind": "tools", "name": str(name), "message": str(error)})
 
     async def _begin(self, service: Service, modules: list[str], token: str) -> None:
-        # First the tools, then the link: the first caller must not see half of them.
+        # Load the modules before the link opens: the first caller must not see half of the tools.
         for url in modules:
             if (problem := await self._modules.load(url)) is not None:
                 self._hub.broadcast({"t": "module_failed", "url": url, "message": problem})
-        # A page that left in the meantime wants no connection any more.
+        # Do not connect if the page left in the meantime.
         if self._hub.tabs:
             await service.start(token)
 
@@ -118,7 +118,7 @@ class Worker:
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
-        # The loop itself keeps tasks by weak references only.
+        # The event loop holds tasks by weak references only.
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 

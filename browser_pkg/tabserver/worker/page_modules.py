@@ -1,4 +1,8 @@
-"""Python modules of pages: each URL is fetched and imported once per worker, whichever page names it first."""
+"""Python modules of pages: fetched by URL and imported into the worker.
+
+Each URL is imported once per worker, whichever pages name it; a URL that failed is tried again when a page asks. The
+code runs with all rights of the worker: there is no sandbox.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +24,14 @@ MOST_MODULES: Final = 256
 
 
 class PageModules:
-    """Python files that pages brought along: each is fetched and imported once, whoever asks."""
+    """The modules of one worker."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="tabrelay-"))
         self._loads: dict[str, asyncio.Task[str | None]] = {}
 
     async def load(self, url: str) -> str | None:
-        """Import the file behind a URL; returns what went wrong. A file that failed is tried again when asked for."""
+        """Import the file behind a URL. Returns what went wrong, or None."""
         if url not in self._loads and len(self._loads) >= MOST_MODULES:
             return f"At most {MOST_MODULES} files are loaded into one worker."
         if url not in self._loads:
@@ -47,7 +51,7 @@ class PageModules:
         return None
 
     def _import(self, url: str, source: str) -> None:
-        # The same URL has the same name every time, so that a second try replaces the tools of the first.
+        # One URL always gets the same module name, so that a second try replaces the tools of the first.
         name = "page_" + re.sub(r"\W+", "_", url.partition("://")[2].partition("?")[0].removesuffix(".py"))
         path = self._folder / f"{name}.py"
         path.write_text(source)

@@ -1,11 +1,10 @@
-"""A tool that runs the Python it is given, as a notebook does: `offer_run_python()`, or `connect({ runPython: true })`.
+"""Tool that executes Python code like a notebook: `offer_run_python()`, or `connect({ runPython: true })`.
 
-Off unless a page turns it on: whoever may call it can do all that this Python can, with the page's origin, its logins
-and its connection. It is no sandbox. Every caller has a namespace of its own, kept for as long as `ctx.state` is;
-modules and the rest of the interpreter are shared.
-
-Asynchronous code ends when its caller cancels or its time is up. Plain code holds the only thread, so nobody can cancel
-it; where `sys.monitoring` exists (Pyodide has it) its time limit holds all the same, at the next loop or call.
+Off unless a page turns it on, and no sandbox: any client that may call it can do all that this Python can, with the
+page's origin, its logins and its connection. Each caller has a separate namespace, kept as long as `ctx.state`; modules
+and the rest of the interpreter are shared. Asynchronous code ends when its caller cancels or its time is up. Plain code
+holds the only thread and can't be cancelled; where `sys.monitoring` exists (Pyodide has it), the time limit still
+applies, at the next loop or call.
 """
 
 from __future__ import annotations
@@ -31,19 +30,19 @@ from ..handlers.tools import ToolResult
 
 _FILE: Final = "<run_python"
 _LINES_KEPT: Final = 200  # pieces of code whose lines tracebacks can show
-_MOST_FRAMES: Final = 1_000  # of a traceback: as many as Python lets calls nest by itself
-_CHECK_EVERY: Final = 64  # jumps and calls between two looks at the clock
-# Code whose state must not be torn apart in the middle, though what runs over its time has called it.
+_MOST_FRAMES: Final = 1_000  # of a traceback: Python's own default limit of nested calls
+_CHECK_EVERY: Final = 64  # jumps and calls between two readings of the clock
+# Modules whose state would be left inconsistent by an exception: code that is over its time is not interrupted in them.
 _NEVER_INTERRUPTED: Final = ("asyncio", "contextlib", "pyodide", "tabserver")
 
 
 class RunTimeout(BaseException):
-    """Not an Exception: code that catches those must not outlive its time by it."""
+    """Derived from BaseException: code that catches every Exception must not outlive its time limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What running a piece of code gave."""
+    """The result of running a piece of code."""
 
     stdout: str
     stderr: str
@@ -58,11 +57,11 @@ def offer_run_python(
     max_output: int = 100_000,
     toolbox: Toolbox | None = None,
 ) -> None:
-    """Offer a tool that runs any Python it is given. **Whoever may call it can do all that this page can.**
+    """Offer a tool that runs any Python code. **Any client that may call it can do all that this page can.**
 
     It returns what was printed, the last expression and, as an error, the traceback. `await` works at the top level;
-    names stay from call to call, for each caller its own. `timeout_s` ends one run; `max_output` is how many characters
-    of each of these a result may have.
+    names are kept from call to call, separately for each caller. `timeout_s` ends one run; `max_output` is the most
+    characters of each of these in a result.
     """
     if not timeout_s > 0 or not max_output > 0:
         raise ValueError(f"timeout_s={timeout_s} and max_output={max_output} must be more than 0")
@@ -95,14 +94,14 @@ def offer_run_python(
 
 @dataclass(slots=True)
 class CallerNamespace:
-    """One caller's names, and its runs one after the other."""
+    """One caller's names, and the lock that makes its runs follow one another."""
 
     names: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__", "__builtins__": __builtins__})
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class PythonRunner:
-    """Runs code for callers, whose cells lie in the state that is kept for each."""
+    """Runs code for callers. Each caller's namespace is in its `ctx.state`."""
 
     def __init__(self, timeout_s: float, max_output: int) -> None:
         self._timeout_s = timeout_s
@@ -129,7 +128,7 @@ class PythonRunner:
         try:
             async with asyncio.timeout(self._timeout_s) as limit:
                 return await _evaluate(code, file, names, time.monotonic() + self._timeout_s), None
-        except BaseException as error:  # SystemExit too: the code ends, and nothing else
+        except BaseException as error:  # also SystemExit: it ends the code, not the worker
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise
@@ -140,7 +139,7 @@ class PythonRunner:
     def _result(self, output: CapturedOutput, value: Any, error: str | None) -> ToolResult[Ran]:
         shown: list[str | Content] = []
         result = None
-        try:  # a value's own code may fail too
+        try:  # the code of the value's class may fail too
             if isinstance(value, CONTENT):
                 shown.append(value)
             elif callable(png := getattr(type(value), "_repr_png_", None)):
@@ -180,7 +179,7 @@ async def _execute(
 
 @types.coroutine
 def _step(work: Coroutine[Any, Any, Any], deadline: float) -> Generator[Any, Any, Any]:
-    """Await something, with a watch on every stretch of plain code in it."""
+    """Await a coroutine, and watch the time in each step of plain code in it."""
     send: Any = None
     thrown: BaseException | None = None
     while True:
@@ -198,7 +197,7 @@ def _step(work: Coroutine[Any, Any, Any], deadline: float) -> Generator[Any, Any
 
 @contextmanager
 def _watched(deadline: float) -> Iterator[None]:
-    """Raise TimeIsUp inside plain code that runs over its time. Where there is no monitoring, nothing can."""
+    """Raise RunTimeout inside plain code that runs over its time. Without `sys.monitoring` it has no effect."""
     monitoring = getattr(sys, "monitoring", None)
     if monitoring is None or monitoring.get_tool(monitoring.PROFILER_ID) is not None:
         yield
@@ -209,7 +208,7 @@ def _watched(deadline: float) -> Iterator[None]:
         nonlocal seen
         seen += 1
         if seen % _CHECK_EVERY == 0 and time.monotonic() > deadline:
-            seen = -1  # from now on at every step
+            seen = -1  # check at every step from now on
             if not any(name in code.co_filename for name in _NEVER_INTERRUPTED):
                 raise RunTimeout
 
@@ -225,11 +224,11 @@ def _watched(deadline: float) -> Iterator[None]:
         monitoring.free_tool_id(tool_id)
 
 
-# -- what is printed --------------------------------------------------------------------------------------------------
+# -- captured output --------------------------------------------------------------------------------------------------
 
 
 class CapturedOutput:
-    """What one run printed, up to a bound for each stream."""
+    """The output of one run, up to a bound for each stream."""
 
     def __init__(self, bound: int) -> None:
         self._bound = bound
@@ -251,7 +250,7 @@ _output: ContextVar[CapturedOutput | None] = ContextVar("output", default=None)
 
 
 class _Stream:
-    """sys.stdout or sys.stderr: to the run that prints, else to where it went before."""
+    """sys.stdout or sys.stderr: writes to the output of the current run, else to the original stream."""
 
     def __init__(self, name: str, before: TextIO) -> None:
         self._name, self._before = name, before
@@ -268,7 +267,7 @@ class _Stream:
 
 
 def capture_output() -> None:
-    """By context, not by replacing the streams for a while: runs of several callers may take turns."""
+    """Replace the streams once, and choose the output by context variable: runs of several callers may interleave."""
     for name in ("stdout", "stderr"):
         if not isinstance(now := getattr(sys, name), _Stream):
             setattr(sys, name, _Stream(name, now or getattr(sys, f"__{name}__")))
@@ -282,11 +281,11 @@ def _left_out(count: int) -> str:
     return f"… ({count:,} characters left out)" if count > 0 else ""
 
 
-# -- what went wrong --------------------------------------------------------------------------------------------------
+# -- tracebacks -------------------------------------------------------------------------------------------------------
 
 
 def _cache_source(file: str, code: str) -> None:
-    """Let tracebacks show the lines."""
+    """Store the source in `linecache`, so that tracebacks show its lines."""
     known = [name for name in linecache.cache if name.startswith(_FILE)]
     for name in known[: len(known) - _LINES_KEPT]:
         del linecache.cache[name]
@@ -294,8 +293,8 @@ def _cache_source(file: str, code: str) -> None:
 
 
 def _traceback(error: BaseException) -> str:
-    """As Python prints it, from the code on. Where recursion had no end, its last part: to print a million frames takes
-    minutes, in which nobody else is served."""
+    """The traceback as Python prints it, from the caller's code on. Of endless recursion, only the last frames: to
+    print a million frames takes minutes, in which the worker serves no other call."""
     frames = error.__traceback__
     while frames is not None and not frames.tb_frame.f_code.co_filename.startswith(_FILE):
         frames = frames.tb_next

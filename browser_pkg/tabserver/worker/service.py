@@ -1,4 +1,8 @@
-"""MCP server of one name on its link to the relay."""
+"""MCP server of one name on its link to the relay, and the connection state that pages receive.
+
+It connects transport, fast path, core and hub once, and turns each state of the transport into the message for pages. A
+stopped link stays stopped until a page asks for a retry or brings a token. Dialing and reconnecting are in `transport`.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ _STATE_MESSAGES: Final = {
 
 
 class Service:
-    """One server's MCP core on its link, and what the pages are told about its state."""
+    """One server's MCP core, its link, and its state."""
 
     def __init__(
         self,
@@ -47,7 +51,7 @@ class Service:
         build: str,
         version: str,
     ) -> None:
-        """`instance`: what this browser is called, where several offer the server."""
+        """`instance`: the name of this browser, where several browsers offer the server."""
         self._hub = hub
         self._server_name = check_server_name(server)
         self._build = build
@@ -73,7 +77,7 @@ class Service:
         self._hub.on_tabs = core.tabs_changed
         core.census = self._hub.census
         self._is_started = False
-        # The relay has other code for the browser than this worker is made of.
+        # The relay serves another build of the browser code than this worker runs.
         self._is_outdated = False
         self.state = describe_state(TransportState("connecting"), server)
         when_online(bridge, self.retry_if_waiting)
@@ -85,25 +89,26 @@ class Service:
             await self._transport.start()
 
     async def stop_dialing(self) -> None:
-        """No tab is left: leave no dial behind. A link that is up stays: most pages that go are only reloading."""
+        """No tab is left: stop dialing. A link that is up stays: most pages that go away are only reloading."""
         if self._is_started and self.state["state"] in ("connecting", "waiting") and not self._hub.tabs:
             self._is_started = False
             await self._transport.close()
-            if not self._is_started:  # no tab has come while the dial was given up
+            if not self._is_started:  # no tab attached while the dial was cancelled
                 self.state = describe_state(TransportState("connecting"), self._server_name)
 
     async def stop(self) -> None:
-        """Stay down, also for tabs that come later, until somebody asks to retry."""
+        """Close the link, also for tabs that attach later, until a page asks for a retry."""
         self._core.stop()
         await self._transport.close()
 
     async def retry(self) -> None:
-        """Somebody asked for it: whatever the reason to wait or to stop was, try now."""
+        """A page asked for a retry: dial now, whatever the reason to wait or to stop was."""
         await self._transport.start()
         self._transport.retry_now()
 
     def retry_if_waiting(self) -> None:
-        """A good moment (the network is back, a tab is looked at): do not wait any longer, but wake no stopped link."""
+        """Dial now if the link waits for its next attempt: the network is back, or a tab became visible. A stopped link
+        stays stopped."""
         if self.state["state"] == "waiting":
             self._transport.retry_now()
 
@@ -126,7 +131,8 @@ class Service:
             self._hub.use_approval(welcome.approve)
             self._core.use_key(welcome.key)
             self._is_outdated = welcome.build != self._build
-        # It works as far as it goes, until a page brings a worker with the relay's own code: then that has the name.
+        # An outdated worker keeps serving until a page starts a worker with the relay's build, which then takes the
+        # name.
         if self._is_outdated and state.state == "connected":
             state = replace(state, why="version", message="The relay was updated. Reload the page to update it too.")
         elif self._is_outdated and state.why == "replaced":
@@ -137,7 +143,7 @@ class Service:
 
 
 def describe_state(state: TransportState, server: str) -> dict[str, Any]:
-    # The one stop without a reason is the one that a page asked for.
+    # The only stop without a reason is one that a page asked for.
     why = "closed" if state.state == "stopped" and state.why is None else state.why
     return {
         "t": "state",
@@ -152,6 +158,6 @@ def describe_state(state: TransportState, server: str) -> dict[str, Any]:
 
 
 def _report_bug(error: Exception) -> None:
-    # A dial that failed is part of the state that the pages are told.
+    # A failed dial is part of the state that pages receive.
     if not isinstance(error, DialError):
         report(error, "the connection to the relay met an error")
