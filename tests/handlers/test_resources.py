@@ -188,7 +188,7 @@ def watched(bench: Bench, box: Toolbox) -> None:
     box.on_change = bench.server.catalogue_changed
 
 
-def test_a_session_hears_of_what_it_subscribed_to_until_it_unsubscribes(box: Toolbox, bench: Bench) -> None:
+def test_a_session_is_notified_of_what_it_subscribed_to_until_it_unsubscribes(box: Toolbox, bench: Bench) -> None:
     watched(bench, box)
     bench.open(channel="a")
     bench.open(channel="b")

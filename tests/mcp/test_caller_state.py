@@ -1,4 +1,4 @@
-"""What handlers keep for each caller: there again at its next request, apart from everybody else's, and bounded."""
+"""What handlers keep for each caller: there again at its next request, apart from all callers else's, and bounded."""
 
 from __future__ import annotations
 

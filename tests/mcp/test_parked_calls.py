@@ -163,7 +163,7 @@ async def test_the_next_worker_is_as_strict_as_the_first(name: str, wrong: str) 
     elif wrong == "time":
         second.now = TTL_S + 1
     elif wrong == "principal":
-        caller = replace(CLIENT, principal="somebody else")
+        caller = replace(CLIENT, principal="the user else")
     error = await second.ask("m2", "tools/call", params, caller)
     assert error["code"] == -32602 and "requestState" in error["message"]
     assert len(runs) == 1

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
-from tabserver.handlers.content import Audio, Link
-from tabserver.handlers.context import Cancel, Done, Request
+from tabserver.handlers.context import Done, Request
 from tabserver.handlers.signature import InvalidArguments
 from tabserver.handlers.target import Target
-from tabserver.handlers.toolbox import Toolbox, prompt
-from tabserver.handlers.tools import UnknownTool, text_result
+from tabserver.handlers.tools import text_result
 from tabserver.mcp.server import MAX_RUNNING
 from tabserver.wire.control_messages import PIN
-from tabserver.wire.eras import META_LOG_LEVEL, META_SERVER_INFO, Era
+from tabserver.wire.eras import META_LOG_LEVEL, META_SERVER_INFO
 from tabserver.wire.errors import BufferFull, MessageTooLarge
 from tabserver.wire.events import Closed, Received
-from tabserver.wire.frames import Caller, Kind
+from tabserver.wire.frames import Kind
 from tests.support.core import MODERN, READY
-from tests.support.core import Bench as CoreBench
+from tests.support.held_calls import ADD, INFO, LEGACY, Bench, refused
 
-LEGACY = Caller(Era.LEGACY, "2025-11-25", "token:test")
-INFO = {"name": "demo", "version": "1.2"}
 CAPABILITIES = {
     "tools": {"listChanged": True},
     "resources": {"subscribe": True, "listChanged": True},
@@ -31,36 +24,6 @@ CAPABILITIES = {
     "completions": {},
     "logging": {},
 }
-ADD = {"name": "add", "inputSchema": {"type": "object"}}
-
-
-class HeldCatalogue(Toolbox):
-    """Holds every tool call until the test ends it; `on_call` may end or refuse it at once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.offered: list[dict[str, Any]] = [ADD]
-        self.calls: list[tuple[str, dict[str, Any], Request, Done]] = []
-        self.cancelled: list[str] = []
-        self.on_call: Callable[[Request, Done], None] = lambda context, done: None
-
-    def tools(self) -> list[dict[str, Any]]:
-        return self.offered
-
-    def call(self, name: str, arguments: dict[str, Any], request: Request, done: Done) -> Cancel:
-        if name not in [tool["name"] for tool in self.offered]:
-            raise UnknownTool(name)
-        self.calls.append((name, arguments, request, done))
-        self.on_call(request, done)
-        return self.cancelled.append
-
-
-class Bench(CoreBench):
-    """With a catalogue that the test holds in its hand."""
-
-    def __init__(self, instructions: str | None = None) -> None:
-        self.catalogue = HeldCatalogue()
-        super().__init__(self.catalogue, instructions)
 
 
 @pytest.fixture
@@ -90,17 +53,6 @@ def test_initialize_negotiates_the_version(asked: object, given: str) -> None:
         "serverInfo": INFO,
         "instructions": "Be kind.",
     }
-
-
-def refused(answer: Any) -> tuple[int, str, str]:
-    """Code, message and reason of a request that was refused at the door."""
-    error = answer["error"]
-    assert {key: error["data"][key] for key in ("delivered", "retryable", "server")} == {
-        "delivered": "no",
-        "retryable": False,
-        "server": "demo",
-    }
-    return error["code"], error["message"], error["data"]["reason"]
 
 
 def test_before_initialize_only_ping_is_answered(bench: Bench) -> None:
@@ -201,7 +153,7 @@ def test_a_modern_channel_is_gone_with_its_answer(bench: Bench) -> None:
     assert bench.request("tools/list", channel="m") is None
 
 
-def test_a_modern_caller_that_leaves_cancels_and_hears_nothing_more(bench: Bench) -> None:
+def test_a_modern_caller_that_leaves_cancels_and_receives_nothing_more(bench: Bench) -> None:
     bench.modern("tools/call", {"name": "add", "_meta": {"progressToken": 1, META_LOG_LEVEL: "debug"}})
     _, _, context, done = bench.catalogue.calls[0]
     bench.server.receive(Closed("m", "the caller left"))
@@ -396,7 +348,7 @@ def test_without_a_token_there_is_no_progress(bench: Bench) -> None:
     assert bench.sent == []
 
 
-def test_a_session_hears_its_level_and_above_and_may_change_it(bench: Bench) -> None:
+def test_a_session_receives_its_level_and_above_and_may_change_it(bench: Bench) -> None:
     bench.open()
     bench.request("tools/call", {"name": "add"}, id=9)
     context = bench.catalogue.calls[0][2]
@@ -411,12 +363,14 @@ def test_a_session_hears_its_level_and_above_and_may_change_it(bench: Bench) -> 
     ]
 
 
-@pytest.mark.parametrize(("level", "heard"), [(None, []), ("debug", ["debug", "error"]), ("error", ["error"])])
-def test_a_modern_request_hears_only_the_level_it_asked_for(bench: Bench, level: str | None, heard: list[str]) -> None:
+@pytest.mark.parametrize(("level", "received"), [(None, []), ("debug", ["debug", "error"]), ("error", ["error"])])
+def test_a_modern_request_receives_only_the_level_it_asked_for(
+    bench: Bench, level: str | None, received: list[str]
+) -> None:
     bench.modern("tools/call", {"name": "add", "_meta": {META_LOG_LEVEL: level} if level else {}})
     bench.catalogue.calls[0][2].log("debug", "x")
     bench.catalogue.calls[0][2].log("error", "x")
-    assert [params["level"] for _, params, _ in bench.notes()] == heard
+    assert [params["level"] for _, params, _ in bench.notes()] == received
 
 
 def test_an_unknown_level_is_refused(bench: Bench) -> None:
@@ -528,57 +482,7 @@ def test_a_notice_that_finds_no_room_is_lost_and_the_call_goes_on(bench: Bench) 
     assert [kind for _, kind, *_ in bench.sent] == [Kind.RES]
 
 
-# -- long lists and older revisions -----------------------------------------------------------------------------------
-
-
-def test_a_long_list_comes_in_pages(bench: Bench) -> None:
-    bench.catalogue.offered = [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(250)]
-    bench.open()
-    seen, cursor, sizes = [], None, []
-    while True:
-        result = bench.request("tools/list", {"cursor": cursor} if cursor else {})["result"]
-        seen += [tool["name"] for tool in result["tools"]]
-        sizes.append(len(result["tools"]))
-        cursor = result.get("nextCursor")
-        if cursor is None:
-            break
-    assert seen == [f"t{n}" for n in range(250)] and sizes == [100, 100, 50]
-    assert bench.modern("tools/list", {"cursor": None})["result"]["nextCursor"]
-
-
-@pytest.mark.parametrize("cursor", ["x", "dG9vbHM6LTE=", "cHJvbXB0czoxMDA=", 3, "", "é"])
-def test_a_cursor_that_is_not_ours_is_refused(bench: Bench, cursor: object) -> None:
-    bench.open()
-    error = bench.request("tools/list", {"cursor": cursor})["error"]
-    assert error["code"] == -32602 and error["message"].startswith("params.cursor: unknown cursor")
-
-
-@pytest.mark.parametrize(
-    ("schema", "value", "wrapped"),
-    [
-        ({"type": "array", "items": {"$ref": "#/$defs/N"}, "$defs": {"N": {}}}, [1], {"result": [1]}),
-        ({"anyOf": [{"type": "object"}, {"type": "null"}]}, {"a": 1}, {"result": {"a": 1}}),
-        ({"type": "object"}, {"a": 1}, {"a": 1}),
-        (None, "x", {"result": "x"}),
-        (None, {"a": 1}, {"a": 1}),
-    ],
-)
-def test_a_result_that_is_no_object_is_wrapped_for_those_who_know_only_objects(
-    bench: Bench, schema: Any, value: Any, wrapped: Any
-) -> None:
-    tool: dict[str, Any] = {"name": "add", "inputSchema": {"type": "object"}}
-    bench.catalogue.offered = [tool | ({"outputSchema": schema} if schema else {})]
-    bench.catalogue.on_call = lambda request, done: done({"content": [], "structuredContent": value})
-    bench.open()
-    assert bench.request("tools/call", {"name": "add"})["result"]["structuredContent"] == wrapped
-    assert bench.modern("tools/call", {"name": "add"})["result"]["structuredContent"] == value
-    listed = bench.request("tools/list")["result"]["tools"][0].get("outputSchema")
-    assert bench.modern("tools/list")["result"]["tools"][0].get("outputSchema") == schema
-    if schema and wrapped != value:
-        assert listed["type"] == "object" and listed["required"] == ["result"]
-        assert listed.get("$defs") == schema.get("$defs") and "$defs" not in listed["properties"]["result"]
-    else:
-        assert listed == schema
+# -- sessions ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_session_may_let_its_stream_go_and_a_modern_call_can_not(bench: Bench) -> None:
@@ -598,28 +502,3 @@ def test_initialize_says_who_calls(bench: Bench) -> None:
     bench.request("tools/call", {"name": "add"})
     caller = bench.catalogue.calls[0][2].caller
     assert (caller.version, caller.client, caller.capabilities) == ("2025-06-18", client, {"roots": {}})
-
-
-@pytest.mark.parametrize(
-    ("version", "kinds"),
-    [
-        ("2024-11-05", ["resource", "text"]),
-        ("2025-03-26", ["audio", "text"]),
-        ("2025-06-18", ["audio", "resource_link"]),
-    ],
-)
-def test_content_that_a_revision_does_not_know_is_said_in_its_own_way(
-    bench: Bench, version: str, kinds: list[str]
-) -> None:
-    blocks = [Audio(b"\x00").block(), Link("a:b", "B").block()]
-
-    @prompt(toolbox=bench.catalogue)
-    def both() -> Any:
-        return blocks
-
-    bench.catalogue.on_call = lambda request, done: done({"content": blocks})
-    bench.open(Caller(Era.LEGACY, version, "token:test", ready=True))
-    content = bench.request("tools/call", {"name": "add"})["result"]["content"]
-    assert [block["type"] for block in content] == kinds
-    messages = bench.request("prompts/get", {"name": "both"})["result"]["messages"]
-    assert [message["content"] for message in messages] == content

@@ -1,0 +1,93 @@
+"""Lists in pages, and results in the form of older protocol versions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tabserver.handlers.content import Audio, Link
+from tabserver.handlers.toolbox import prompt
+from tabserver.wire.eras import Era
+from tabserver.wire.frames import Caller
+from tests.support.held_calls import Bench
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_a_long_list_comes_in_pages(bench: Bench) -> None:
+    bench.catalogue.offered = [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(250)]
+    bench.open()
+    seen, cursor, sizes = [], None, []
+    while True:
+        result = bench.request("tools/list", {"cursor": cursor} if cursor else {})["result"]
+        seen += [tool["name"] for tool in result["tools"]]
+        sizes.append(len(result["tools"]))
+        cursor = result.get("nextCursor")
+        if cursor is None:
+            break
+    assert seen == [f"t{n}" for n in range(250)] and sizes == [100, 100, 50]
+    assert bench.modern("tools/list", {"cursor": None})["result"]["nextCursor"]
+
+
+@pytest.mark.parametrize("cursor", ["x", "dG9vbHM6LTE=", "cHJvbXB0czoxMDA=", 3, "", "é"])
+def test_a_cursor_that_is_not_ours_is_refused(bench: Bench, cursor: object) -> None:
+    bench.open()
+    error = bench.request("tools/list", {"cursor": cursor})["error"]
+    assert error["code"] == -32602 and error["message"].startswith("params.cursor: unknown cursor")
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "wrapped"),
+    [
+        ({"type": "array", "items": {"$ref": "#/$defs/N"}, "$defs": {"N": {}}}, [1], {"result": [1]}),
+        ({"anyOf": [{"type": "object"}, {"type": "null"}]}, {"a": 1}, {"result": {"a": 1}}),
+        ({"type": "object"}, {"a": 1}, {"a": 1}),
+        (None, "x", {"result": "x"}),
+        (None, {"a": 1}, {"a": 1}),
+    ],
+)
+def test_a_result_that_is_no_object_is_wrapped_for_those_who_know_only_objects(
+    bench: Bench, schema: Any, value: Any, wrapped: Any
+) -> None:
+    tool: dict[str, Any] = {"name": "add", "inputSchema": {"type": "object"}}
+    bench.catalogue.offered = [tool | ({"outputSchema": schema} if schema else {})]
+    bench.catalogue.on_call = lambda request, done: done({"content": [], "structuredContent": value})
+    bench.open()
+    assert bench.request("tools/call", {"name": "add"})["result"]["structuredContent"] == wrapped
+    assert bench.modern("tools/call", {"name": "add"})["result"]["structuredContent"] == value
+    listed = bench.request("tools/list")["result"]["tools"][0].get("outputSchema")
+    assert bench.modern("tools/list")["result"]["tools"][0].get("outputSchema") == schema
+    if schema and wrapped != value:
+        assert listed["type"] == "object" and listed["required"] == ["result"]
+        assert listed.get("$defs") == schema.get("$defs") and "$defs" not in listed["properties"]["result"]
+    else:
+        assert listed == schema
+
+
+@pytest.mark.parametrize(
+    ("version", "kinds"),
+    [
+        ("2024-11-05", ["resource", "text"]),
+        ("2025-03-26", ["audio", "text"]),
+        ("2025-06-18", ["audio", "resource_link"]),
+    ],
+)
+def test_content_that_a_revision_does_not_know_is_said_in_its_own_way(
+    bench: Bench, version: str, kinds: list[str]
+) -> None:
+    blocks = [Audio(b"\x00").block(), Link("a:b", "B").block()]
+
+    @prompt(toolbox=bench.catalogue)
+    def both() -> Any:
+        return blocks
+
+    bench.catalogue.on_call = lambda request, done: done({"content": blocks})
+    bench.open(Caller(Era.LEGACY, version, "token:test", ready=True))
+    content = bench.request("tools/call", {"name": "add"})["result"]["content"]
+    assert [block["type"] for block in content] == kinds
+    messages = bench.request("prompts/get", {"name": "both"})["result"]["messages"]
+    assert [message["content"] for message in messages] == content
