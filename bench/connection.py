@@ -29,7 +29,7 @@ from bench.table import table
 from tabrelay.admission.tokens import Tokens
 from tabrelay.config.settings import Settings
 from tabrelay.server.app import create_app
-from tabrelay.server.runner import calm_collector, configure
+from tabrelay.server.runner import configure, tune_garbage_collector
 
 PORT = 4747
 BATCH = 2000
@@ -229,7 +229,7 @@ def main() -> None:
     parser.add_argument("--callers", type=int, default=16)
     parser.add_argument("--result", type=int, default=200, help="bytes of text in a result")
     args = parser.parse_args()
-    calm_collector()  # as the relay does
+    tune_garbage_collector()  # as the relay does
     with tempfile.TemporaryDirectory(prefix="tabrelay-bench-", ignore_cleanup_errors=True) as home:
         rows = uvloop.run(run(args.batches, args.result, args.callers, Path(home)))
     print(table(["", "µs/call", "× floor"], rows))

@@ -148,7 +148,7 @@ class BadRequest(RelayError):
         return {**super().data(server), **self.extra}
 
 
-def doubtful(error: RelayError) -> RelayError:
+def with_unknown_delivery(error: RelayError) -> RelayError:
     """What is told of a call that was asked before, and could not be asked again: nothing was sent this time, but
     whether it ran the first time nobody can say."""
     if error.delivered == "unknown":

@@ -68,7 +68,7 @@ async def test_a_plain_page_is_asked_for_no_more_subscriptions_than_a_caller_may
 
 async def test_of_browsers_that_are_gone_no_table_of_calls_is_kept(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, max_servers=5, grace_s=0) as relay:
-        door = relay.app._app._app._door
+        door = relay.app._app._app._browser_endpoint
         for number in range(20):
             async with SyntheticWorker(relay.url, relay.token, f"n{number}", inst=f"w{number}"):
                 pass

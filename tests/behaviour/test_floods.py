@@ -455,7 +455,7 @@ async def test_names_that_come_by_the_thousand_are_not_a_write_each(tmp_path: Pa
     path = tmp_path / "servers.json"
     shelf = CountingShelf(path, most=20_000)
     for number in range(2000):
-        shelf.remember(f"s{number}", StoredServer(Catalogue({"serverInfo": {"name": "x"}}), last_seen=float(number)))
+        shelf.put(f"s{number}", StoredServer(Catalogue({"serverInfo": {"name": "x"}}), last_seen=float(number)))
         if number % 50 == 0:
             await asyncio.sleep(0)
     assert shelf.writes < 200
@@ -467,11 +467,11 @@ async def test_names_that_come_by_the_thousand_are_not_a_write_each(tmp_path: Pa
 async def test_what_waits_to_be_written_is_written_soon_by_itself(tmp_path: Path) -> None:
     path = tmp_path / "servers.json"
     shelf = CatalogueStore(path)
-    shelf.remember("alone", StoredServer())
+    shelf.put("alone", StoredServer())
     await until(lambda: set(CatalogueStore(path).load()) == {"alone"})
-    shelf.remember("next", StoredServer())
-    shelf.remember("last", StoredServer(last_seen=1.0))
-    shelf.forget("alone")
+    shelf.put("next", StoredServer())
+    shelf.put("last", StoredServer(last_seen=1.0))
+    shelf.remove("alone")
     await until(lambda: set(CatalogueStore(path).load()) == {"next", "last"})
 
 

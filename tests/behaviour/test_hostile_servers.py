@@ -88,11 +88,11 @@ def test_whatever_a_server_says_of_itself_everybody_who_asks_is_answered(row: di
     registry = Registry(CatalogueStore(None), declared=("notes", "other"))
     if catalogue is not None:
         registry.keep_catalogue("notes", catalogue)
-        registry.used(registry.find("notes"))
+        registry.mark_used(registry.find("notes"))
         registry.accept("notes")
     rows = describe(registry, "http://x", lambda name: True, 0.0)
     assert {row["name"] for row in orjson.loads(orjson.dumps(rows))} == {"notes", "other"}
-    known = registry.recall("notes")
+    known = registry.cached_catalogue("notes")
     for method in ("server/discover", *LISTS):
         said = cached_modern_result(method, "notes", known)
         assert said is not None and orjson.dumps(said)

@@ -13,7 +13,7 @@ from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
 from tabrelay.bridge.messages import Malformed, parse
-from tabrelay.calls.calls import PLAIN, Call
+from tabrelay.calls.calls import PLAIN_RESULT, Call
 from tabrelay.errors import BadAnswer, BrowserGone
 from tabrelay.observe.call_log import CallLog
 from tabserver.wire import frames, jsonrpc
@@ -191,12 +191,12 @@ DEEP = '{"params":{"name":"echo","arguments":' + '{"x":' * 300 + "1" + "}" * 302
 async def test_a_line_that_can_not_be_made_is_counted_and_costs_no_other(tmp_path: Path, with_arguments: bool) -> None:
     path = tmp_path / "calls.log"
     journal = CallLog(path, 1 << 20, 1, with_arguments=with_arguments)
-    bad: list[Any] = [(ODD, "{}", PLAIN), (ODD, "{}", BrowserGone("x"))]
-    bad += [(CALLER, DEEP, PLAIN)] if with_arguments else []
+    bad: list[Any] = [(ODD, "{}", PLAIN_RESULT), (ODD, "{}", BrowserGone("x"))]
+    bad += [(CALLER, DEEP, PLAIN_RESULT)] if with_arguments else []
     for number, (caller, payload, outcome) in enumerate(bad):
-        journal.record("notes", Call("c-1", 1, "tools/call", "{}", CALLER, None, f"before{number}"), 0.1, PLAIN)
+        journal.record("notes", Call("c-1", 1, "tools/call", "{}", CALLER, None, f"before{number}"), 0.1, PLAIN_RESULT)
         journal.record("notes", Call("c-1", 1, "tools/call", payload, caller, None, "bad"), 0.1, outcome)
-    journal.record("notes", Call("c-1", 1, "tools/call", "{}", CALLER, None, "last"), 0.1, PLAIN)
+    journal.record("notes", Call("c-1", 1, "tools/call", "{}", CALLER, None, "last"), 0.1, PLAIN_RESULT)
     journal.flush()
     written = [json.loads(line) for line in path.read_text().splitlines()]
     names = [row["name"] for row in written if row["outcome"] == "ok"]

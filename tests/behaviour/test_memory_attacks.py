@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 from websockets.typing import Subprotocol
 
-from tabrelay.calls.calls import LITTLE, MAX_UNREAD_SIZE, MAX_UNREAD_TOGETHER, Call, Notice, Pending
+from tabrelay.calls.calls import MAX_UNREAD_SIZE, MAX_UNREAD_TOTAL, MIN_UNREAD_EACH, Call, Notice, Pending
 from tabrelay.config.settings import Settings
 from tabrelay.faces.mcp.event_store import EventStore, EventStream
 from tabrelay.payloads.json_limits import PIECE, Weight, is_heavy
@@ -60,7 +60,7 @@ async def closed(socket: ClientConnection) -> int | None:
 
 
 def held() -> int:
-    return WebSocketProtocol.tally.total
+    return WebSocketProtocol.buffered.total
 
 
 async def until(is_so: Any) -> None:
@@ -276,11 +276,11 @@ def test_notices_that_nobody_reads_have_a_limit_over_all_callers() -> None:
         for _ in range(4):
             pending.notify(Notice("x" * 1_000_000))
     total = sum(pending._unread for pending in crowd)
-    assert MAX_UNREAD_TOGETHER - MAX_UNREAD_SIZE <= total <= MAX_UNREAD_TOGETHER
+    assert MAX_UNREAD_TOTAL - MAX_UNREAD_SIZE <= total <= MAX_UNREAD_TOTAL
     # Whoever reads what it gets hears all of it, whatever the others do.
     honest = Pending(Call("c", 1, "tools/call", "{}", CALLER))
-    honest.notify(Notice("y" * LITTLE))
-    assert honest._unread == LITTLE
+    honest.notify(Notice("y" * MIN_UNREAD_EACH))
+    assert honest._unread == MIN_UNREAD_EACH
     for pending in crowd:
         pending.release()
     late = Pending(Call("c", 2, "tools/call", "{}", CALLER))
@@ -292,9 +292,9 @@ async def test_a_notice_that_is_being_written_counts_until_it_is_and_wide_letter
     slow = [Pending(Call("c", number, "tools/call", "{}", CALLER)) for number in range(80)]
     for pending in slow:
         pending.notify(Notice("x" * 4_000_000))
-        if pending.has_news:
+        if pending.has_event:
             await pending.next()  # and then the client reads no further
-    assert sum(pending._unread for pending in slow) <= MAX_UNREAD_TOGETHER
+    assert sum(pending._unread for pending in slow) <= MAX_UNREAD_TOTAL
     late = Pending(Call("c", 1, "tools/call", "{}", CALLER))
     late.notify(Notice("x" * 4_000_000))
     assert late._unread == 0
@@ -354,7 +354,7 @@ async def test_calls_without_an_answer_have_a_limit_together_also_while_they_wai
             return str(answer.json()["error"]["data"]["reason"])
 
         waiting = [asyncio.create_task(relay.call("notes", "echo", {"n": "x" * 20_000})) for _ in range(2)]
-        budget = relay.app.lane._entry._switch.budget
+        budget = relay.app.fast_path._endpoint._switch.budget
         await until(lambda: budget.used > 40_000)
         assert await reason(relay.modern("tools/call", {"name": "echo", "arguments": {"n": "x" * 20_000}})) == "busy"
         wishes = {"notifications": {"resourceSubscriptions": [f"note:{number}" for number in range(1000)]}}

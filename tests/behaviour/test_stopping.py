@@ -29,7 +29,7 @@ def health(port: int, *more: tuple[str, str]) -> bytes:
 async def test_a_request_on_an_idle_connection_is_answered_while_the_relay_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(HttpProtocol, "idle_leave_s", 5.0)
+    monkeypatch.setattr(HttpProtocol, "idle_close_s", 5.0)
     relay = RunningRelay(tmp_path)
     await relay.__aenter__()
     lines = [await RawConnection(relay.port).open() for _ in range(2)]
@@ -40,7 +40,7 @@ async def test_a_request_on_an_idle_connection_is_answered_while_the_relay_stops
     assert relay._server is not None
     protocol = relay._server.config.http_protocol_class
     stopping = asyncio.create_task(relay.stop())
-    await until(lambda: getattr(protocol, "is_leaving", False))
+    await until(lambda: getattr(protocol, "is_stopping", False))
     lines[0].send(health(relay.port))
     answer = await lines[0].answer("GET")
     assert answer is not None and answer.header("connection") == "close"

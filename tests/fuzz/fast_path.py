@@ -19,13 +19,13 @@ def has_one_host(headers: Any) -> bool:
     return [name for name, _ in headers].count(b"host") == 1
 
 
-class FakeLane:
+class FakeFastPath:
     def __init__(self, requests: list[tuple[bytes, bytes, bytes]]) -> None:
         self._requests = requests
         self.exchanges = InFlightCounter(lambda: None)
-        self.waits: DeadlineQueue[Any] = DeadlineQueue(60.0, lambda ticket: ticket.hand_over())
+        self.deadlines: DeadlineQueue[Any] = DeadlineQueue(60.0, lambda request: request.hand_over())
 
-    def knows(self, url: bytes, headers: Any) -> bool:
+    def would_admit(self, url: bytes, headers: Any) -> bool:
         return True
 
     def take(self, url: bytes, headers: Any, body: bytes) -> tuple[Any, bytes] | None:
@@ -38,6 +38,6 @@ class FakeLane:
 
     def _begin(self, url: bytes, body: bytes) -> Any:
         self._requests.append((b"POST", url, body))
-        reply = SimpleNamespace(said="ok", error_code=None)
-        pending = SimpleNamespace(on_wake=None, has_news=True, whole=reply, release=lambda: None)
-        return SimpleNamespace(pending=pending, whole=lambda reply: (200, (), b"ok"))
+        reply = SimpleNamespace(raw="ok", error_code=None)
+        pending = SimpleNamespace(on_wake=None, has_event=True, sole_reply=reply, release=lambda: None)
+        return SimpleNamespace(pending=pending, response=lambda reply: (200, (), b"ok"))

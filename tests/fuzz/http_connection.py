@@ -20,7 +20,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from tabrelay.server.http_protocol import HttpProtocol
-from tests.fuzz.fast_path import FakeLane, has_one_host
+from tests.fuzz.fast_path import FakeFastPath, has_one_host
 from tests.fuzz.slicing import sliced
 from tests.fuzz.transport import FakeTransport, settle
 
@@ -59,10 +59,10 @@ async def _both(reads: list[bytes]) -> tuple[End, End]:
 async def _by_relay(reads: list[bytes], kind: type[HttpProtocol]) -> End:
     """The requests in order, the status of each answer, and how many requests can be compared with h11's."""
     app = _Application()
-    lane = FakeLane(app.requests)
+    lane = FakeFastPath(app.requests)
     config = uvicorn.Config(app, http=kind, lifespan="off", log_config=None, access_log=False)
     config.load()
-    kind.lane = lane if kind is WithLane else None
+    kind.fast_path = lane if kind is WithLane else None
     connection, transport = kind(config, ServerState(), {}), FakeTransport()
     connection.connection_made(transport)
     for data in reads:

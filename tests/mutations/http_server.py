@@ -14,7 +14,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "memory: the allocator is told to give free memory back",
-        "calm_collector()",
+        "tune_garbage_collector()",
         "tests/system/test_allocator.py",
         lines=2,
     ),
@@ -25,7 +25,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "one door for all",
-        "DOORS = 1",
+        "LISTENER_COPIES = 1",
         "tests/server/test_accept_limiter.py::test_those_who_came_during_a_long_turn_are_taken_together",
     ),
     Mutation(
@@ -56,7 +56,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "small frames that never end",
-        'if self.tally.oldest is None:\n    break\nself.tally.oldest._give_up(CLOSE_SLOW, "the message took too long while many others were read")',
+        'if self.buffered.oldest is None:\n    break\nself.buffered.oldest._fail(CLOSE_SLOW, "the message took too long while many others were read")',
         "tests/behaviour/test_memory_attacks.py::test_small_frames_that_never_end_have_a_limit_together_however_many_there_are",
     ),
     Mutation(

@@ -417,7 +417,7 @@ MUTATIONS: Final = (
         "self._unread -= notice.cost",
         "tests/behaviour/test_memory_attacks.py::test_a_notice_that_is_being_written_counts_until_it_is_and_wide_letters_count_as_they_are_held",
     ),
-    Mutation("calls that end by themselves", "done = self.on_done", "tests/behaviour/test_freed_memory.py"),
+    Mutation("calls that end by themselves", "on_done = self.on_done", "tests/behaviour/test_freed_memory.py"),
     Mutation(
         "errors that end by themselves",
         "# once raised it knows, by its traceback, whoever waited; and they know this call",

@@ -14,7 +14,7 @@ from tabrelay.payloads import list_checks
 from tabrelay.payloads.json_limits import is_deeper_than
 from tabrelay.payloads.list_checks import ListBounds, Rejection, check_reply, inspect, read_server_description
 from tabrelay.routing.catalogue_store import Catalogue, CatalogueStore
-from tabrelay.routing.registry import LINES_AT_ONCE, MAX_FLAWS, Registry
+from tabrelay.routing.registry import LOG_BURST, MAX_FLAWS, Registry
 from tests.support.relay import RunningRelay
 from tests.support.worker import SyntheticWorker
 
@@ -255,12 +255,12 @@ def test_a_server_whose_lists_change_all_the_time_does_not_fill_the_log(
     for _ in range(9):
         flag("a", "b", "c", "d", "e")
     assert len(caplog.records) == 1
-    registry.used(registry.find("notes"))
+    registry.mark_used(registry.find("notes"))
     for number in range(500):
         now += 0.1
         flag(*(f"t{number}-{each}" for each in range(40)))
         registry.keep_catalogue("notes", Catalogue({}, tools=(tool(f"t{number}"),)))
-    assert len(caplog.records) <= 2 * LINES_AT_ONCE
+    assert len(caplog.records) <= 2 * LOG_BURST
     assert list(registry.find("notes").flaws["tools/list"]) == [f"t499-{each}" for each in range(MAX_FLAWS)]
     assert registry.find("notes").drift
     # After a while there is something to be told again, of this and of every other server at any time.

@@ -76,13 +76,13 @@ async def test_catalogues_of_many_names_take_no_more_than_their_budget(tmp_path:
 
 async def test_of_names_that_are_forgotten_nothing_is_kept(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, max_servers=5, grace_s=0) as relay:
-        librarian = relay.app._app._app._librarian
+        reader = relay.app._app._app._catalogue_reader
         for number in range(30):
             async with SyntheticWorker(relay.url, relay.token, f"n{number}", inst=f"w{number}"):
                 await relay.has_read(f"n{number}")
-        await until(lambda: not librarian._read_states)
-        assert len(librarian._digests) <= 5 + 1
-        assert len(librarian._readings) + len(librarian._reread) == 0
+        await until(lambda: not reader._read_states)
+        assert len(reader._digests) <= 5 + 1
+        assert len(reader._readings) + len(reader._reread) == 0
 
 
 class Endless(SyntheticWorker):

@@ -128,10 +128,10 @@ async def test_a_second_signal_stops_the_relay_at_once(tmp_path: Path) -> None:
 
 async def test_a_call_that_waits_for_a_browser_is_refused_when_the_relay_stops(tmp_path: Path) -> None:
     registry = Registry(CatalogueStore(tmp_path / "servers.json"), declared=["notes"])
-    waiting = asyncio.create_task(registry.reach("notes", 600))
+    waiting = asyncio.create_task(registry.acquire("notes", 600))
     await asyncio.wait([waiting], timeout=0)  # one turn: it waits now
     registry.close()
-    for reached in (waiting, registry.reach("notes", 600)):
+    for reached in (waiting, registry.acquire("notes", 600)):
         with pytest.raises(RelayUnavailable):
             await reached
 
@@ -251,7 +251,7 @@ class FakeRooms:
 
 async def test_with_nobody_there_the_drain_is_over_at_once() -> None:
     drain, rooms = Drain(patience_s=600, pause_s=1, spread_s=5), FakeRooms()
-    drain.serve(rooms)
+    drain.attach(rooms)
     async with asyncio.timeout(60):
         await drain.run()
     assert rooms.said == ["close"]
@@ -261,7 +261,7 @@ async def test_with_nobody_there_the_drain_is_over_at_once() -> None:
 async def test_the_delays_fill_the_spread_whatever_chance_says(seed: int) -> None:
     browsers = [FakeBrowser() for _ in range(WORKERS)]
     drain = Drain(patience_s=1, pause_s=2, spread_s=10, chance=random.Random(seed))
-    drain.serve(FakeRooms(*browsers))
+    drain.attach(FakeRooms(*browsers))
     await drain.run()
     delays = sorted(retry_ms or 0 for browser in browsers for _, _, retry_ms in browser.told)
     assert delays[0] >= 2000 and delays[-1] <= 12_000
@@ -271,7 +271,7 @@ async def test_the_delays_fill_the_spread_whatever_chance_says(seed: int) -> Non
 async def test_a_browser_with_calls_hears_goodbye_when_they_are_answered() -> None:
     busy, idle = FakeBrowser(in_flight=1), FakeBrowser()
     drain, rooms = Drain(patience_s=600, pause_s=1, spread_s=5), FakeRooms(busy, idle)
-    drain.serve(rooms)
+    drain.attach(rooms)
     with drain.exchanges:
         leaving = asyncio.create_task(drain.run())
         await idle.left.wait()

@@ -330,15 +330,15 @@ def test_a_session_sits_where_it_went_last_until_that_is_gone() -> None:
     assert instances.choose(TabRequest("s"), []) is None
     for address in ("n~a", "n~b"):
         instances.use(address)
-    instances.sit("s", "n~a")
+    instances.bind("s", "n~a")
     assert instances.choose(TabRequest("s"), ["n~a", "n~b"]) == "n~a"
-    instances.know_tabs("n~b", ["t"])
+    instances.set_tabs("n~b", ["t"])
     assert instances.choose(TabRequest("s", named="t"), ["n~a", "n~b"]) == "n~b"
     assert instances.choose(TabRequest("s", pinned="t"), ["n~a", "n~b"]) == "n~a"
     assert instances.choose(TabRequest(None, pinned="t"), ["n~a", "n~b"]) == "n~b"
     assert instances.choose(TabRequest(None), ["n~a"]) == "n~a"
-    instances.leave("n~a")
-    assert instances.seats("s") == []
+    instances.remove("n~a")
+    assert instances.bindings("s") == []
     assert instances.choose(TabRequest("s"), []) == "n~b"
 
 

@@ -12,7 +12,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from tabrelay.cli.main import main
-from tabrelay.routing.tool_drift import MOST_SHOWN, Baseline, Drift
+from tabrelay.routing.tool_drift import MAX_SHOWN, Baseline, Drift
 from tabserver.wire.events import Welcomed
 from tabserver.wire.frames import Kind
 from tests.support.relay import RunningRelay
@@ -63,8 +63,8 @@ def test_what_was_accepted_is_known_and_may_come_and_go() -> None:
 def test_what_is_told_is_bounded() -> None:
     drift = Baseline.of([]).drift([tool(f"t{n:04}") for n in range(900)])
     shown = drift.describe()
-    assert shown is not None and len(shown["added"]) == MOST_SHOWN + 1
-    assert shown["added"][-1] == f"and {900 - MOST_SHOWN} more"
+    assert shown is not None and len(shown["added"]) == MAX_SHOWN + 1
+    assert shown["added"][-1] == f"and {900 - MAX_SHOWN} more"
 
 
 async def drift_of(relay: RunningRelay, wanted: Any) -> None:

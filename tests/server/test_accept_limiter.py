@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tabrelay.server.accept_limiter import AT_ONCE, HandshakeLimiter
-from tabrelay.server.runner import bind, doors
+from tabrelay.server.accept_limiter import PER_ITERATION, HandshakeLimiter
+from tabrelay.server.runner import bind, listener_copies
 from tabrelay.server.websocket_protocol import WebSocketProtocol
 from tests.support.relay import RunningRelay
 from tests.support.waiting import until
@@ -27,14 +27,14 @@ async def test_a_few_come_in_now_and_the_others_a_few_in_each_turn_in_their_orde
     def come_in(number: int) -> Callable[[], None]:
         return lambda: inside.append(number)
 
-    many = 3 * AT_ONCE + 1
-    now = [turnstile.enter(come_in(number)) for number in range(many)]
-    assert now == [True] * AT_ONCE + [False] * (many - AT_ONCE)
+    many = 3 * PER_ITERATION + 1
+    now = [turnstile.admit(come_in(number)) for number in range(many)]
+    assert now == [True] * PER_ITERATION + [False] * (many - PER_ITERATION)
     sizes = [len(inside)]
     while len(inside) < many:
         await asyncio.sleep(0)
         sizes.append(len(inside))
-    assert sizes == [AT_ONCE, 2 * AT_ONCE, 3 * AT_ONCE, many]
+    assert sizes == [PER_ITERATION, 2 * PER_ITERATION, 3 * PER_ITERATION, many]
     assert inside == list(range(many))
     assert turnstile.waiting == 0
 
@@ -45,10 +45,10 @@ async def test_one_that_fails_on_its_way_in_keeps_nobody_out() -> None:
     loop.set_exception_handler(lambda loop, context: failures.append(context["exception"]))
     turnstile = HandshakeLimiter.of(loop)
     inside: list[int] = []
-    for number in range(AT_ONCE):
-        turnstile.enter(partial(inside.append, number))
-    turnstile.enter(partial(inside.remove, 99))
-    turnstile.enter(lambda: inside.append(-1))
+    for number in range(PER_ITERATION):
+        turnstile.admit(partial(inside.append, number))
+    turnstile.admit(partial(inside.remove, 99))
+    turnstile.admit(lambda: inside.append(-1))
     await until(lambda: inside[-1] == -1)
     assert [type(failure) for failure in failures] == [ValueError]
 
@@ -71,8 +71,8 @@ async def test_when_too_many_knock_the_next_is_told_to_come_back_and_whoever_cal
 ) -> None:
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes"):
         # Nobody comes in: those that knock stay outside.
-        monkeypatch.setattr(HandshakeLimiter, "enter", lambda self, come_in: self._waiting.append(come_in))
-        monkeypatch.setattr(WebSocketProtocol, "most_knocking", 3)
+        monkeypatch.setattr(HandshakeLimiter, "admit", lambda self, start: self._waiting.append(start))
+        monkeypatch.setattr(WebSocketProtocol, "max_handshakes", 3)
         turnstile = HandshakeLimiter.of(asyncio.get_running_loop())
         async with contextlib.AsyncExitStack() as stack:
             readers = []
@@ -90,7 +90,7 @@ async def test_when_too_many_knock_the_next_is_told_to_come_back_and_whoever_cal
             assert f"content-length: {len(body)}".encode() in head
             assert "result" in (await relay.call("notes", "echo", {"n": 1})).json()
             monkeypatch.undo()
-            turnstile._turn()
+            turnstile._next_iteration()
             async with asyncio.timeout(20):
                 for reader in readers[:3]:
                     assert (await reader.readline()).startswith(b"HTTP/1.1 101 ")
@@ -106,7 +106,7 @@ def test_those_who_came_during_a_long_turn_are_taken_together() -> None:
 
     async def turns() -> int:
         loop = asyncio.get_running_loop()
-        listening = doors(bind("127.0.0.1", 0))
+        listening = listener_copies(bind("127.0.0.1", 0))
         servers = [await loop.create_server(Guest, sock=sock) for sock in listening]
         address = listening[0].getsockname()
         with contextlib.ExitStack() as stack:

@@ -19,9 +19,9 @@ def test_the_total_is_what_all_hold_and_the_oldest_is_whoever_had_much_first(
     much: list[int] = []
     for holder, size in steps:
         if size is None:
-            tally.forget(holder)
+            tally.remove(holder)
         else:
-            tally.set(holder, size, is_much=size > LITTLE)
+            tally.set(holder, size, is_large=size > LITTLE)
         held[holder] = size or 0
         if held[holder] <= LITTLE:
             much = [other for other in much if other != holder]

@@ -305,7 +305,7 @@ async def test_without_the_setting_everything_goes_the_ordinary_way(tmp_path: Pa
 async def test_with_a_web_server_that_is_made_otherwise_everything_goes_the_ordinary_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fast_request, "_CYCLE", ("self", "scope"))
+    monkeypatch.setattr(fast_request, "_CYCLE_PARAMETERS", ("self", "scope"))
     async with stage(tmp_path) as (relay, _):
         with ordinarily(relay):
             assert (await relay.call("notes", "echo")).status_code == 200

@@ -8,7 +8,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabrelay.server.header_cache import cut
+from tabrelay.server.header_cache import header_cache_of
 from tests.support.asgi import Answer
 from tests.support.raw import RawConnection
 from tests.support.relay import ACCEPT, RunningRelay, modern
@@ -23,7 +23,7 @@ def request(body: bytes, head: str = HEAD) -> bytes:
 
 @given(st.binary(max_size=300), st.lists(st.binary(max_size=300)))
 def test_another_body_of_any_length_is_found(first: bytes, others: list[bytes]) -> None:
-    stencil = cut(request(first))
+    stencil = header_cache_of(request(first))
     assert stencil is not None
     for other in others:
         assert stencil.body(request(other)) == other
@@ -33,7 +33,7 @@ def test_another_body_of_any_length_is_found(first: bytes, others: list[bytes]) 
 def test_whatever_differs_by_one_byte_of_its_header_is_another(
     body: bytes, is_remembered: bool, data: st.DataObject
 ) -> None:
-    stencil = cut(request(body))
+    stencil = header_cache_of(request(body))
     assert stencil is not None
     same = request(body)
     assert not is_remembered or stencil.body(same) == body
@@ -48,7 +48,7 @@ def test_whatever_differs_by_one_byte_of_its_header_is_another(
 def test_what_is_not_whole_or_has_something_behind_it_is_not_taken(
     body: bytes, more: bytes, is_remembered: bool
 ) -> None:
-    stencil = cut(request(body))
+    stencil = header_cache_of(request(body))
     assert stencil is not None
     whole = request(body)
     assert not is_remembered or stencil.body(whole) == body
@@ -58,13 +58,13 @@ def test_what_is_not_whole_or_has_something_behind_it_is_not_taken(
 
 
 def test_no_stencil_is_cut_from_what_says_its_length_twice_or_in_no_such_way() -> None:
-    assert cut(request(b"abc", HEAD.replace("X: y", "Content-length: 3"))) is None
-    assert cut(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n") is None
-    assert cut(request(b"abc")[:-1]) is None
-    assert cut(request(b"abc") + b"d") is None
-    assert cut(request(b"x" * 100_000)) is None
+    assert header_cache_of(request(b"abc", HEAD.replace("X: y", "Content-length: 3"))) is None
+    assert header_cache_of(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n") is None
+    assert header_cache_of(request(b"abc")[:-1]) is None
+    assert header_cache_of(request(b"abc") + b"d") is None
+    assert header_cache_of(request(b"x" * 100_000)) is None
     # It may stand in a value, where it means nothing.
-    odd = cut(request(b"abc", HEAD.replace("X: y", "X: content-length: 9")))
+    odd = header_cache_of(request(b"abc", HEAD.replace("X: y", "X: content-length: 9")))
     assert odd is not None and odd.body(request(b"abcd", HEAD.replace("X: y", "X: content-length: 9"))) == b"abcd"
 
 

@@ -44,7 +44,7 @@ class Stage:
         return [each for each in self.relay._server.server_state.connections if isinstance(each, HttpProtocol)]
 
     async def has_half_a_header(self) -> None:
-        await until(lambda: any(each._head.data or each._ahead for each in self.connections))
+        await until(lambda: any(each._head.data or each._pipelined for each in self.connections))
 
     async def asked(self, count: int = 1) -> None:
         await until(lambda: len(self.waiting) >= count)
@@ -79,7 +79,7 @@ async def test_a_client_that_leaves_with_a_request_behind_its_call_cancels_both(
         await scene.asked()
         for id in (2, 3):  # each is read by itself
             line.send(written(scene.relay, call_of("echo", id=id)))
-            await until(lambda id=id: any(each._ahead.count(b"POST") == id - 1 for each in scene.connections))
+            await until(lambda id=id: any(each._pipelined.count(b"POST") == id - 1 for each in scene.connections))
         await line.close()
         await scene.worker.until(lambda: any(isinstance(event, Closed) for event in scene.worker.seen))
         await until(lambda: not scene.relay.drain.exchanges.count)
@@ -94,7 +94,7 @@ async def test_a_listener_that_leaves_with_a_request_behind_it_is_not_listened_f
         answer = await line.answer()
         assert answer is not None and answer.status == 200
         line.send(written(scene.relay, call_of("echo", id=2)))
-        await until(lambda: any(each._ahead for each in scene.connections))
+        await until(lambda: any(each._pipelined for each in scene.connections))
         await line.close()
         await until(lambda: not scene.relay.drain.exchanges.count)
 
@@ -179,7 +179,7 @@ async def test_what_a_browser_sends_before_it_is_let_in_harms_nobody_else(
             is_asked.set()
             await may_enter.wait()
 
-        monkeypatch.setattr(relay.app._app._app._door, "_locate", seek)
+        monkeypatch.setattr(relay.app._app._app._browser_endpoint, "_locate", seek)
         key = base64.b64encode(bytes(16)).decode()
         lines = [
             "GET /slow HTTP/1.1",
@@ -195,7 +195,7 @@ async def test_what_a_browser_sends_before_it_is_let_in_harms_nobody_else(
         async with asyncio.timeout(20):
             with contextlib.suppress(ConnectionError):
                 assert await reader.read() == b""
-        assert WebSocketProtocol.tally.total == 0
+        assert WebSocketProtocol.buffered.total == 0
         large = {**DONE, "content": [{"type": "text", "text": "y" * 60_000}]}
         worker.on_call = lambda worker, event, message: worker.send(
             event, Kind.RES, jsonrpc.result_message(message["id"], large)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tabrelay.calls.trace_context import PassedOn, context_of, headers_for, write
+from tabrelay.calls.trace_context import PassThroughTraces, context_of, headers_for, write_context
 from tabrelay.config.settings import ConfigError, Settings
 from tabrelay.server import app as app_module
 from tabserver.wire.trace_context import TraceContext
@@ -95,7 +95,7 @@ def by_kind(spans: list[Span]) -> dict[str, Span]:
 def test_a_context_that_breaks_the_rules_is_none(parent: object) -> None:
     assert TraceContext.read({"traceparent": parent}) is None
     made = message({"traceparent": parent})
-    PassedOn().begin({}, headers(), "notes", made)
+    PassThroughTraces().begin({}, headers(), "notes", made)
     assert made == message({"traceparent": parent})  # nobody's business here
 
 
@@ -121,7 +121,7 @@ def test_what_meta_says_counts_more_than_headers() -> None:
 @pytest.mark.parametrize("made", [message({"progressToken": 1}), message(), {"id": 1, "method": "ping"}])
 def test_headers_are_written_into_the_requests_meta(made: dict[str, Any]) -> None:
     before = json.loads(json.dumps(made))
-    PassedOn().begin({}, headers(traceparent=PARENT, tracestate="a=1", baggage="user=alice"), "notes", made)
+    PassThroughTraces().begin({}, headers(traceparent=PARENT, tracestate="a=1", baggage="user=alice"), "notes", made)
     meta = made["params"]["_meta"]
     assert (meta.pop("traceparent"), meta.pop("tracestate")) == (PARENT, "a=1")
     assert meta == before.get("params", {}).get("_meta", {})  # and the client's baggage is not the server's
@@ -130,7 +130,7 @@ def test_headers_are_written_into_the_requests_meta(made: dict[str, Any]) -> Non
 @pytest.mark.parametrize("params", [[1, 2], None, "x", {"_meta": 7}])
 def test_a_message_that_has_no_room_for_it_is_left_as_it_is(params: Any) -> None:
     made = {"id": 1, "method": "ping", "params": params}
-    write(made, TraceContext(PARENT))
+    write_context(made, TraceContext(PARENT))
     assert made["params"] == params
 
 
@@ -165,7 +165,7 @@ def test_without_traces_what_makes_and_sends_spans_is_not_loaded() -> None:
 def test_a_relay_without_the_library_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tabrelay.server.otel", None)
     with pytest.raises(ConfigError, match=r"pip install \"tabrelay\[otel\]\""):
-        app_module._tracing(Settings(home=tmp_path, traces=True), "http://127.0.0.1:1")
+        app_module._make_tracing(Settings(home=tmp_path, traces=True), "http://127.0.0.1:1")
 
 
 # -- spans ------------------------------------------------------------------------------------------------------------

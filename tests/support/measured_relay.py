@@ -142,7 +142,7 @@ def main(home: Path, settings: dict[str, Any], specs: list[dict[str, Any]]) -> N
     from tabrelay.config.settings import Settings
     from tabrelay.routing.drain import Drain
     from tabrelay.server.app import create_app
-    from tabrelay.server.runner import RelayServer, bind, calm_collector, configure, doors
+    from tabrelay.server.runner import RelayServer, bind, configure, listener_copies, tune_garbage_collector
 
     sock = bind("127.0.0.1", 0)
     port = sock.getsockname()[1]
@@ -175,8 +175,8 @@ def main(home: Path, settings: dict[str, Any], specs: list[dict[str, Any]]) -> N
             runner.should_exit = True
 
         runner = RelayServer(configure(app, chosen), ready)
-        calm_collector()
-        await runner._serve(doors(sock))
+        tune_garbage_collector()
+        await runner._serve(listener_copies(sock))
 
     callbacks.wrap()
     asyncio.run(serve())

@@ -85,7 +85,7 @@ class Recorder(Judge):
     def __init__(self, app: ASGIApp) -> None:
         super().__init__()
         self.tap = Tap(app, self.take)
-        self.lane = self.tap.lane
+        self.fast_path = self.tap.fast_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.tap(scope, receive, send)

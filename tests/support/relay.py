@@ -18,7 +18,7 @@ from tabrelay.config.specs import Spec
 from tabrelay.http import loopback
 from tabrelay.routing.drain import Drain
 from tabrelay.server.app import create_app
-from tabrelay.server.runner import RelayServer, bind, configure, doors
+from tabrelay.server.runner import RelayServer, bind, configure, listener_copies
 from tests import canary
 from tests.support.recorder import Recorder
 from tests.support.waiting import BOUND_S, until
@@ -77,14 +77,14 @@ class RunningRelay:
             policy=self._policy(),
             drain=self.drain,
             sign_in=self._sign_in,
-            backplane=self._backplane,
+            bus=self._backplane,
         )
         self.app = app
         self.recorder = Recorder(app)
         ready = asyncio.Event()
         config = configure(self.recorder, self.settings)
         self._server = RelayServer(config, ready.set)
-        self._task = asyncio.create_task(self._server._serve(doors(self._socket)))
+        self._task = asyncio.create_task(self._server._serve(listener_copies(self._socket)))
         async with asyncio.timeout(BOUND_S):
             await ready.wait()
         return self

@@ -25,7 +25,7 @@ from tabrelay.admission.responses import ResponseWriter, is_preflight
 from tabrelay.admission.routes import Route, route
 from tabrelay.admission.tokens import Tokens
 from tabrelay.calls.principal import CALL, METRICS, SERVE, Principal
-from tabrelay.calls.started import BEGUN
+from tabrelay.calls.started import STARTED_CALL
 from tabrelay.http.headers import RequestHeaders
 from tabserver.wire.frames import SUBPROTOCOL
 
@@ -80,7 +80,7 @@ class Gate:
             return
         asked = route(scope["type"], scope.get("method", "GET"), scope["path"])
         out = ResponseWriter(scope, asked, send)
-        if (begun := scope.get(BEGUN)) is not None:
+        if (begun := scope.get(STARTED_CALL)) is not None:
             # `try_admit` has just admitted it, on the fast path.
             await self._run_app(scope, receive, out, asked, begun.principal)
             return
@@ -156,7 +156,7 @@ class Gate:
             await self._app(inner, receive, out.send)
             return
         request = self._active_requests.open(admitted, scope["type"], receive)
-        if BEGUN in scope and not self._is_still_admitted(admitted):
+        if STARTED_CALL in scope and not self._is_still_admitted(admitted):
             request.end()
         try:
             await self._app(inner, request.receive, out.send)

@@ -33,8 +33,8 @@ from tabserver.wire.memory_budget import MemoryBudget
 MAX_UNREAD_NOTICES: Final = 1024
 MAX_UNREAD_SIZE: Final = 4 * 1024 * 1024
 # All callers together. Each may have a little of its own, however little the others read.
-MAX_UNREAD_TOGETHER: Final = 64 * 1024 * 1024
-LITTLE: Final = 64 * 1024
+MAX_UNREAD_TOTAL: Final = 64 * 1024 * 1024
+MIN_UNREAD_EACH: Final = 64 * 1024
 # The methods whose answers are lists that may change. The two of resources change together.
 LISTS: Final = {
     methods.TOOLS_LIST: "tools",
@@ -55,14 +55,14 @@ QUICK: Final = frozenset(LISTS) | {
     ),
 }
 # How a call ended that was answered with a result like any other: no error code, and no text that somebody must read.
-PLAIN: Final = (None, "")
+PLAIN_RESULT: Final = (None, "")
 # A server that was found, and does not answer (any more).
-SILENCE: Final = (BrowserGone, Busy, DeadlinePassed, ServerOffline, UpstreamGone, UpstreamFailed)
+NO_ANSWER: Final = (BrowserGone, Busy, DeadlinePassed, ServerOffline, UpstreamGone, UpstreamFailed)
 
 
 _slow_readers: WeakSet[Pending] = WeakSet()
 # Of nearly all calls there are none: for those it stands where their notices would.
-_NONE: Final[deque[Notice]] = deque(maxlen=0)
+_NO_NOTICES: Final[deque[Notice]] = deque(maxlen=0)
 
 
 def memory_of(payload: Payload) -> int:
@@ -101,10 +101,10 @@ class Reply:
     them; they are not kept.
     """
 
-    said: Payload
+    raw: Payload
     error_code: int | None = None
     is_plain: bool = False
-    purse: MemoryBudget | None = None
+    budget: MemoryBudget | None = None
     cost: int = 0
     values: dict[str, Any] | None = None
 
@@ -114,17 +114,17 @@ class Reply:
 
     def release(self) -> None:
         """Called once, when the caller has it."""
-        if self.purse is not None:
-            self.purse.release(self.cost)
+        if self.budget is not None:
+            self.budget.release(self.cost)
 
     @property
     def payload(self) -> str:
         """As one text, which takes a while for a long one."""
-        return text_of(self.said)
+        return text_of(self.raw)
 
     def body(self) -> Body:
         """As it is written."""
-        return self.said.encode() if isinstance(self.said, str) else self.said
+        return self.raw.encode() if isinstance(self.raw, str) else self.raw
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +162,12 @@ class Pending:
         "_waiter",
         "asked_of",
         "call",
+        "fallback",
         "is_done",
         "on_done",
         "on_pin",
         "on_wake",
-        "rescue",
-        "sift",
+        "reply_filter",
     )
 
     def __init__(self, call: Call) -> None:
@@ -177,14 +177,14 @@ class Pending:
         self.asked_of: str | None = None
         self.on_done: Callable[[Pending], None] | None = None
         # Takes the reply in the caller's place, and finishes the call with what the caller gets of it.
-        self.sift: Callable[[Reply], None] | None = None
+        self.reply_filter: Callable[[Reply], None] | None = None
         # What the relay can say in the server's place when that is silent; None: nothing.
-        self.rescue: Callable[[], str | None] | None = None
+        self.fallback: Callable[[], str | None] | None = None
         # The server says that the caller's later requests shall go to one tab, or to any again.
         self.on_pin: Callable[[str | None], None] | None = None
         # In place of somebody who awaits `next`: called whenever there is something for it.
         self.on_wake: Callable[[], None] | None = None
-        self._notices = _NONE
+        self._notices = _NO_NOTICES
         self._unread = 0  # bytes of memory, with the notice that is being written to the caller
         self._taken = 0  # of which that one
         self._reply: Reply | None = None
@@ -194,29 +194,29 @@ class Pending:
 
     def notify(self, notice: Notice) -> None:
         if not self.is_done:
-            if self._notices is _NONE:
+            if self._notices is _NO_NOTICES:
                 self._notices = deque()
             self._notices.append(notice)
             self._unread += notice.cost
-            while self._notices and self._is_too_much():
+            while self._notices and self._exceeds_limit():
                 self._unread -= self._notices.popleft().cost
             self._wake()
 
-    def _is_too_much(self) -> bool:
+    def _exceeds_limit(self) -> bool:
         if len(self._notices) > 1 and (len(self._notices) > MAX_UNREAD_NOTICES or self._unread > MAX_UNREAD_SIZE):
             return True
-        if self._unread <= LITTLE:
+        if self._unread <= MIN_UNREAD_EACH:
             return False
         # Whoever is through with a call forgets it, so that nothing need be given back here.
         _slow_readers.add(self)
-        return sum(each._unread for each in _slow_readers) > MAX_UNREAD_TOGETHER
+        return sum(each._unread for each in _slow_readers) > MAX_UNREAD_TOTAL
 
     def finish(self, reply: Reply) -> None:
         if self.is_done or self._is_released:
             reply.release()
-        elif self.sift is not None:
-            sift, self.sift = self.sift, None
-            sift(reply)  # which finishes the call, now or after a few turns of the event loop
+        elif self.reply_filter is not None:
+            reply_filter, self.reply_filter = self.reply_filter, None
+            reply_filter(reply)  # which finishes the call, now or after a few turns of the event loop
             return
         else:
             reply.values = None
@@ -233,16 +233,16 @@ class Pending:
         self.finish(Reply(orjson.dumps(jsonrpc.error_message(self.call.id, code, text, data)).decode(), code))
 
     @property
-    def ending(self) -> RelayError | tuple[int | None, str]:
+    def ended_with(self) -> RelayError | tuple[int | None, str]:
         """How it ended: with an error of the relay's, or with an answer (its error code, its text; none, if there is
         nothing to be found in it)."""
         if self._failure is not None:
             return self._failure
         reply = self._reply
         if reply is None or reply.is_plain:
-            return PLAIN
-        said = reply.said
-        return reply.error_code, said.summary if isinstance(said, SlicedPayload) else said
+            return PLAIN_RESULT
+        raw = reply.raw
+        return reply.error_code, raw.summary if isinstance(raw, SlicedPayload) else raw
 
     @property
     def is_success(self) -> bool:
@@ -253,7 +253,7 @@ class Pending:
         """The reply as it is written; as text it is not kept any longer, and it counts until it is released."""
         assert self._reply is not None
         body = self._reply.body()
-        self._reply = replace(self._reply, said="")
+        self._reply = replace(self._reply, raw="")
         return body
 
     def release(self) -> None:
@@ -264,27 +264,27 @@ class Pending:
         reply, self._reply = self._reply, None
         # defence: errors that end by themselves
         self._failure = None  # once raised it knows, by its traceback, whoever waited; and they know this call
-        if reply is not None and reply.purse is not None:
-            reply.purse.release(reply.cost)
+        if reply is not None and reply.budget is not None:
+            reply.budget.release(reply.cost)
 
     def fail(self, error: RelayError) -> None:
         if self.is_done:
             return
-        known = self.rescue() if self.rescue is not None and isinstance(error, SILENCE) else None
-        if known is not None:
-            self.sift = None  # what is remembered has been sifted
-            self.finish(Reply(known))
+        cached = self.fallback() if self.fallback is not None and isinstance(error, NO_ANSWER) else None
+        if cached is not None:
+            self.reply_filter = None  # what is remembered has been sifted
+            self.finish(Reply(cached))
             return
         self._failure = error
         self._end()
 
     @property
-    def has_news(self) -> bool:
+    def has_event(self) -> bool:
         """Would `next` return at once?"""
         return self.is_done or bool(self._notices)
 
     @property
-    def whole(self) -> Reply | None:
+    def sole_reply(self) -> Reply | None:
         """The reply, if it is there and all that there is to say."""
         return None if self._notices else self._reply
 
@@ -318,9 +318,9 @@ class Pending:
         self.is_done = True
         # These know this call: kept, they would leave it, with all that was said, to the garbage collector.
         # defence: calls that end by themselves
-        done, self.on_done, self.on_pin, self.rescue, self.sift = self.on_done, None, None, None, None
-        if done is not None:
-            done(self)
+        on_done, self.on_done, self.on_pin, self.fallback, self.reply_filter = self.on_done, None, None, None, None
+        if on_done is not None:
+            on_done(self)
         self._wake()
 
     def _wake(self) -> None:

@@ -181,9 +181,9 @@ def refusal(authority: str, status: int, error: object) -> str:
             f"The relay does not hold the address {authority}. Use http://127.0.0.1 and its port, or start it with "
             f"--allow-host {authority}. The token was not sent."
         )
-    said = f" (it answered {status})" if status else ""
+    answered = f" (it answered {status})" if status else ""
     return (
-        f"The program at {authority} is not your relay, or one of an earlier version{said}. Update and restart the "
+        f"The program at {authority} is not your relay, or one of an earlier version{answered}. Update and restart the "
         "relay, or stop the other program. The token was not sent."
     )
 

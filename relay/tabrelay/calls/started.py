@@ -13,19 +13,19 @@ from tabrelay.calls.calls import Pending, Reply
 from tabrelay.calls.principal import Principal
 
 # Where it stands in the scope of a request that the ordinary way carries on with. No client can put anything there.
-BEGUN: Final = "tabrelay.calls.started"
+STARTED_CALL: Final = "tabrelay.calls.started"
 
 Header = tuple[bytes, bytes]
 
 
 # Server, principal and message; None: it has to be looked at in full.
-Again = Callable[[str, Principal, Any], "StartedCall | None"]
+RepeatCall = Callable[[str, Principal, Any], "StartedCall | None"]
 
 
 class StartedCall:
     """`carry_on` is given the exchange (`faces.exchange`) and answers as if it had made the call itself."""
 
-    __slots__ = ("_status_of", "again", "carry_on", "headers", "pending", "principal")
+    __slots__ = ("_status_of", "headers", "pending", "principal", "repeat", "resume")
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class StartedCall:
         headers: tuple[Header, ...],
         status_of: Callable[[Reply], int],
         carry_on: Callable[[Any], Awaitable[None]],
-        again: Again | None = None,
+        again: RepeatCall | None = None,
     ) -> None:
         """`again` begins the next call of whoever sent this, if that has the same header. `status_of` says with which
         status an error of the server's is answered; a result has 200."""
@@ -43,11 +43,11 @@ class StartedCall:
         self.principal = principal
         self.headers = headers
         self._status_of = status_of
-        self.carry_on = carry_on
-        self.again = again
+        self.resume = carry_on
+        self.repeat = again
 
-    def whole(self, reply: Reply) -> tuple[int, tuple[Header, ...], bytes]:
+    def response(self, reply: Reply) -> tuple[int, tuple[Header, ...], bytes]:
         """A short answer at once: status, headers of its own, body."""
-        said = reply.said
-        body = said.encode() if type(said) is str else reply.payload.encode()
+        raw = reply.raw
+        body = raw.encode() if type(raw) is str else reply.payload.encode()
         return 200 if reply.error_code is None else self._status_of(reply), self.headers, body

@@ -25,7 +25,7 @@ STATE_HEADER: Final = STATE.encode()
 class Trace(Protocol):
     """One call under way, as whoever traces hears of it."""
 
-    def sought(self, server: str) -> None:
+    def lookup_started(self, server: str) -> None:
         """The switch has it and looks for whoever holds the name."""
 
     def sent(self, place: str, kind: str) -> None:
@@ -41,14 +41,14 @@ class Traces(Protocol):
         """A client's request, before it is passed on: its `_meta` may be changed."""
 
 
-class PassedOn:
+class PassThroughTraces:
     """Nobody traces here: the context goes on as it came."""
 
     def begin(self, scope: Any, header: Header, server: str, message: dict[str, Any]) -> Trace | None:
         if header(PARENT_HEADER) is not None and context_in(message) is None:
             context = context_in_headers(header)
             if context is not None:
-                write(message, context)
+                write_context(message, context)
         return None
 
 
@@ -67,14 +67,14 @@ def context_in_headers(header: Header) -> TraceContext | None:
     return None if parent is None else TraceContext.read({PARENT: parent, STATE: header(STATE_HEADER)})
 
 
-def write(message: dict[str, Any], context: TraceContext) -> None:
+def write_context(message: dict[str, Any], context: TraceContext) -> None:
     """Say it in the request's `_meta`. What is no object there is the server's to refuse."""
     params = message.get("params", {})
     meta = params.get("_meta", {}) if isinstance(params, dict) else None
     if isinstance(meta, dict):
         kept = {key: value for key, value in meta.items() if key not in (PARENT, STATE)}
-        said = {key: value for key, value in context.to_dict().items() if key in (PARENT, STATE)}
-        message["params"] = {**params, "_meta": {**kept, **said}}
+        written = {key: value for key, value in context.to_dict().items() if key in (PARENT, STATE)}
+        message["params"] = {**params, "_meta": {**kept, **written}}
 
 
 def headers_for(params: dict[str, Any] | None) -> dict[str, str]:

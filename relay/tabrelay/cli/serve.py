@@ -127,9 +127,9 @@ def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any 
             if worker is not None:
                 worker.report()
             if settings.config:
-                from tabrelay.server.config_reload import Reloading
+                from tabrelay.server.config_reload import ConfigReload
 
-                Reloading(settings, load, app.change).start()
+                ConfigReload(settings, load, app.change).start()
 
         run(app, settings, sock, ready, drain.run)
     finally:

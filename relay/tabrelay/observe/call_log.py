@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from tabrelay.calls.calls import PLAIN, Call
+from tabrelay.calls.calls import PLAIN_RESULT, Call
 from tabrelay.errors import RelayError
 from tabrelay.observe.log_file import PrivateRotatingFile
 from tabrelay.observe.log_setup import one_line, redact, secrets_version
@@ -103,7 +103,7 @@ class CallLog:
     def record(self, server: str, call: Call, took_s: float, outcome: RelayError | tuple[int | None, str]) -> None:
         """A call has ended: with an error of the relay, or with a reply (its error code, its text)."""
         began, name, caller = time.time() - took_s, call.name, call.caller.text
-        is_plain = outcome is PLAIN and not self.with_arguments
+        is_plain = outcome is PLAIN_RESULT and not self.with_arguments
         # Is everything in its line known without parsing, and short enough to be cached for the next call?
         if is_plain and name is not None and len(name) <= MAX_TEXT and len(caller) <= MAX_SECRET:
             plain_calls = self._plain_calls

@@ -15,7 +15,7 @@ from typing import Final
 
 import orjson
 
-from tabrelay.calls.calls import LISTS, PLAIN, QUICK, Call
+from tabrelay.calls.calls import LISTS, PLAIN_RESULT, QUICK, Call
 from tabrelay.errors import RelayError
 from tabrelay.observe.prometheus import MetricFamily, MetricSample, counter, histogram
 from tabserver.wire import methods
@@ -72,7 +72,7 @@ class CallMetrics:
             series = self._open(server, call.method)
         if call.caller.principal == RELAY:
             return
-        how = "ok" if outcome is PLAIN else outcome_of(outcome)
+        how = "ok" if outcome is PLAIN_RESULT else outcome_of(outcome)
         series.outcomes[how] += 1
         # A subscription lasts as long as its client listens: its duration is no latency.
         if call.method != methods.SUBSCRIPTIONS_LISTEN:
@@ -123,7 +123,7 @@ class CallMetrics:
 
 def outcome_of(outcome: RelayError | tuple[int | None, str]) -> str:
     """The `outcome` label: one of a short list of words."""
-    if outcome is PLAIN:
+    if outcome is PLAIN_RESULT:
         return "ok"
     if isinstance(outcome, RelayError):
         return outcome.reason

@@ -24,11 +24,11 @@ from tabserver.wire.static_tools import is_static
 
 # The names of a token holder who makes up new ones for ever must not fill a disk: past this the longest unseen go.
 MAX_NAMES: Final = 512
-MOST_READ: Final = 128 * 1024 * 1024  # bytes of the file; a larger one is none of ours
+MAX_FILE_BYTES: Final = 128 * 1024 * 1024  # bytes of the file; a larger one is none of ours
 # Bytes of memory beside the text, in Python 3.11: for each value, object and array.
-VALUE: Final = 64
-OBJECT: Final = 200
-ARRAY: Final = 64
+VALUE_BYTES: Final = 64
+OBJECT_BYTES: Final = 200
+ARRAY_BYTES: Final = 64
 # The catalogue's name of a list -> its key in the result of MCP
 LISTS: Final = {"tools": "tools", "resources": "resources", "templates": "resourceTemplates", "prompts": "prompts"}
 
@@ -69,7 +69,7 @@ class Catalogue:
         text = orjson.dumps([self.initialize, self.tools, self.resources, self.templates, self.prompts])
         values = text.count(b",") + text.count(b":")
         # defence: catalogues: the memory of a catalogue
-        return len(text) + values * VALUE + text.count(b"{") * OBJECT + text.count(b"[") * ARRAY
+        return len(text) + values * VALUE_BYTES + text.count(b"{") * OBJECT_BYTES + text.count(b"[") * ARRAY_BYTES
 
     def changes(self, before: Catalogue | None) -> frozenset[str]:
         """Which lists are others now, by the names that MCP has for such news."""
@@ -104,31 +104,33 @@ class CatalogueStore:
         self._most = most
         self._is_shared = is_shared
         self._records: dict[str, StoredServer] = {}
-        self._forgotten: dict[str, None] = {}
-        self._file = StateFile(path, self, loss="servers will be forgotten at the next restart", most_bytes=MOST_READ)
+        self._removed: dict[str, None] = {}
+        self._file = StateFile(
+            path, self, loss="servers will be forgotten at the next restart", most_bytes=MAX_FILE_BYTES
+        )
 
     def load(self) -> dict[str, StoredServer]:
         self._records = self._file.load()
         return dict(self._records)
 
-    def forget(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         if self._records.pop(name, None) is not None:
-            self._forgotten[name] = None
-            while len(self._forgotten) > self._most:
-                del self._forgotten[next(iter(self._forgotten))]
+            self._removed[name] = None
+            while len(self._removed) > self._most:
+                del self._removed[next(iter(self._removed))]
             self._file.save_soon()
 
-    def remember(self, name: str, record: StoredServer) -> None:
+    def put(self, name: str, record: StoredServer) -> None:
         before = self._records.get(name)
         self._records[name] = record
-        self._forgotten.pop(name, None)
-        self._drop()
+        self._removed.pop(name, None)
+        self._evict()
         # A browser that comes and goes moves only `last_seen`: not worth a write each time, `flush` has it in the end.
         kept = (record.catalogue, record.source, record.baseline)
         if before is None or (before.catalogue, before.source, before.baseline) != kept:
             self._file.save_soon()
 
-    def _drop(self) -> None:
+    def _evict(self) -> None:
         while len(self._records) > self._most:
             oldest = min(self._records, key=lambda name: self._records[name].last_seen or 0.0)
             del self._records[oldest]
@@ -166,8 +168,8 @@ class CatalogueStore:
     def accepts(self, name: str, ours: StoredServer | None, theirs: StoredServer) -> bool:
         """What another relay has seen since is not written over."""
         is_newer = ours is None or (theirs.last_seen or 0) > (ours.last_seen or 0)
-        return self._is_shared and is_newer and name not in self._forgotten
+        return self._is_shared and is_newer and name not in self._removed
 
     def merge(self, theirs: Mapping[str, StoredServer]) -> None:
         self._records |= theirs
-        self._drop()
+        self._evict()

@@ -17,7 +17,7 @@ from tabrelay.config.settings import Settings
 from tabrelay.errors import RelayUnavailable
 
 RESTART: Final = 1012  # the WebSocket close code that means "come back"
-FAREWELL_S: Final = 1.0  # errors and goodbyes that were queued get this long to be written
+FLUSH_S: Final = 1.0  # errors and goodbyes that were queued get this long to be written
 RETRY_AFTER_MS: Final = 2000
 
 
@@ -70,7 +70,7 @@ class Drain:
         self._pause_s = pause_s
         self._spread_s = spread_s
         self._chance = chance or random.SystemRandom()
-        self._rooms: Drainable | None = None
+        self._relay: Drainable | None = None
         self._change = asyncio.Event()
         self._delays: dict[Browser, int] = {}
         self.is_on = False
@@ -83,8 +83,8 @@ class Drain:
         pause_s = 0.0 if settings.bus else settings.drain_pause_s
         return cls(patience_s=settings.drain_s, pause_s=pause_s, spread_s=settings.drain_spread_s)
 
-    def serve(self, rooms: Drainable) -> None:
-        self._rooms = rooms
+    def attach(self, relay: Drainable) -> None:
+        self._relay = relay
 
     def changed(self) -> None:
         """Something ended: a call, an exchange, a socket. Until the relay stops, nobody waits to hear that."""
@@ -99,25 +99,27 @@ class Drain:
     async def run(self) -> None:
         """Answer what is under way, tell the browsers to come back, and return when they were told."""
         self.is_on = True
-        rooms = self._rooms
-        if rooms is None:
+        relay = self._relay
+        if relay is None:
             return
         # L13: refuse new calls, finish those in flight, and send `bye` 1012 to each browser that has none left.
-        rooms.close()
-        self._deal(list(rooms.browsers()))
-        if not await self._ended(self.exchanges, self._patience_s, lambda: self._part(rooms, wait_for_calls=True)):
-            rooms.give_up(self._patience_s)
-            await self._ended(self.exchanges, FAREWELL_S)
-        self._part(rooms, wait_for_calls=False)
-        await self._ended(self.sockets, FAREWELL_S)
+        relay.close()
+        self._assign_delays(list(relay.browsers()))
+        if not await self._wait_until_none(
+            self.exchanges, self._patience_s, lambda: self._close_browsers(relay, wait_for_calls=True)
+        ):
+            relay.give_up(self._patience_s)
+            await self._wait_until_none(self.exchanges, FLUSH_S)
+        self._close_browsers(relay, wait_for_calls=False)
+        await self._wait_until_none(self.sockets, FLUSH_S)
 
-    async def _ended(
-        self, tally: InFlightCounter, timeout_s: float, meanwhile: Callable[[], None] = lambda: None
+    async def _wait_until_none(
+        self, counter: InFlightCounter, timeout_s: float, meanwhile: Callable[[], None] = lambda: None
     ) -> bool:
         """Wait until nothing is counted; False after `timeout_s`. `meanwhile` runs whenever something has ended."""
         try:
             async with asyncio.timeout(timeout_s):
-                while tally.count:
+                while counter.count:
                     meanwhile()
                     self._change.clear()
                     await self._change.wait()
@@ -125,21 +127,23 @@ class Drain:
             return False
         return True
 
-    def _part(self, rooms: Drainable, *, wait_for_calls: bool) -> None:
-        for browser in list(rooms.browsers()):
+    def _close_browsers(self, relay: Drainable, *, wait_for_calls: bool) -> None:
+        for browser in list(relay.browsers()):
             if not (wait_for_calls and browser.in_flight):
                 # One that came in the meantime has no moment of its own yet.
                 retry_ms = self._delays.get(browser)
-                browser.retire(RESTART, "drain", self._pick(self._chance.random()) if retry_ms is None else retry_ms)
+                browser.retire(
+                    RESTART, "drain", self._delay_ms(self._chance.random()) if retry_ms is None else retry_ms
+                )
 
-    def _deal(self, browsers: list[Browser]) -> None:
+    def _assign_delays(self, browsers: list[Browser]) -> None:
         """Each gets a moment in a slice of its own: pure chance would leave gaps and crowds."""
         slices = list(range(len(browsers)))
         self._chance.shuffle(slices)
         for browser, slice in zip(browsers, slices, strict=True):
-            self._delays[browser] = self._pick((slice + self._chance.random()) / len(browsers))
+            self._delays[browser] = self._delay_ms((slice + self._chance.random()) / len(browsers))
 
-    def _pick(self, share: float) -> int:
+    def _delay_ms(self, share: float) -> int:
         return round((self._pause_s + share * self._spread_s) * 1000)
 
 

@@ -43,7 +43,7 @@ class ServerEntry:
     catalogue: Catalogue | None = None
     last_seen: float | None = None
     peer: Peer | None = None
-    keeper: Connector | None = None
+    connector: Connector | None = None
     # What a server elsewhere was made of when its catalogue was read.
     source: str | None = None
     since: float | None = None
@@ -60,17 +60,17 @@ class ServerEntry:
     baseline: Baseline | None = None
     drift: Drift = field(default_factory=Drift)
     # Not set: a browser came a moment ago, and what it offers is still being found out.
-    settled: asyncio.Event = field(default_factory=asyncio.Event)
+    is_listed: asyncio.Event = field(default_factory=asyncio.Event)
     # The browsers that share the name, if several may.
     instances: SharedName | None = None
     # Of a browser: what it is, its tabs, how often its user has turned to one of them, and when it was used last.
     browser: str | None = None
     tabs: tuple[TabInfo, ...] = ()
-    turns: int = 0
+    focus_count: int = 0
     last_used: float | None = None
     # The server in its name: another only for one of several browsers that share it.
     server: str = ""
 
     def __post_init__(self) -> None:
-        self.settled.set()
+        self.is_listed.set()
         self.server = server_of(self.name)

@@ -57,7 +57,7 @@ class SharedName:
         self._used: dict[str, int] = {}
         self._tabs: dict[str, frozenset[str]] = {}
         # By channel: where a session is, and before that where it was and may still have something running.
-        self._seats: dict[str, dict[str, None]] = {}
+        self._bindings: dict[str, dict[str, None]] = {}
         self._numbers = itertools.count(1)
 
     def __iter__(self) -> Iterator[str]:
@@ -68,45 +68,50 @@ class SharedName:
         """It came, its user turned to it, or somebody called it."""
         self._used[address] = next(self._numbers)
 
-    def know_tabs(self, address: str, tabs: Iterable[str]) -> None:
+    def set_tabs(self, address: str, tabs: Iterable[str]) -> None:
         self._tabs[address] = frozenset(tabs)
 
-    def leave(self, address: str) -> None:
+    def remove(self, address: str) -> None:
         """It is gone for good: whoever sat there sits nowhere."""
         self._used.pop(address, None)
         self._tabs.pop(address, None)
-        for channel, seats in list(self._seats.items()):
-            seats.pop(address, None)
-            if not seats:
-                del self._seats[channel]
+        for channel, addresses in list(self._bindings.items()):
+            addresses.pop(address, None)
+            if not addresses:
+                del self._bindings[channel]
 
     def front(self, is_up: Iterable[str]) -> str | None:
         """Of those that can take a call now, or else of all that are there, the one that was used last."""
         up = [address for address in is_up if address in self._used]
         return max(up or self._used, key=self._used.__getitem__, default=None)
 
-    def choose(self, wish: TabRequest, is_up: Iterable[str]) -> str | None:
+    def choose(self, request: TabRequest, is_up: Iterable[str]) -> str | None:
         """The browser for a request; None if there is none at all."""
-        return self._with(wish.named) or self.seat(wish.session) or self._with(wish.pinned) or self.front(is_up)
+        return (
+            self._with(request.named)
+            or self.bound_to(request.session)
+            or self._with(request.pinned)
+            or self.front(is_up)
+        )
 
     def _with(self, tab: str | None) -> str | None:
         return next((address for address, tabs in self._tabs.items() if tab in tabs), None) if tab else None
 
-    def seat(self, channel: str | None) -> str | None:
-        seats = self._seats.get(channel) if channel is not None else None
-        return next(reversed(seats)) if seats else None
+    def bound_to(self, channel: str | None) -> str | None:
+        addresses = self._bindings.get(channel) if channel is not None else None
+        return next(reversed(addresses)) if addresses else None
 
-    def seats(self, channel: str) -> list[str]:
-        return list(self._seats.get(channel, ()))
+    def bindings(self, channel: str) -> list[str]:
+        return list(self._bindings.get(channel, ()))
 
-    def sit(self, channel: str, address: str) -> None:
-        seats = self._seats.setdefault(channel, {})
-        seats.pop(address, None)
-        seats[address] = None
+    def bind(self, channel: str, address: str) -> None:
+        addresses = self._bindings.setdefault(channel, {})
+        addresses.pop(address, None)
+        addresses[address] = None
 
-    def rise(self, channel: str) -> None:
+    def unbind(self, channel: str) -> None:
         """The session has ended."""
-        self._seats.pop(channel, None)
+        self._bindings.pop(channel, None)
 
 
 def counts_as_use(call: Call) -> bool:

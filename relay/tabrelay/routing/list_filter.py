@@ -19,11 +19,11 @@ from tabrelay.payloads.json_limits import is_heavy
 from tabrelay.payloads.list_checks import ListBounds, Rejection, checking_reply, run_to_end
 from tabrelay.system.loop_turns import run_in_turns
 
-SHORT: Final = 16 * 1024
+SHORT_LIST: Final = 16 * 1024
 """Characters of a list that is filtered at once."""
 MAX_TEXT: Final = 4 * 1024 * 1024
 
-Sifted = tuple[dict[str, Any] | None, Sequence[Rejection]]
+FilteredList = tuple[dict[str, Any] | None, Sequence[Rejection]]
 
 
 class ListFilter:
@@ -35,29 +35,29 @@ class ListFilter:
         self._max_text = max(MAX_TEXT, bounds.list_bytes)
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def take(self, pending: Pending, reply: Reply, on_flaws: Callable[[Sequence[Rejection], str], None]) -> None:
+    def apply(self, pending: Pending, reply: Reply, on_flaws: Callable[[Sequence[Rejection], str], None]) -> None:
         """Finish a call with what may be believed of the reply. `on_flaws` gets what was left out, and the text."""
-        if len(reply.said) <= SHORT:
+        if len(reply.raw) <= SHORT_LIST:
             try:
-                sifted = run_to_end(checking_reply(pending.call.method, reply.message(), self._bounds))
+                filtered = run_to_end(checking_reply(pending.call.method, reply.message(), self._bounds))
             except (ValueError, AttributeError):
                 _fail(pending, reply)
             else:
-                self._finish(pending, reply, sifted, on_flaws)
+                self._finish(pending, reply, filtered, on_flaws)
             return
-        task = asyncio.create_task(self._filter(pending, reply, on_flaws))
+        task = asyncio.create_task(self._apply_in_steps(pending, reply, on_flaws))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _filter(
+    async def _apply_in_steps(
         self, pending: Pending, reply: Reply, on_flaws: Callable[[Sequence[Rejection], str], None]
     ) -> None:
         try:
-            sifted = await self._sifted(pending, reply)
+            filtered = await self._filtered(pending, reply)
         except (ValueError, AttributeError):
             _fail(pending, reply)
             return
-        if sifted is None:
+        if filtered is None:
             reply.release()
             pending.fail(
                 ResultTooLarge(
@@ -66,31 +66,31 @@ class ListFilter:
                 )
             )
         else:
-            self._finish(pending, reply, sifted, on_flaws)
+            self._finish(pending, reply, filtered, on_flaws)
 
-    async def _sifted(self, pending: Pending, reply: Reply) -> Sifted | None:
+    async def _filtered(self, pending: Pending, reply: Reply) -> FilteredList | None:
         """None if the list is too large."""
         # defence: size of a list
-        if len(reply.said) > self._max_text or is_heavy(text := reply.payload, self._max_values):
+        if len(reply.raw) > self._max_text or is_heavy(text := reply.payload, self._max_values):
             return None
         await asyncio.sleep(0)
         message = orjson.loads(text) if reply.values is None else reply.values
         del text
         await asyncio.sleep(0)
-        sifted = await run_in_turns(checking_reply(pending.call.method, message, self._bounds))
+        filtered = await run_in_turns(checking_reply(pending.call.method, message, self._bounds))
         await asyncio.sleep(0)
-        return sifted
+        return filtered
 
     def _finish(
         self,
         pending: Pending,
         reply: Reply,
-        sifted: Sifted,
+        filtered: FilteredList,
         on_flaws: Callable[[Sequence[Rejection], str], None],
     ) -> None:
-        message, flaws = sifted
+        message, flaws = filtered
         if message is not None:
-            reply = replace(reply, said=orjson.dumps(message).decode())
+            reply = replace(reply, raw=orjson.dumps(message).decode())
         on_flaws(flaws, reply.payload)
         pending.finish(reply)
 

@@ -37,8 +37,8 @@ log = logging.getLogger(__name__)
 MAX_FLAWS: Final = 32  # of one server; more of them say nothing new
 # A server whose lists change all the time must not fill the log: so many lines at once, then one a minute. The status
 # always says how it is now.
-LINES_AT_ONCE: Final = 5
-LINES_PER_S: Final = 1 / 60
+LOG_BURST: Final = 5
+LOG_LINES_PER_S: Final = 1 / 60
 MAX_ABSENT: Final = 16  # browsers of one server that are away; those that were away longest are forgotten
 
 
@@ -47,7 +47,7 @@ class Registry:
 
     def __init__(
         self,
-        shelf: CatalogueStore,
+        store: CatalogueStore,
         *,
         declared: Iterable[str] = (),
         static_tools: Iterable[str] = (),
@@ -61,21 +61,23 @@ class Registry:
         several browsers share. `most`: how many names are remembered. `catalogue_budget`: bytes of memory for
         the catalogues of all servers."""
         # Of the browsers that share this name, another is in front.
-        self.on_turn: Callable[[str], None] = lambda server: None
+        self.on_front_change: Callable[[str], None] = lambda server: None
         # A peer came ("up"), is "away" for a moment, is "gone", or has other "tabs".
         self.on_presence: Callable[[str, Peer, str], None] = lambda name, peer, state: None
         self.on_use: Callable[[str], None] = lambda name: None
         self._wall, self._clock = wall, clock
         self._static_tools = frozenset(static_tools)
         self._catalogue_budget = catalogue_budget
-        self._room = NameCapacity(most, declared := frozenset(declared))
-        self._shelf = shelf
+        self._capacity = NameCapacity(most, declared := frozenset(declared))
+        self._store = store
         self._entries: dict[str, ServerEntry] = {}
         self._is_closed = False
-        self._lines = RateLimiter(LINES_PER_S, LINES_AT_ONCE)
-        self._weight = 0  # of all catalogues, or more: whoever is forgotten is still in it until they are counted
+        self._log_limiter = RateLimiter(LOG_LINES_PER_S, LOG_BURST)
+        self._catalogue_bytes = (
+            0  # of all catalogues, or more: whoever is forgotten is still in it until they are counted
+        )
         shared = frozenset(instances)
-        for name, record in shelf.load().items():
+        for name, record in store.load().items():
             if name != server_of(name) and server_of(name) not in shared:
                 continue  # it has one browser at a time now
             self._entries[name] = ServerEntry(
@@ -87,7 +89,7 @@ class Registry:
                 is_used=record.baseline is not None,
                 baseline=record.baseline,
             )
-            self._weight += self._entries[name].size
+            self._catalogue_bytes += self._entries[name].size
             self._compare(self._entries[name])
         for name in declared:
             self.declare(name)
@@ -99,13 +101,13 @@ class Registry:
         return self._entries.get(check_server_name(name)) or self._add(name)
 
     def _add(self, name: str, *, is_remote: bool = False) -> ServerEntry:
-        for idle in self._room.surplus(self._entries, 0 if is_remote else 1):
+        for idle in self._capacity.to_evict(self._entries, 0 if is_remote else 1):
             del self._entries[idle]
         entry = self._entries[check_address(name)] = ServerEntry(name)
-        self._remember(entry)
+        self._save(entry)
         return entry
 
-    def hold(self, name: str, peer: Peer, keeper: Connector, source: str) -> None:
+    def hold_upstream(self, name: str, peer: Peer, connector: Connector, source: str) -> None:
         """A server elsewhere has the name, whether it is there yet or not. What is known of it is kept, if it is about
         the same one."""
         entry = self.declare(name)
@@ -114,23 +116,23 @@ class Registry:
             entry.catalogue = None
         if entry.source != source:  # whoever wrote the configuration changed it
             entry.baseline, entry.is_used, entry.drift = None, False, Drift()
-        entry.peer, entry.keeper, entry.source = peer, keeper, source
+        entry.peer, entry.connector, entry.source = peer, connector, source
         entry.is_fresh = False
         entry.up.clear()
-        self._remember(entry)
+        self._save(entry)
 
-    def forget(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         """The name is no server's any more."""
         if self._entries.pop(name, None) is not None:
-            self._room.note(name, is_remote=False)
-            self._shelf.forget(name)
+            self._capacity.set_remote(name, is_remote=False)
+            self._store.remove(name)
 
-    def _remember(self, entry: ServerEntry) -> None:
-        self._shelf.remember(entry.name, StoredServer(entry.catalogue, entry.last_seen, entry.source, entry.baseline))
+    def _save(self, entry: ServerEntry) -> None:
+        self._store.put(entry.name, StoredServer(entry.catalogue, entry.last_seen, entry.source, entry.baseline))
 
     def has_room_for(self, name: str) -> bool:
         """Can this name be held?"""
-        return self._room.is_for(name, self._entries)
+        return self._capacity.has_room_for(name, self._entries)
 
     def flag(self, name: str, method: str, flaws: Sequence[Rejection], *, is_whole: bool) -> None:
         """What is wrong in a list: told in the log when it is something else than before, and in the status until it
@@ -152,15 +154,15 @@ class Registry:
 
     def _may_log(self, what: str) -> bool:
         # defence: lines of the log that one server makes
-        return not self._lines.take(what, self._clock())
+        return not self._log_limiter.take(what, self._clock())
 
-    def used(self, entry: ServerEntry) -> None:
+    def mark_used(self, entry: ServerEntry) -> None:
         """A client uses the server for the first time: what it offers now is what is expected of it."""
         entry.is_used = True
         # A name that browsers share offers what the one in front does: each of them is compared with itself.
         if entry.is_fresh and entry.instances is None:
             self._compare(entry)
-            self._remember(entry)
+            self._save(entry)
 
     def accept(self, name: str) -> None:
         """Somebody finds its tools fine as they are now."""
@@ -168,7 +170,7 @@ class Registry:
             if entry.baseline is not None and entry.catalogue is not None:
                 entry.baseline = entry.baseline.accepting(entry.catalogue.without_statics().tools)
                 self._compare(entry)
-                self._remember(entry)
+                self._save(entry)
 
     def _compare(self, entry: ServerEntry) -> None:
         if not entry.is_used or entry.catalogue is None or entry.instances is not None:
@@ -204,7 +206,7 @@ class Registry:
             )
         return entry
 
-    def recall(self, name: str) -> Catalogue | None:
+    def cached_catalogue(self, name: str) -> Catalogue | None:
         """What can be said of a server while its browser is away: its last catalogue, with static tools if it has them.
 
         Also if it never had a browser: a client that reads the list once, and now, must find them in it.
@@ -218,83 +220,83 @@ class Registry:
     def holder(self, name: str, session: str | None = None) -> Peer | None:
         """Who holds the name, if anyone does; never raises. `session`: the channel of one, which may have a browser of
         its own."""
-        entry = self._entries.get(self.place(name, TabRequest(session)))
+        entry = self._entries.get(self.destination(name, TabRequest(session)))
         return entry.peer if entry is not None else None
 
     def take(self, name: str, peer: Peer) -> Peer | None:
         """`peer` holds the name from now on; gives back whom it displaced, if anyone else."""
         is_remote = peer.kind is PeerKind.NODE
         entry = self._entries.get(name) or self._add(name, is_remote=is_remote)
-        self._room.note(name, is_remote=is_remote)
+        self._capacity.set_remote(name, is_remote=is_remote)
         displaced, entry.peer = entry.peer, peer
         entry.since = entry.last_seen = self._wall()
         if displaced is not peer:
             entry.is_fresh = False
             entry.flaws.clear()
-            entry.turns = 0
+            entry.focus_count = 0
         entry.up.set()
-        self._remember(entry)
-        if (whole := self._whole(entry)) is not None:
-            whole.since = whole.since if whole.up.is_set() else entry.since
-            whole.up.set()
+        self._save(entry)
+        if (shared := self._shared_entry(entry)) is not None:
+            shared.since = shared.since if shared.up.is_set() else entry.since
+            shared.up.set()
             if displaced is not peer:
-                self._use(entry)
+                self._record_use(entry)
         self.on_presence(name, peer, "up")
         return displaced if displaced is not peer else None
 
-    def away(self, name: str, peer: Peer) -> None:
+    def mark_away(self, name: str, peer: Peer) -> None:
         """The peer's socket dropped: calls wait, the lease stays."""
         entry = self._entries[name]
         if entry.peer is peer:
             entry.up.clear()
             entry.last_seen = self._wall()
-            self._miss(entry)
+            self._update_shared_presence(entry)
             self.on_presence(name, peer, "away")
 
     def release(self, name: str, peer: Peer) -> None:
         """The peer is gone for good. Only the one who holds the name can give it up."""
         entry = self._entries[name]
         if entry.peer is peer:
-            entry.peer = entry.keeper = None
-            self._room.note(name, is_remote=False)
+            entry.peer = entry.connector = None
+            self._capacity.set_remote(name, is_remote=False)
             entry.since = None
             entry.tabs = ()
             entry.up.clear()
             entry.last_seen = self._wall()
-            self._remember(entry)
-            whole = self._whole(entry)
-            if whole is not None and whole.instances is not None:
-                whole.instances.leave(name)
-                self._forget_absent(whole)
-            self._miss(entry)
+            self._save(entry)
+            shared = self._shared_entry(entry)
+            if shared is not None and shared.instances is not None:
+                shared.instances.remove(name)
+                self._evict_absent(shared)
+            self._update_shared_presence(entry)
             self.on_presence(name, peer, "gone")
 
     # -- several browsers under one name ------------------------------------------------------------------------------
 
-    def place(self, name: str, wish: TabRequest = ANY) -> str:
+    def destination(self, name: str, request: TabRequest = ANY) -> str:
         """Where a request for this name goes: to the name itself, or to one of the browsers that share it."""
         entry = self._entries.get(name)
         if entry is None or entry.instances is None:
             return name
-        return entry.instances.choose(wish, self._up(entry)) or name
+        return entry.instances.choose(request, self._connected(entry)) or name
 
-    def places(self, name: str, session: str) -> list[str]:
+    def destinations(self, name: str, session: str) -> list[str]:
         """Everywhere that a session's requests went."""
         entry = self._entries.get(name)
-        seats = entry.instances.seats(session) if entry is not None and entry.instances is not None else []
-        return seats or [self.place(name)]
+        bindings = entry.instances.bindings(session) if entry is not None and entry.instances is not None else []
+        return bindings or [self.destination(name)]
 
-    def seat(self, name: str, session: str) -> str:
+    def bound_to(self, name: str, session: str) -> str:
         """The browser that a session stays with; the name itself if it has none of its own."""
         entry = self._entries.get(name)
-        seat = entry.instances.seat(session) if entry is not None and entry.instances is not None else None
-        return seat or name
+        address = entry.instances.bound_to(session) if entry is not None and entry.instances is not None else None
+        return address or name
 
-    def rise(self, name: str, session: str) -> None:
+    def unbind(self, name: str, session: str) -> None:
         """The session has ended."""
         entry = self._entries.get(name)
         if entry is not None and entry.instances is not None:
-            entry.instances.rise(session)
+            entry.instances.unbind(session)
 
     def members(self, name: str) -> list[ServerEntry]:
         """The browsers that share a name, also those that are away: the one used last comes first."""
@@ -304,92 +306,92 @@ class Registry:
     def differences(self, gone: str) -> frozenset[str]:
         """Lists of a browser that went which are others in the one that is in front now."""
         entry = self._entries.get(gone)
-        now = self.find(self.place(server_of(gone))).catalogue
+        now = self.find(self.destination(server_of(gone))).catalogue
         return now.changes(entry.catalogue) if entry is not None and now is not None else frozenset()
 
-    def introduce(self, name: str, browser: str) -> None:
+    def set_browser(self, name: str, browser: str) -> None:
         self._entries[name].browser = browser
 
-    def know_tabs(self, name: str, tabs: tuple[TabInfo, ...], turns: int) -> None:
+    def set_tabs(self, name: str, tabs: tuple[TabInfo, ...], focus_count: int) -> None:
         """A browser says which tabs it has, and how often its user has turned to one of them."""
         entry = self._entries[name]
         entry.tabs = tabs
-        whole = self._whole(entry)
-        if whole is not None and whole.instances is not None:
-            whole.instances.know_tabs(name, (tab.id for tab in tabs))
-        is_used, entry.turns = turns > entry.turns, turns
+        shared = self._shared_entry(entry)
+        if shared is not None and shared.instances is not None:
+            shared.instances.set_tabs(name, (tab.id for tab in tabs))
+        is_used, entry.focus_count = focus_count > entry.focus_count, focus_count
         if is_used:
-            self._use(entry)
+            self._record_use(entry)
         if entry.peer is not None:
             self.on_presence(name, entry.peer, "tabs")
 
-    def used_at(self, name: str, at: float | None = None) -> None:
+    def record_remote_use(self, name: str, at: float | None = None) -> None:
         """Somebody used this browser, at another relay."""
         entry = self._entries.get(name)
         if entry is not None and (at is None or at > (entry.last_used or 0.0)):
-            self._use(entry, at)
+            self._record_use(entry, at)
 
-    def _use(self, entry: ServerEntry, at: float | None = None) -> None:
+    def _record_use(self, entry: ServerEntry, at: float | None = None) -> None:
         entry.last_used = self._wall() if at is None else at
         self.on_use(entry.name)
-        whole = self._whole(entry)
-        if whole is None or whole.instances is None:
+        shared = self._shared_entry(entry)
+        if shared is None or shared.instances is None:
             return
-        before = self.place(whole.name)
-        whole.instances.use(entry.name)
-        if before != self.place(whole.name):
-            self.on_turn(whole.name)
+        before = self.destination(shared.name)
+        shared.instances.use(entry.name)
+        if before != self.destination(shared.name):
+            self.on_front_change(shared.name)
 
-    def _miss(self, entry: ServerEntry) -> None:
+    def _update_shared_presence(self, entry: ServerEntry) -> None:
         """A browser went: the name that it shared is as reachable as the others make it."""
-        whole = self._whole(entry)
-        if whole is None:
+        shared = self._shared_entry(entry)
+        if shared is None:
             return
-        if not self._up(whole):
-            whole.up.clear()
-            whole.since, whole.last_seen = None, entry.last_seen
-        self.on_turn(whole.name)
+        if not self._connected(shared):
+            shared.up.clear()
+            shared.since, shared.last_seen = None, entry.last_seen
+        self.on_front_change(shared.name)
 
-    def _whole(self, entry: ServerEntry) -> ServerEntry | None:
+    def _shared_entry(self, entry: ServerEntry) -> ServerEntry | None:
         """The name that this browser shares with others."""
         server = server_of(entry.name)
         return self._entries.get(server) if server != entry.name else None
 
-    def _up(self, whole: ServerEntry) -> list[str]:
-        members = (self._entries[name] for name in whole.instances or ())
+    def _connected(self, shared: ServerEntry) -> list[str]:
+        members = (self._entries[name] for name in shared.instances or ())
         return [entry.name for entry in members if entry.peer is not None and entry.peer.is_up]
 
-    def _forget_absent(self, whole: ServerEntry) -> None:
+    def _evict_absent(self, shared: ServerEntry) -> None:
         """Every private window is a browser of its own, and most never come back."""
-        absent = [entry for entry in self.members(whole.name) if entry.peer is None]
+        absent = [entry for entry in self.members(shared.name) if entry.peer is None]
         for entry in sorted(absent, key=lambda entry: entry.last_seen or 0.0, reverse=True)[MAX_ABSENT:]:
-            self.forget(entry.name)
+            self.remove(entry.name)
 
     # -- catalogues ---------------------------------------------------------------------------------------------------
 
     def keep_catalogue(self, name: str, catalogue: Catalogue) -> None:
         entry = self._entries[name]
-        self._weigh(entry, catalogue)
+        self._set_catalogue(entry, catalogue)
         entry.is_fresh = True
         self._compare(entry)
-        self._remember(entry)
+        self._save(entry)
 
-    def learn(self, name: str, catalogue: Catalogue, last_seen: float | None) -> None:
+    def add_remote_catalogue(self, name: str, catalogue: Catalogue, last_seen: float | None) -> None:
         """Another relay remembers what this one has never seen."""
         entry = self._entries[name]
         if entry.catalogue is None:
             entry.last_seen = last_seen
-            self._weigh(entry, catalogue)
-            self._remember(entry)
+            self._set_catalogue(entry, catalogue)
+            self._save(entry)
 
-    def _weigh(self, entry: ServerEntry, catalogue: Catalogue) -> None:
+    def _set_catalogue(self, entry: ServerEntry, catalogue: Catalogue) -> None:
         before, entry.catalogue, entry.size = entry.size, catalogue, catalogue.size
-        self._weight += entry.size - before
+        self._catalogue_bytes += entry.size - before
         # defence: catalogues: the budget of all catalogues
-        if self._weight > self._catalogue_budget:
-            self._forget_catalogues(entry)
+        if self._catalogue_bytes > self._catalogue_budget:
+            self._evict_catalogues(entry)
 
-    def _forget_catalogues(self, new: ServerEntry) -> None:
+    def _evict_catalogues(self, new: ServerEntry) -> None:
         """All of them together have a limit: past it, those of the servers that are longest away are forgotten."""
         known = [entry for entry in self._entries.values() if entry.catalogue is not None and entry is not new]
         known.sort(key=lambda entry: (entry.peer is not None, entry.last_seen or 0.0))
@@ -400,70 +402,70 @@ class Registry:
                 break
             total -= entry.size
             entry.catalogue, entry.size = None, 0
-            self._remember(entry)
-        self._weight = total
+            self._save(entry)
+        self._catalogue_bytes = total
 
     def close(self) -> None:
         """The relay stops: nobody can be reached any more, and nobody waits any longer."""
         self._is_closed = True
         for entry in self._entries.values():
             entry.up.set()
-            if entry.keeper is not None:
-                entry.keeper.dismiss(unavailable())
+            if entry.connector is not None:
+                entry.connector.dismiss(unavailable())
 
-    def at_hand(self, name: str, call: Call) -> tuple[ServerEntry, Peer] | None:
+    def acquire_now(self, name: str, call: Call) -> tuple[ServerEntry, Peer] | None:
         """The peer that can take a call at this moment, and what has it; None if somebody would have to wait."""
-        whole = self.find(name)
-        entry = whole if whole.instances is None else self.find(self.place(name, TabRequest.of(call)))
+        named = self.find(name)
+        entry = named if named.instances is None else self.find(self.destination(name, TabRequest.of(call)))
         peer = entry.peer
         if self._is_closed or peer is None or not peer.is_up:
             return None
-        if whole.instances is not None or entry.name != entry.server:
-            self._taken(whole, entry, call)
+        if named.instances is not None or entry.name != entry.server:
+            self._record_call(named, entry, call)
         return entry, peer
 
-    async def reach(self, name: str, wait_s: float, call: Call | None = None) -> tuple[str, Peer]:
+    async def acquire(self, name: str, wait_s: float, call: Call | None = None) -> tuple[str, Peer]:
         """The peer that can take a call now, and its own name; waits up to `wait_s` for one that is away."""
-        entry = whole = self.find(name)
-        if whole.instances is not None:
-            entry = self.find(self.place(name, TabRequest.of(call) if call is not None else ANY))
+        entry = named = self.find(name)
+        if named.instances is not None:
+            entry = self.find(self.destination(name, TabRequest.of(call) if call is not None else ANY))
         if self._is_closed:
             raise unavailable()
         if entry.peer is None or not entry.peer.is_up:
             try:
                 async with asyncio.timeout(wait_s):
-                    await (entry.up.wait() if entry.keeper is None else entry.keeper.reach())
+                    await (entry.up.wait() if entry.connector is None else entry.connector.reach())
             except TimeoutError:
-                raise ServerOffline(self._absence(entry), retry_after_ms=3000) from None
+                raise ServerOffline(self._offline_text(entry), retry_after_ms=3000) from None
             if self._is_closed:
                 raise unavailable()
         if entry.instances is not None:
-            entry = self.find(self.place(name))
+            entry = self.find(self.destination(name))
         assert entry.peer is not None
         if call is not None:
-            self._taken(whole, entry, call)
+            self._record_call(named, entry, call)
         return entry.name, entry.peer
 
-    def _taken(self, whole: ServerEntry, entry: ServerEntry, call: Call) -> None:
-        if whole.instances is not None and call.caller.era is Era.LEGACY:
-            whole.instances.sit(call.channel, entry.name)
+    def _record_call(self, named: ServerEntry, entry: ServerEntry, call: Call) -> None:
+        if named.instances is not None and call.caller.era is Era.LEGACY:
+            named.instances.bind(call.channel, entry.name)
         if entry.name != entry.server and counts_as_use(call):
-            self._use(entry)
+            self._record_use(entry)
 
-    def _absence(self, entry: ServerEntry) -> str:
-        if entry.keeper is not None:
-            return entry.keeper.absence()
+    def _offline_text(self, entry: ServerEntry) -> str:
+        if entry.connector is not None:
+            return entry.connector.absence()
         if entry.last_seen is None:
             return f'Server "{entry.name}" is not connected. Open its page (it was never seen here).'
         ago = max(0, round(self._wall() - entry.last_seen))
-        return f'Server "{entry.name}" is not connected. Open its page (last seen {_span(ago)} ago).'
+        return f'Server "{entry.name}" is not connected. Open its page (last seen {_duration_text(ago)} ago).'
 
     def entries(self) -> list[ServerEntry]:
         """Every name, in order."""
         return [self._entries[name] for name in sorted(self._entries)]
 
 
-def _span(seconds: int) -> str:
+def _duration_text(seconds: int) -> str:
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds // size} {unit}"

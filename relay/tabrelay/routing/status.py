@@ -15,23 +15,23 @@ from tabserver.wire.names import INSTANCE_SEPARATOR
 
 def describe(registry: Registry, base_url: str, may_see: Callable[[str], bool], now: float) -> list[dict[str, Any]]:
     """One row for each server; browsers that share one are inside it."""
-    return list(describing(registry, base_url, may_see, now))
+    return list(iter_rows(registry, base_url, may_see, now))
 
 
-def describing(
+def iter_rows(
     registry: Registry, base_url: str, may_see: Callable[[str], bool], now: float
 ) -> Generator[dict[str, Any], None, list[dict[str, Any]]]:
     """The same, row by row: those of many servers take long. Returns all rows."""
-    rows = []
+    found = []
     for entry in [
         entry for entry in registry.entries() if INSTANCE_SEPARATOR not in entry.name and may_see(entry.name)
     ]:
-        rows.append(_row(registry, entry, base_url, now))
-        yield rows[-1]
-    return rows
+        found.append(_row(registry, entry, base_url, now))
+        yield found[-1]
+    return found
 
 
-def writing(rows: Iterable[dict[str, Any]]) -> Generator[None, None, bytes]:
+def encode_rows(rows: Iterable[dict[str, Any]]) -> Generator[None, None, bytes]:
     """A JSON list of rows, written row by row. Returns its text."""
     texts = []
     for row in rows:
@@ -60,12 +60,12 @@ def _row(registry: Registry, entry: ServerEntry, base_url: str, now: float) -> d
         # What is not as it was at the first use, until somebody accepts it.
         "drift": next((one.drift.describe() for one in (entry, *members) if one.drift), None),
         "in_flight": sum(_in_flight(one) for one in (entry, *members)),
-        **(entry.keeper.describe() if entry.keeper is not None else {"kind": "browser"}),
+        **(entry.connector.describe() if entry.connector is not None else {"kind": "browser"}),
     }
     if entry.instances is not None:
-        front = registry.place(entry.name)
+        front = registry.destination(entry.name)
         return row | {"instances": [_instance(one, base_url, now, one.name == front) for one in members]}
-    return row | (_browser(entry) if entry.keeper is None else {})
+    return row | (_browser(entry) if entry.connector is None else {})
 
 
 def _instance(entry: ServerEntry, base_url: str, now: float, is_front: bool) -> dict[str, Any]:

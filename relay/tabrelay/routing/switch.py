@@ -36,11 +36,11 @@ log = logging.getLogger(__name__)
 LIST_WAIT_S: Final = 1.0
 # What is remembered of a server is given to its clients when it says nothing for this long: a browser that is stuck or
 # has just gone is no reason for a client to give up, or to believe that the server is of another era.
-DISCOVERY_S: Final = 3.0
+FALLBACK_S: Final = 3.0
 # Characters of a call that is written by its face and started by its peer in two turns of the event loop.
-LARGE: Final = 64 * 1024
+LARGE_CALL: Final = 64 * 1024
 # What a server does for somebody: these calls are written down.
-NOTED: Final = frozenset({methods.TOOLS_CALL, methods.RESOURCES_READ, methods.PROMPTS_GET})
+RECORDED: Final = frozenset({methods.TOOLS_CALL, methods.RESOURCES_READ, methods.PROMPTS_GET})
 # Asked for with each call. In Python 3.11 a member of an enum is found by a function, each time anew.
 LEGACY: Final = eras.Era.LEGACY
 
@@ -68,14 +68,14 @@ class Switch:
         registry: Registry,
         settings: Settings,
         on_end: Callable[[], None] = lambda: None,
-        scribe: CallObserver | None = None,
-        meter: CallObserver | None = None,
+        call_log: CallObserver | None = None,
+        metrics: CallObserver | None = None,
     ) -> None:
         """`on_end` is called whenever a call has ended. `scribe` hears which one, and how, of those that did something
         for somebody; `meter` of all."""
-        self.elsewhere: RemoteLookup | None = None
-        self._scribe = scribe
-        self._meter = meter
+        self.remote_lookup: RemoteLookup | None = None
+        self._call_log = call_log
+        self._metrics = metrics
         self.registry = registry
         self._settings = settings
         self._on_end = on_end
@@ -104,59 +104,61 @@ class Switch:
         """A channel id that was never used before, not even by the relay that ran before this one."""
         return f"{self._prefix}-{next(self._channels):x}"
 
-    async def seek(self, server: str) -> None:
+    async def locate(self, server: str) -> None:
         """Where relays share a bus: learn of a server that this one has never seen."""
-        if self.elsewhere is not None and not self.elsewhere.is_held(server):
+        if self.remote_lookup is not None and not self.remote_lookup.is_held(server):
             try:
-                await self.elsewhere.find(server)
+                await self.remote_lookup.find(server)
             except RelayUnavailable:
                 if not self.registry.knows(server):
                     raise
 
-    async def meet(self, server: str) -> None:
+    async def wait_for_start(self, server: str) -> None:
         """A server elsewhere that is just starting and that nobody has seen yet is waited for: a client that is told of
         no tools now may never ask again."""
         entry = self.registry.find(server)
-        if entry.keeper is not None and entry.keeper.is_coming and entry.catalogue is None:
+        if entry.connector is not None and entry.connector.is_coming and entry.catalogue is None:
             with suppress(ServerOffline):
-                await self.registry.reach(server, self._settings.away_wait_s)
+                await self.registry.acquire(server, self._settings.away_wait_s)
 
-    async def start(self, server: str, call: Call, rescue: Callable[[], str | None] | None = None) -> Pending:
+    async def start(self, server: str, call: Call, fallback: Callable[[], str | None] | None = None) -> Pending:
         """Put a call on its way. Waits for a browser that is away; raises a RelayError if it never left.
 
         `rescue`: the answer that is remembered. It is given when the browser leaves with the call, or takes too long.
         """
         started = time.monotonic()
         try:
-            return await self._start(server, call, started, rescue)
+            return await self._start(server, call, started, fallback)
         except RelayError as error:
-            self._note(server, call, started, error)
+            self._record(server, call, started, error)
             raise
 
-    def _note(self, server: str, call: Call, started: float, outcome: RelayError | tuple[int | None, str]) -> None:
+    def _record(self, server: str, call: Call, started: float, outcome: RelayError | tuple[int | None, str]) -> None:
         took_s = time.monotonic() - started
         if call.trace is not None:
             call.trace.ended(outcome)
-        if self._meter is not None:
-            self._meter.record(server, call, took_s, outcome)
+        if self._metrics is not None:
+            self._metrics.record(server, call, took_s, outcome)
         # defence: every call is written down
-        if self._scribe is not None and call.method in NOTED:
-            self._scribe.record(server, call, took_s, outcome)
+        if self._call_log is not None and call.method in RECORDED:
+            self._call_log.record(server, call, took_s, outcome)
 
-    async def _start(self, server: str, call: Call, started: float, rescue: Callable[[], str | None] | None) -> Pending:
+    async def _start(
+        self, server: str, call: Call, started: float, fallback: Callable[[], str | None] | None
+    ) -> Pending:
         cost = self._claim(call)
         pending = Pending(call)
-        pending.rescue = rescue
+        pending.fallback = fallback
         try:
             if call.trace is not None:
-                call.trace.sought(server)
-            if len(call.payload) > LARGE:
+                call.trace.lookup_started(server)
+            if len(call.payload) > LARGE_CALL:
                 await asyncio.sleep(0)  # writing it took a while, and so may starting it
-            place, peer = await self._reach(server, call)
+            place, peer = await self._acquire(server, call)
             if call.trace is not None:
-                call.trace.sent(place, "browser" if self.registry.find(place).keeper is None else "elsewhere")
+                call.trace.sent(place, "browser" if self.registry.find(place).connector is None else "elsewhere")
             if call.method in CHECKED_METHODS:
-                pending.sift = lambda reply: self._sift(place, pending, reply)
+                pending.reply_filter = lambda reply: self._filter_list(place, pending, reply)
             peer.start(pending)
         except BaseException:
             self._release(call, cost)
@@ -164,20 +166,20 @@ class Switch:
         self._watch(server, self.registry.find(place), pending, started, cost)
         return pending
 
-    def start_now(self, server: str, call: Call, meet: Callable[[Peer], None] | None = None) -> Pending | None:
+    def start_now(self, server: str, call: Call, on_peer: Callable[[Peer], None] | None = None) -> Pending | None:
         """Put a call on its way without waiting for anybody; None, and nothing was done, if that can't be.
 
         For calls in `NOTED`. What goes wrong at the start is how the call has ended. `meet` hears who gets it, before.
         """
-        if self.elsewhere is not None and not self.elsewhere.is_held(server):
+        if self.remote_lookup is not None and not self.remote_lookup.is_held(server):
             return None  # which relay has it has to be asked first
-        at_hand = self.registry.at_hand(server, call)
-        if at_hand is None:
+        acquired = self.registry.acquire_now(server, call)
+        if acquired is None:
             return None
         started = time.monotonic()
-        entry, peer = at_hand
-        if meet is not None:
-            meet(peer)
+        entry, peer = acquired
+        if on_peer is not None:
+            on_peer(peer)
         pending = Pending(call)
         try:
             cost = self._claim(call)
@@ -187,7 +189,7 @@ class Switch:
                 self._release(call, cost)
                 raise
         except RelayError as error:
-            self._note(server, call, started, error)
+            self._record(server, call, started, error)
             pending.fail(error)
             return pending
         self._watch(server, entry, pending, started, cost)
@@ -198,27 +200,27 @@ class Switch:
         call = pending.call
         if call.caller.principal != RELAY:
             self._count(call, entry)
-        hurry = None
-        if pending.rescue is not None and self.registry.recall(server) is not None:
-            soon_s = min(self._settings.call_deadline_s, DISCOVERY_S)
-            hurry = asyncio.get_running_loop().call_later(soon_s, self._deadline_passed, pending, soon_s)
+        early_timer = None
+        if pending.fallback is not None and self.registry.cached_catalogue(server) is not None:
+            soon_s = min(self._settings.call_deadline_s, FALLBACK_S)
+            early_timer = asyncio.get_running_loop().call_later(soon_s, self._deadline_passed, pending, soon_s)
         elif call.method != methods.SUBSCRIPTIONS_LISTEN:  # stays open for as long as somebody listens
             self._deadlines.add(pending)
-        self._running[pending] = server, entry.name, started, cost, hurry
+        self._running[pending] = server, entry.name, started, cost, early_timer
         if pending.is_done:
             self._ended(pending)
         else:
             pending.on_done = self._ended
 
     def _ended(self, pending: Pending) -> None:
-        server, _, started, cost, hurry = self._running.pop(pending)
+        server, _, started, cost, early_timer = self._running.pop(pending)
         call = pending.call
-        if hurry is not None:
-            hurry.cancel()
+        if early_timer is not None:
+            early_timer.cancel()
         self._deadlines.pop(pending, None)
         self._release(call, cost)
         self._on_end()
-        self._note(server, call, started, pending.ending)
+        self._record(server, call, started, pending.ended_with)
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s %s took %.1f ms", server, call.method, (time.monotonic() - started) * 1000)
 
@@ -236,36 +238,36 @@ class Switch:
         else:
             return
         if not entry.is_used:
-            self.registry.used(entry)
+            self.registry.mark_used(entry)
         if entry.server != entry.name:  # one of the browsers that share a name: it is that server's call too
             self._count(call, self.registry.find(entry.server))
 
-    def _sift(self, server: str, pending: Pending, reply: Reply) -> None:
+    def _filter_list(self, server: str, pending: Pending, reply: Reply) -> None:
         """Nobody is told of a tool that can't be believed."""
 
         def flag(flaws: Sequence[Rejection], payload: str) -> None:
             is_whole = '"cursor"' not in pending.call.payload and '"nextCursor"' not in payload
             self.registry.flag(server, pending.call.method, flaws, is_whole=is_whole)
 
-        self._filter.take(pending, reply, flag)
+        self._filter.apply(pending, reply, flag)
 
-    async def _reach(self, server: str, call: Call) -> tuple[str, Peer]:
-        if self.elsewhere is not None and not self.elsewhere.is_held(server):
-            await self.elsewhere.find(server)
-        place, peer = await self.registry.reach(server, self._settings.away_wait_s, call)
-        settled = self.registry.find(place).settled
-        if call.method in LISTS and not settled.is_set() and call.caller.principal != RELAY:
+    async def _acquire(self, server: str, call: Call) -> tuple[str, Peer]:
+        if self.remote_lookup is not None and not self.remote_lookup.is_held(server):
+            await self.remote_lookup.find(server)
+        place, peer = await self.registry.acquire(server, self._settings.away_wait_s, call)
+        is_listed = self.registry.find(place).is_listed
+        if call.method in LISTS and not is_listed.is_set() and call.caller.principal != RELAY:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LIST_WAIT_S):
-                    await settled.wait()
-            place, peer = await self.registry.reach(server, self._settings.away_wait_s, call)
+                    await is_listed.wait()
+            place, peer = await self.registry.acquire(server, self._settings.away_wait_s, call)
         return place, peer
 
     @contextmanager
     def holding(self, call: Call) -> Iterator[None]:
         """A call that is kept before it can start counts like those under way."""
         if not self.budget.reserve(memory_of(call.payload)):
-            raise _crowded()
+            raise _too_many_large_calls()
         try:
             yield
         finally:
@@ -274,21 +276,21 @@ class Switch:
     def _claim(self, call: Call) -> int:
         """Count what a call takes until it ends, also while it still waits for its browser; gives what that is."""
         if call.caller.era is LEGACY:  # a modern caller has no session, whose calls would be counted
-            self._claim_turn(call)
+            self._claim_session_slot(call)
         cost = memory_of(call.payload)
         # defence: calls without an answer
         if not self.budget.reserve(cost):
             if call.caller.era is LEGACY:
-                self._release_turn(call)
-            raise _crowded()
+                self._release_session_slot(call)
+            raise _too_many_large_calls()
         return cost
 
     def _release(self, call: Call, cost: int) -> None:
         self.budget.release(cost)
         if call.caller.era is LEGACY:
-            self._release_turn(call)
+            self._release_session_slot(call)
 
-    def _claim_turn(self, call: Call) -> None:
+    def _claim_session_slot(self, call: Call) -> None:
         """Count a session's calls."""
         if call.method in QUICK:
             return
@@ -298,7 +300,7 @@ class Switch:
             raise Busy(text, retry_after_ms=1000)
         self._per_session[call.channel] = running + 1
 
-    def _release_turn(self, call: Call) -> None:
+    def _release_session_slot(self, call: Call) -> None:
         if call.method in QUICK:
             return
         left = self._per_session.get(call.channel, 0) - 1
@@ -335,9 +337,9 @@ class Switch:
             pending.fail(DeadlinePassed(text))
             self._cancel(place, pending, "the relay is restarting")
 
-    async def ask(self, server: str, call: Call, rescue: Callable[[], str | None] | None = None) -> Reply:
+    async def ask(self, server: str, call: Call, fallback: Callable[[], str | None] | None = None) -> Reply:
         """Start a call and wait for its reply, whatever notices come before."""
-        pending = await self.start(server, call, rescue)
+        pending = await self.start(server, call, fallback)
         try:
             while True:
                 event = await pending.next()
@@ -355,18 +357,18 @@ class Switch:
 
         Also to a browser that is away for a moment: the tool that a cancellation is meant for runs on without a link.
         """
-        for place in self.registry.places(server, channel):
+        for place in self.registry.destinations(server, channel):
             peer = self.registry.holder(place)
             if peer is not None:
                 peer.notify(channel, caller, payload)
 
     def end(self, server: str, channel: str, why: str) -> None:
         """A session has ended: whoever had a call of it is told."""
-        for place in self.registry.places(server, channel):
+        for place in self.registry.destinations(server, channel):
             peer = self.registry.holder(place)
             if peer is not None:
                 peer.end(channel, why)
-        self.registry.rise(server, channel)
+        self.registry.unbind(server, channel)
 
     def is_up(self, server: str, session: str | None = None) -> bool:
         """Is the server there? `session`: for the one that has this channel."""
@@ -374,6 +376,6 @@ class Switch:
         return peer is not None and peer.is_up
 
 
-def _crowded() -> Busy:
+def _too_many_large_calls() -> Busy:
     text = "The relay has too many large calls without an answer. Try again in a moment."
     return Busy(text, retry_after_ms=1000)

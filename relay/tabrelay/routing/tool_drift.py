@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import orjson
 
-MOST: Final = 1024  # tools that are remembered of one server
-MOST_SHOWN: Final = 32
+MAX_TOOLS: Final = 1024  # tools that are remembered of one server
+MAX_SHOWN: Final = 32
 # What a client may be shown of a tool without believing anything else of it.
-BESIDE: Final = frozenset({"_meta", "icons"})
+IGNORED_KEYS: Final = frozenset({"_meta", "icons"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,14 @@ class Drift:
         if not self:
             return None
         return {
-            "added": _few(self.added),
-            "removed": _few(self.removed),
-            "changed": _few(self.changed),
+            "added": _shortened(self.added),
+            "removed": _shortened(self.removed),
+            "changed": _shortened(self.changed),
         }
 
     def __str__(self) -> str:
         parts = (("changed", self.changed), ("added", self.added), ("removed", self.removed))
-        return "; ".join(f"{word} {', '.join(_few(names))}" for word, names in parts if names)
+        return "; ".join(f"{word} {', '.join(_shortened(names))}" for word, names in parts if names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Baseline:
         """As they are now they are fine; and what is not there now may be there or not."""
         now = _digests(tools)
         known = {**self.known, **now}
-        for name in sorted(known.keys() - now.keys())[: max(0, len(known) - MOST)]:
+        for name in sorted(known.keys() - now.keys())[: max(0, len(known) - MAX_TOOLS)]:
             del known[name]
         return Baseline(known, (self.may_lack | (known.keys() - now.keys())) & known.keys())
 
@@ -92,12 +92,12 @@ class Baseline:
 def _digests(tools: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for tool in tools:
-        if isinstance(name := tool.get("name"), str) and len(found) < MOST:
-            said = {key: value for key, value in tool.items() if key not in BESIDE}
-            found[name] = hashlib.sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
+        if isinstance(name := tool.get("name"), str) and len(found) < MAX_TOOLS:
+            compared = {key: value for key, value in tool.items() if key not in IGNORED_KEYS}
+            found[name] = hashlib.sha256(orjson.dumps(compared, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
     return found
 
 
-def _few(names: tuple[str, ...]) -> list[str]:
-    more = len(names) - MOST_SHOWN
-    return [*names[:MOST_SHOWN], *([f"and {more} more"] if more > 0 else [])]
+def _shortened(names: tuple[str, ...]) -> list[str]:
+    more = len(names) - MAX_SHOWN
+    return [*names[:MAX_SHOWN], *([f"and {more} more"] if more > 0 else [])]

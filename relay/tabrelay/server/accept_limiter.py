@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 from weakref import WeakKeyDictionary
 
-AT_ONCE: Final = 4  # in one turn of the event loop
+PER_ITERATION: Final = 4  # in one turn of the event loop
 
 
 class HandshakeLimiter:
@@ -24,7 +24,7 @@ class HandshakeLimiter:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._call_soon = loop.call_soon
         self._waiting: deque[Callable[[], None]] = deque()
-        self._left = AT_ONCE  # of those that may come in during this turn
+        self._left = PER_ITERATION  # of those that may come in during this turn
 
     @classmethod
     def of(cls, loop: asyncio.AbstractEventLoop) -> HandshakeLimiter:
@@ -37,23 +37,23 @@ class HandshakeLimiter:
     def waiting(self) -> int:
         return len(self._waiting)
 
-    def enter(self, come_in: Callable[[], None]) -> bool:
+    def admit(self, start: Callable[[], None]) -> bool:
         """Now, or when it is its turn; says whether it was now."""
-        if self._left == AT_ONCE:
-            self._call_soon(self._turn)
+        if self._left == PER_ITERATION:
+            self._call_soon(self._next_iteration)
         # defence: browsers that come all at once
         if not self._left:
-            self._waiting.append(come_in)
+            self._waiting.append(start)
             return False
         self._left -= 1
-        come_in()
+        start()
         return True
 
-    def _turn(self) -> None:
-        self._left = AT_ONCE
+    def _next_iteration(self) -> None:
+        self._left = PER_ITERATION
         if not self._waiting:
             return
-        self._call_soon(self._turn)
+        self._call_soon(self._next_iteration)
         while self._waiting and self._left:
             self._left -= 1
             self._waiting.popleft()()

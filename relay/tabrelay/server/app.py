@@ -24,7 +24,7 @@ from tabrelay.bus.bus import Bus
 from tabrelay.bus.members import Membership
 from tabrelay.calls.calls import PeerKind, Pending
 from tabrelay.calls.principal import Principal
-from tabrelay.calls.trace_context import PassedOn, Traces
+from tabrelay.calls.trace_context import PassThroughTraces, Traces
 from tabrelay.config.settings import ConfigError, Settings
 from tabrelay.config.specs import BrowserSpec, HttpSpec, Spec
 from tabrelay.errors import RelayError, UnknownServer
@@ -53,7 +53,7 @@ from tabrelay.peers.nodes.locator import BrowserLocator
 from tabrelay.routing.catalogue_store import CatalogueStore
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.registry import Registry
-from tabrelay.routing.status import describe, describing, writing
+from tabrelay.routing.status import describe, encode_rows, iter_rows
 from tabrelay.routing.switch import Switch
 from tabrelay.server.fast_path import FastPath
 from tabrelay.server.gauges import BusGauges, Gauges
@@ -92,18 +92,18 @@ class Relay:
         on_stop: Callable[[], None],
         specs: Sequence[Spec],
         sign_in: Callable[[HttpSpec], SignIn | None] | None,
-        backplane: Bus | None,
+        bus: Bus | None,
     ) -> None:
         self._settings = settings
         self._on_stop = on_stop
         self._sign_in = sign_in
         self._url = url
         self._token_command = token_command
-        self._shelf = CatalogueStore(
-            settings.home / "servers.json", is_shared=backplane is not None, most=settings.max_servers
+        self._catalogue_store = CatalogueStore(
+            settings.home / "servers.json", is_shared=bus is not None, most=settings.max_servers
         )
         self._registry = Registry(
-            self._shelf,
+            self._catalogue_store,
             declared=settings.servers,
             static_tools=settings.static_tools,
             instances=settings.instances,
@@ -111,40 +111,48 @@ class Relay:
             catalogue_budget=settings.catalogue_budget,
         )
         self._assets = assets
-        self._journal = _journal(settings)
-        self._meter = CallMetrics(settings.metrics_servers) if settings.metrics else None
-        self._switch = Switch(self._registry, settings, drain.changed, self._journal, self._meter)
-        self._editors = AcpSessions()
-        self.entry = McpEndpoint(
-            self._switch, settings, drain, SessionIdCodec(tokens.session_key()), self._editors, traces, self._failed
+        self._call_log = _make_call_log(settings)
+        self._metrics = CallMetrics(settings.metrics_servers) if settings.metrics else None
+        self._switch = Switch(self._registry, settings, drain.changed, self._call_log, self._metrics)
+        self._acp_sessions = AcpSessions()
+        self.mcp_endpoint = McpEndpoint(
+            self._switch,
+            settings,
+            drain,
+            SessionIdCodec(tokens.session_key()),
+            self._acp_sessions,
+            traces,
+            self._count_error,
         )
-        self._librarian = CatalogueReader(self._switch, __version__, settings.max_list, self.entry.lists_changed)
-        self._registry.on_turn = self._librarian.follow
-        rosters: dict[str, PendingCalls[Pending]] = {}
-        self._cluster = self._join(backplane, tokens, rosters, drain) if backplane is not None else None
-        self._door = BrowserEndpoint(
+        self._catalogue_reader = CatalogueReader(
+            self._switch, __version__, settings.max_list, self.mcp_endpoint.lists_changed
+        )
+        self._registry.on_front_change = self._catalogue_reader.follow
+        pending_calls: dict[str, PendingCalls[Pending]] = {}
+        self._cluster = self._join(bus, tokens, pending_calls, drain) if bus is not None else None
+        self._browser_endpoint = BrowserEndpoint(
             self._registry,
             settings,
             assets.build,
-            self._came_up,
-            self._went,
+            self._server_up,
+            self._server_gone,
             drain,
             tokens.state_key,
-            self._meter,
-            rosters,
-            self._switch.seek if backplane is not None else None,
+            self._metrics,
+            pending_calls,
+            self._switch.locate if bus is not None else None,
         )
-        self._pairs = PairingRoutes(
+        self._pairing = PairingRoutes(
             tokens, policy, on_ask=on_ask, on_paired=self._registry.declare, public_url=settings.public_url
         )
         self._specs = [spec for spec in specs if not isinstance(spec, BrowserSpec)]
-        self._fleet: UpstreamPool | None = None
-        recent = self._journal.recent if self._journal is not None else None
+        self._upstreams: UpstreamPool | None = None
+        recent = self._call_log.recent if self._call_log is not None else None
         self._pages: ASGIApp = web_app(
             assets,
             self._status,
             groups=(
-                self._pairs,
+                self._pairing,
                 Proving(tokens.prove, policy.authorities),
                 CspReports(policy),
                 ReconnectRoutes(self._reconnect),
@@ -152,36 +160,36 @@ class Relay:
                 MetricsRoutes(self._gauges(drain)),
                 DriftRoutes(self._registry.accept),
                 OAuthMetadata(resource),
-                self._editors,
+                self._acp_sessions,
             ),
-            probe=self._door.refusal,
+            probe=self._browser_endpoint.refusal,
             is_draining=lambda: drain.is_on,
             public_url=settings.public_url,
         )
         if self._cluster is not None:
             self._pages = LeaderProxy(self._pages, self._cluster)
-        drain.serve(self)
+        drain.attach(self)
 
     def _join(
-        self, backplane: Bus, tokens: Tokens, rosters: dict[str, PendingCalls[Pending]], drain: Drain
+        self, bus: Bus, tokens: Tokens, pending_calls: dict[str, PendingCalls[Pending]], drain: Drain
     ) -> Membership:
         """This relay is one of several: their browsers are its peers, and its browsers theirs."""
         cluster = Membership(
-            backplane,
+            bus,
             tokens.session_key(),
             self._describe_node,
             self._settings.bus_beat_s,
             keep_s=self._settings.call_deadline_s,
         )
-        self._atlas = atlas = BrowserLocator(
-            cluster, self._registry, rosters, self._settings, on_up=self._came_up, on_gone=self._went
+        self._locator = locator = BrowserLocator(
+            cluster, self._registry, pending_calls, self._settings, on_up=self._server_up, on_gone=self._server_gone
         )
         self._forwarding = Forwarding(
-            cluster, self._registry, drain, atlas.local, lambda peer: peer.kind is PeerKind.BROWSER
+            cluster, self._registry, drain, locator.local, lambda peer: peer.kind is PeerKind.BROWSER
         )
-        atlas.has_moved = self._forwarding.moved
-        self._switch.elsewhere = atlas
-        self.entry.share(BusSync(cluster))
+        locator.has_moved = self._forwarding.moved
+        self._switch.remote_lookup = locator
+        self.mcp_endpoint.share(BusSync(cluster))
         self._nodes = ClusterStatus(cluster, self._url, self._own_names, self._rows, self._describe_node)
         return cluster
 
@@ -190,67 +198,67 @@ class Relay:
         return {
             "version": __version__,
             "port": self._settings.port,
-            "browsers": len(self._door.browsers()),
+            "browsers": len(self._browser_endpoint.browsers()),
             "in_flight": self._switch.in_flight,
         }
 
     def _own_names(self) -> list[str]:
         """The servers that have a browser here."""
         names = [entry.name for entry in self._registry.entries() if INSTANCE_SEPARATOR not in entry.name]
-        return [name for name in names if self._atlas.has(name)]
+        return [name for name in names if self._locator.has(name)]
 
     def _rows(self, names: Collection[str]) -> list[dict[str, Any]]:
         return describe(self._registry, self._url, names.__contains__, time.time())
 
-    def _came_up(self, server: str) -> None:
+    def _server_up(self, server: str) -> None:
         for name in {server, server_of(server)}:
-            self.entry.came_up(name)
-        self._librarian.came_up(server)
+            self.mcp_endpoint.came_up(name)
+        self._catalogue_reader.came_up(server)
 
-    def _went(self, server: str) -> None:
-        self._librarian.peer_left(server)
+    def _server_gone(self, server: str) -> None:
+        self._catalogue_reader.peer_left(server)
         whole = server_of(server)
         if whole != server:
-            self.entry.peer_left(whole, self._registry.differences(server))
+            self.mcp_endpoint.peer_left(whole, self._registry.differences(server))
 
     def _gauges(self, drain: Drain) -> Callable[[], str] | None:
-        if self._meter is None:
+        if self._metrics is None:
             return None
         gauges = Gauges(
-            self._meter,
+            self._metrics,
             build=self._assets.build,
             registry=self._registry,
             switch=self._switch,
-            door=self._door,
-            entry=self.entry,
+            browsers=self._browser_endpoint,
+            endpoint=self.mcp_endpoint,
             drain=drain,
-            journal=self._journal,
+            call_log=self._call_log,
         )
         if self._cluster is not None:
-            gauges.watch(BusGauges(self._cluster).families)
+            gauges.add(BusGauges(self._cluster).families)
         return gauges.text
 
-    def _failed(self, error: RelayError) -> None:
-        if self._meter is not None:
-            self._meter.record_refusal("face", error.reason)
+    def _count_error(self, error: RelayError) -> None:
+        if self._metrics is not None:
+            self._metrics.record_refusal("face", error.reason)
 
     def refused(self, reason: str) -> None:
         """The gate let somebody not in."""
-        if self._meter is not None:
-            self._meter.record_refusal("gate", reason)
+        if self._metrics is not None:
+            self._metrics.record_refusal("gate", reason)
 
     def dismiss(self, principals: set[str]) -> None:
         """These have no valid token any more."""
-        self.entry.end_sessions(principals)
+        self.mcp_endpoint.end_sessions(principals)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif _is_server_path(scope["path"]):
             if scope["type"] == "websocket":
-                await self._door(scope, receive, send)
+                await self._browser_endpoint(scope, receive, send)
             else:
-                await self.entry(scope, receive, send)
+                await self.mcp_endpoint(scope, receive, send)
         else:
             # A client that leaves in the middle of its body gets no answer, and is no error of the relay's.
             # defence: clients that leave in the middle of a body
@@ -260,7 +268,7 @@ class Relay:
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
         try:
-            await self._set_out()
+            await self._start_peers()
         except Exception as error:
             log.exception("The relay can't start.")
             await send({"type": "lifespan.startup.failed", "message": str(error)})
@@ -269,28 +277,28 @@ class Relay:
         await receive()
         if self._cluster is not None:
             await self._cluster.stop()
-        if self._fleet is not None:
-            await self._fleet.stop()
-        self._shelf.flush()
-        self.entry.flush()
-        if self._journal is not None:
-            self._journal.flush()
+        if self._upstreams is not None:
+            await self._upstreams.stop()
+        self._catalogue_store.flush()
+        self.mcp_endpoint.flush()
+        if self._call_log is not None:
+            self._call_log.flush()
         await asyncio.to_thread(self._on_stop)
         await send({"type": "lifespan.shutdown.complete"})
 
-    async def _set_out(self) -> None:
+    async def _start_peers(self) -> None:
         """Connect to the bus and to servers elsewhere, if there are any: who has none need not load what they need."""
         if self._cluster is not None:
             await self._cluster.start()
         if self._specs:
-            await self._make_fleet().start(self._specs)
+            await self._upstream_pool().start(self._specs)
 
-    def _make_fleet(self) -> UpstreamPool:
-        if self._fleet is None:
+    def _upstream_pool(self) -> UpstreamPool:
+        if self._upstreams is None:
             from tabrelay.peers.upstreams.pool import UpstreamPool
 
-            self._fleet = UpstreamPool(self._registry, self._settings, self._came_up, self._sign_in)
-        return self._fleet
+            self._upstreams = UpstreamPool(self._registry, self._settings, self._server_up, self._sign_in)
+        return self._upstreams
 
     async def change(self, specs: Sequence[Spec]) -> None:
         """The configuration has these servers now. Those that are as before notice nothing."""
@@ -298,24 +306,24 @@ class Relay:
             if isinstance(spec, BrowserSpec):
                 self._registry.declare(spec.name)
         wanted = [spec for spec in specs if not isinstance(spec, BrowserSpec)]
-        if wanted or self._fleet is not None:
-            await self._make_fleet().change(wanted)
+        if wanted or self._upstreams is not None:
+            await self._upstream_pool().change(wanted)
 
     def _reconnect(self, name: str) -> None:
-        if self._fleet is None:
+        if self._upstreams is None:
             raise UnknownServer("The relay has no servers elsewhere.")
-        self._fleet.reconnect(name)
+        self._upstreams.reconnect(name)
 
     # -- what the drain asks ------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         self._switch.close()
-        self.entry.close()
-        self._librarian.close()
-        self._pairs.close()
+        self.mcp_endpoint.close()
+        self._catalogue_reader.close()
+        self._pairing.close()
 
     def browsers(self) -> list[BrowserPeer | PlainPeer]:
-        return self._door.browsers()
+        return self._browser_endpoint.browsers()
 
     def give_up(self, patience_s: float) -> None:
         self._switch.give_up(patience_s)
@@ -324,17 +332,17 @@ class Relay:
 
     async def _status(self, principal: Principal) -> bytes:
         """As JSON. Catalogues of many servers take several turns of the event loop."""
-        rows = await run_in_turns(describing(self._registry, self._url, principal.may_see, time.time()))
+        rows = await run_in_turns(iter_rows(self._registry, self._url, principal.may_see, time.time()))
         about = {
             "version": __version__,
             "build": self._assets.build,
             "url": self._url,
             "token_command": self._token_command,
         }
-        more: dict[str, Any] = {"acp": self._editors.describe(principal.may_see)}
+        more: dict[str, Any] = {"acp": self._acp_sessions.describe(principal.may_see)}
         if self._cluster is not None:
             rows, more["nodes"] = await self._nodes.gather(rows, principal.may_see)
-        servers = await run_in_turns(writing(rows))
+        servers = await run_in_turns(encode_rows(rows))
         return orjson.dumps(about)[:-1] + b',"servers":' + servers + b"," + orjson.dumps(more)[1:]
 
 
@@ -350,7 +358,7 @@ def create_app(
     drain: Drain | None = None,
     on_ask: OnAsk = log_asking,
     sign_in: Callable[[HttpSpec], SignIn | None] | None = None,
-    backplane: Bus | None = None,
+    bus: Bus | None = None,
 ) -> PathAliases:
     """The relay as one ASGI application. `settings.port` must be the real one: the exact Host list is made of it.
 
@@ -364,9 +372,9 @@ def create_app(
     policy = policy or Policy.for_address(
         settings.host, settings.port, settings.allow_hosts, settings.allow_origins, settings.public_url
     )
-    resource = _resource(settings)
+    resource = _make_token_verifier(settings)
     url = url or settings.public_url or f"http://{bracketed(settings.host)}:{settings.port}"
-    tracing = _tracing(settings, url)
+    tracing = _make_tracing(settings, url)
     drain = drain or Drain.for_settings(settings)
     relay = Relay(
         settings,
@@ -378,11 +386,11 @@ def create_app(
         drain=drain,
         on_ask=on_ask,
         resource=resource,
-        traces=tracing or PassedOn(),
+        traces=tracing or PassThroughTraces(),
         on_stop=(lambda: None) if tracing is None else tracing.close,
         specs=specs,
         sign_in=sign_in,
-        backplane=backplane or _bus(settings),
+        bus=bus or _make_bus(settings),
     )
     # Pages that bring no token are let in by their Origin alone, which is worth something only on this computer.
     plain = frozenset(settings.plain if is_loopback(settings.host) else ())
@@ -405,14 +413,14 @@ def create_app(
     tokens.on_revoked = revoked
     if tracing is None:
         app = PathAliases(gate, specs, relay.change)
-        app.lane = FastPath(gate, relay.entry, drain.exchanges, app.resolve)
+        app.fast_path = FastPath(gate, relay.mcp_endpoint, drain.exchanges, app.resolve)
         return app
     from tabrelay.server.otel import Traced
 
     return PathAliases(Traced(gate, tracing), specs, relay.change)
 
 
-def _tracing(settings: Settings, url: str) -> Tracing | None:
+def _make_tracing(settings: Settings, url: str) -> Tracing | None:
     if not settings.traces:
         return None
     try:
@@ -422,7 +430,7 @@ def _tracing(settings: Settings, url: str) -> Tracing | None:
     return Tracing(url)
 
 
-def _resource(settings: Settings) -> TokenVerifier | None:
+def _make_token_verifier(settings: Settings) -> TokenVerifier | None:
     if not settings.oauth_issuer:
         return None
     from tabrelay.admission.oauth import TokenVerifier
@@ -432,7 +440,7 @@ def _resource(settings: Settings) -> TokenVerifier | None:
     return TokenVerifier(settings.oauth_issuer, base, JwksCache(settings.oauth_issuer, settings.oauth_keys))
 
 
-def _bus(settings: Settings) -> Bus | None:
+def _make_bus(settings: Settings) -> Bus | None:
     if not settings.bus:
         return None
     from tabrelay.bus.nats import NatsAuth, NatsBus
@@ -444,7 +452,7 @@ def _bus(settings: Settings) -> Bus | None:
     return NatsBus(settings.bus, access, f"tabrelay {settings.port}")
 
 
-def _journal(settings: Settings) -> CallLog | None:
+def _make_call_log(settings: Settings) -> CallLog | None:
     path = log_path(settings.home, settings.port, settings.call_log, "calls")
     if path is None:
         return None

@@ -20,13 +20,13 @@ from tabrelay.config.specs import Spec
 
 log = logging.getLogger(__name__)
 
-LOOK_S: Final = 1.0
+POLL_S: Final = 1.0
 
 Load = Callable[[], tuple[Settings, Config]]
 Change = Callable[[Sequence[Spec]], Awaitable[None]]
 
 
-class Reloading:
+class ConfigReload:
     """One per relay that has configuration files."""
 
     def __init__(self, settings: Settings, load: Load, change: Change) -> None:
@@ -53,15 +53,15 @@ class Reloading:
         task.add_done_callback(self._tasks.discard)
 
     async def _watch(self) -> None:
-        seen = self._looks()
+        seen = self._file_states()
         while True:
-            await asyncio.sleep(LOOK_S)
-            now = self._looks()
+            await asyncio.sleep(POLL_S)
+            now = self._file_states()
             if now != seen:
                 seen = now
                 await self.reload()
 
-    def _looks(self) -> list[tuple[int, int, int] | None]:
+    def _file_states(self) -> list[tuple[int, int, int] | None]:
         """What tells that a file was written. One that is away for a moment is being replaced by its editor."""
         found: list[tuple[int, int, int] | None] = []
         for file in self._settings.config:
@@ -81,12 +81,12 @@ class Reloading:
                 for line in str(problem).splitlines():
                     log.error("The configuration was not taken over: %s", line)
                 return
-            for name in self._unchangeable(settings):
+            for name in self._changed_settings(settings):
                 log.warning("%s was changed in the configuration: that needs a restart.", name)
             await self._change(tuple(config.servers.values()))
             log.warning("The configuration was read anew: %d servers.", len(config.servers))
 
-    def _unchangeable(self, settings: Settings) -> list[str]:
+    def _changed_settings(self, settings: Settings) -> list[str]:
         """Settings that are read once. Names of servers are not among them; what they may do is."""
         names = [item.name for item in fields(Settings) if item.name not in ("servers", "port")]
         return [name for name in names if getattr(settings, name) != getattr(self._settings, name)]

@@ -37,25 +37,25 @@ class ConnectionSlots(Generic[S]):
     """The connections of one server. The order of `_strangers` is the order in which they are closed."""
 
     def __init__(self) -> None:
-        self._strangers: OrderedDict[S, None] = OrderedDict()
+        self._unauthenticated: OrderedDict[S, None] = OrderedDict()
 
     def enter(self, slot: S) -> None:
         """A request begins; whether it will be authenticated is not known yet."""
-        self._strangers[slot] = None
-        self._strangers.move_to_end(slot)
+        self._unauthenticated[slot] = None
+        self._unauthenticated.move_to_end(slot)
 
     def finish(self, slot: S) -> None:
         """It was answered for the last time, and is needed no more."""
-        self._strangers[slot] = None
-        self._strangers.move_to_end(slot, last=False)
+        self._unauthenticated[slot] = None
+        self._unauthenticated.move_to_end(slot, last=False)
 
     def leave(self, slot: S) -> None:
-        self._strangers.pop(slot, None)
+        self._unauthenticated.pop(slot, None)
 
     def victim(self, newcomer: S, others: Iterable[S]) -> S | None:
         """The connection that makes room for `newcomer`, if there is one."""
-        while self._strangers:
-            oldest = next(iter(self._strangers))
+        while self._unauthenticated:
+            oldest = next(iter(self._unauthenticated))
             if oldest is newcomer:
                 break
             # defence: connections without a token
@@ -63,7 +63,7 @@ class ConnectionSlots(Generic[S]):
                 return oldest
             # It enters again with its next request, which may come from another client if a proxy sends it.
             # defence: connections of calls that run
-            del self._strangers[oldest]
+            del self._unauthenticated[oldest]
         admitted = [each for each in others if each is not newcomer]
         idle = [each for each in admitted if each.is_idle]
         if idle:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tabrelay.admission.gate import Gate
 from tabrelay.calls.principal import Principal
-from tabrelay.calls.started import Again, Header, StartedCall
+from tabrelay.calls.started import Header, RepeatCall, StartedCall
 from tabrelay.faces.mcp.endpoint import McpEndpoint
 from tabrelay.http.headers import RequestHeaders
 from tabrelay.routing.deadline_queue import DeadlineQueue
@@ -34,25 +34,25 @@ class KnownRequest:
     address: str
     path: str
     server: str
-    heading: RequestHeaders
+    headers: RequestHeaders
     principal: Principal
-    again: Again | None
+    repeat: RepeatCall | None
 
 
 class FastPath:
     """One per relay. `waits`: who was not answered soon has to go the ordinary way."""
 
     def __init__(
-        self, gate: Gate, entry: McpEndpoint, exchanges: InFlightCounter, resolve: Callable[[str], str]
+        self, gate: Gate, endpoint: McpEndpoint, exchanges: InFlightCounter, resolve: Callable[[str], str]
     ) -> None:
         """`exchanges` counts who is inside. `resolve`: the path that an address stands for."""
         self.exchanges = exchanges
         self._gate = gate
-        self._entry = entry
+        self._endpoint = endpoint
         self._resolve = resolve
-        self.waits: DeadlineQueue[Any] = DeadlineQueue(WAIT_S, lambda ticket: ticket.hand_over())
+        self.deadlines: DeadlineQueue[Any] = DeadlineQueue(WAIT_S, lambda ticket: ticket.hand_over())
 
-    def knows(self, url: bytes, headers: Sequence[Header]) -> bool:
+    def would_admit(self, url: bytes, headers: Sequence[Header]) -> bool:
         """Would whoever sends this be let in? Asked when the body takes its time."""
         if _ADDRESS.fullmatch(url) is None:
             return False
@@ -65,17 +65,17 @@ class FastPath:
         """Start the call of a POST that is complete; None, and nothing was done, if it has to go the ordinary way."""
         if _ADDRESS.fullmatch(url) is None:
             return None
-        heading, address = RequestHeaders(headers), url.decode()
+        fields, address = RequestHeaders(headers), url.decode()
         path = self._resolve(address)
-        principal = self._gate.try_admit(path, heading)
+        principal = self._gate.try_admit(path, fields)
         if principal is None:
             return None
         server = path[1:]
-        begun = self._entry.begin(server, heading, principal, body)
-        if begun is None:
+        started = self._endpoint.begin(server, fields, principal, body)
+        if started is None:
             self._gate.undo_admit(principal)
             return None
-        return begun, KnownRequest(address, path, server, heading, principal, begun.again)
+        return started, KnownRequest(address, path, server, fields, principal, started.repeat)
 
     def take_again(self, known: KnownRequest, body: bytes) -> StartedCall | None:
         """The same for a request whose address and headers are those of one that was taken."""
@@ -84,7 +84,7 @@ class FastPath:
             return None  # it stands for another server now: may this principal go there?
         if not self._gate.admit_again(principal):
             return None
-        begun = self._entry.begin_again(known.server, known.heading, principal, body, known.again)
-        if begun is None:
+        started = self._endpoint.begin_again(known.server, known.headers, principal, body, known.repeat)
+        if started is None:
             self._gate.undo_admit(principal)
-        return begun
+        return started

@@ -36,13 +36,13 @@ class BusGauges:
         self._cluster = cluster
         self._times_lost = 0
         self._nodes_lost = 0
-        cluster.on_down.append(self._down)
-        cluster.on_lost.append(self._lost)
+        cluster.on_down.append(self._bus_down)
+        cluster.on_lost.append(self._node_lost)
 
-    def _down(self) -> None:
+    def _bus_down(self) -> None:
         self._times_lost += 1
 
-    def _lost(self, node: str) -> None:
+    def _node_lost(self, node: str) -> None:
         self._nodes_lost += 1
 
     def families(self) -> Iterable[MetricFamily]:
@@ -59,26 +59,26 @@ class Gauges:
 
     def __init__(
         self,
-        meter: CallMetrics,
+        metrics: CallMetrics,
         *,
         build: str,
         registry: Registry,
         switch: Switch,
-        door: BrowserEndpoint,
-        entry: McpEndpoint,
+        browsers: BrowserEndpoint,
+        endpoint: McpEndpoint,
         drain: Drain,
-        journal: CallLog | None,
+        call_log: CallLog | None,
     ) -> None:
         self._build = build
         self._registry = registry
         self._switch = switch
-        self._door = door
-        self._entry = entry
+        self._browsers = browsers
+        self._endpoint = endpoint
         self._drain = drain
-        self._journal = journal
-        self._sources: list[Source] = [meter.families, self._present, self._room, process_metrics.families]
+        self._call_log = call_log
+        self._sources: list[Source] = [metrics.families, self._present, self._budgets, process_metrics.families]
 
-    def watch(self, source: Source) -> None:
+    def add(self, source: Source) -> None:
         """From now on these figures are shown too."""
         self._sources.append(source)
 
@@ -90,7 +90,7 @@ class Gauges:
         yield gauge("tabrelay_build_info", "Always 1; the labels say what runs.", MetricSample(1, about))
         is_on = MetricSample(int(self._drain.is_on))
         yield gauge("tabrelay_draining", "1 while the relay stops and takes no new calls.", is_on)
-        up = [peer.is_up for peer in self._door.browsers()]
+        up = [peer.is_up for peer in self._browsers.browsers()]
         browsers = (
             MetricSample(sum(up), (("state", "connected"),)),
             MetricSample(len(up) - sum(up), (("state", "away"),)),
@@ -98,7 +98,9 @@ class Gauges:
         yield gauge("tabrelay_browsers", "Sessions with browsers; away: without a socket, and waited for.", *browsers)
         yield gauge("tabrelay_servers", "Names that are known, by where they live.", *self._servers())
         yield gauge(
-            "tabrelay_sessions", "Sessions of clients that begin with initialize.", MetricSample(self._entry.sessions)
+            "tabrelay_sessions",
+            "Sessions of clients that begin with initialize.",
+            MetricSample(self._endpoint.sessions),
         )
         yield gauge("tabrelay_calls_in_flight", "Calls and listeners under way.", MetricSample(self._switch.in_flight))
         requests = MetricSample(self._drain.exchanges.count)
@@ -114,13 +116,13 @@ class Gauges:
                 is_up = (
                     entry.up.is_set() if entry.instances is not None else entry.peer is not None and entry.peer.is_up
                 )
-                kind = "elsewhere" if entry.keeper is not None else "browser"
+                kind = "elsewhere" if entry.connector is not None else "browser"
                 is_node = entry.peer is not None and entry.peer.kind is PeerKind.NODE
                 found["node" if is_node else kind, _STATES[not is_up]] += 1
         return [MetricSample(count, (("kind", kind), ("state", state))) for (kind, state), count in found.items()]
 
-    def _room(self) -> Iterable[MetricFamily]:
-        budgets = {"links": self._door.budget, "bodies": self._entry.bodies, "calls": self._switch.budget}
+    def _budgets(self) -> Iterable[MetricFamily]:
+        budgets = {"links": self._browsers.budget, "bodies": self._endpoint.bodies, "calls": self._switch.budget}
         used = [MetricSample(budget.used, (("budget", name),)) for name, budget in budgets.items()]
         limits = [MetricSample(budget.limit, (("budget", name),)) for name, budget in budgets.items()]
         yield gauge(
@@ -129,8 +131,8 @@ class Gauges:
             *used,
         )
         yield gauge("tabrelay_budget_limit_bytes", "What each of them may take.", *limits)
-        waiting = MetricSample(self._door.waiting_bytes)
+        waiting = MetricSample(self._browsers.waiting_bytes)
         yield gauge("tabrelay_send_queue_bytes", "Written to browsers and not sent yet, all together.", waiting)
-        if self._journal is not None:
-            lost = MetricSample(self._journal.lost)
+        if self._call_log is not None:
+            lost = MetricSample(self._call_log.lost)
             yield counter("tabrelay_call_log_lost_total", "Calls that the call log had no room for.", lost)

@@ -45,7 +45,7 @@ class HeaderCache:
         return data[start:]
 
 
-def cut(data: bytes) -> HeaderCache | None:
+def header_cache_of(data: bytes) -> HeaderCache | None:
     """`data`: one whole request. None if its length is not said in a way that could be another one."""
     end = data.find(_END) + len(_END)
     found = list(_LENGTH.finditer(data, 0, end))

@@ -21,12 +21,12 @@ from tabrelay.http.request_framing import ChunkedBody, FramingError, HeadReader,
 from tabrelay.routing.deadline_queue import EARLY_S
 from tabrelay.server.connection_slots import ConnectionSlots
 from tabrelay.server.fast_request import CycleTransport, FastConnection, FastPathProtocol, FastRequest, RequestTemplate
-from tabrelay.server.header_cache import HeaderCache, cut
+from tabrelay.server.header_cache import HeaderCache, header_cache_of
 from tabrelay.server.listener_close import has_unread
 from tabrelay.system.patient_timer import PatientTimer
 
-MOST_HELD = 64 * 1024  # bytes of a body that waits here; uvicorn has room for as many
-LOOK_AGAIN_S = 0.05
+MAX_BUFFERED_BODY = 64 * 1024  # bytes of a body that waits here; uvicorn has room for as many
+RECHECK_S = 0.05
 
 
 class HttpProtocol(FastConnection):
@@ -39,9 +39,9 @@ class HttpProtocol(FastConnection):
     max_connections = 1024
     stall_s = 30.0  # a client that takes nothing of its answer for this long is gone, whatever its connection says
     linger_s = 1.0
-    idle_leave_s = 0.3  # when the relay stops, a connection without a request is kept this long
-    is_leaving = False  # the relay stops: every answer closes its connection
-    lane: FastPathProtocol | None = None
+    idle_close_s = 0.3  # when the relay stops, a connection without a request is kept this long
+    is_stopping = False  # the relay stops: every answer closes its connection
+    fast_path: FastPathProtocol | None = None
     slots: ClassVar[ConnectionSlots[HttpProtocol]] = ConnectionSlots()
     cycle: Any  # uvicorn's, or a Ticket that stands in its place
     parser: Any  # the head of the current request; uvicorn asks it what it would ask its own parser
@@ -52,18 +52,18 @@ class HttpProtocol(FastConnection):
         self._stall: PatientTimer | None = None
         self._head = HeadReader(self.max_header)
         self._body: SizedBody | ChunkedBody | None = None  # the rest of a body that is not complete
-        self._ahead = bytearray()  # what came behind a request that has no answer yet
-        self._next: asyncio.Handle | None = None  # reads that
+        self._pipelined = bytearray()  # what came behind a request that has no answer yet
+        self._pipelined_read: asyncio.Handle | None = None  # reads that
         self._since = 0.0
-        self._rested: float | None = None  # since when nothing came after an answer that went out by the lane
-        self._nap: asyncio.TimerHandle | None = None  # looks for how long that is
+        self._idle_from: float | None = None  # since when nothing came after an answer that went out by the lane
+        self._idle_timer: asyncio.TimerHandle | None = None  # looks for how long that is
         self._data = b""  # the read that the current request began with
-        self._held: list[bytes] | None = None  # the body so far of a request that uvicorn has not seen yet
-        self._known: tuple[HeaderCache, Any, RequestTemplate] | None = (
+        self._buffered_body: list[bytes] | None = None  # the body so far of a request that uvicorn has not seen yet
+        self._cached_header: tuple[HeaderCache, Any, RequestTemplate] | None = (
             None  # the header of the last one that took the lane
         )
         self._is_full = False  # ends with the answer that is under way
-        self.outlet = CycleTransport(self)
+        self.cycle_transport = CycleTransport(self)
 
     # -- slots --------------------------------------------------------------------------------------------------------
 
@@ -81,14 +81,14 @@ class HttpProtocol(FastConnection):
             if victim is None:
                 self._refuse(HTTPStatus.SERVICE_UNAVAILABLE)
                 break
-            victim._give_way()
+            victim._free_slot()
 
     @property
     def is_admitted(self) -> bool:
         if self.is_finished:
             return False
         cycle = self.cycle
-        if self._held is not None or isinstance(cycle, FastRequest):
+        if self._buffered_body is not None or isinstance(cycle, FastRequest):
             return True
         return cycle is not None and cycle.scope["state"].get("principal") is not None
 
@@ -96,7 +96,7 @@ class HttpProtocol(FastConnection):
     def is_idle(self) -> bool:
         """Is there no request, not even half of one that was admitted?"""
         is_answered = self.cycle is None or self.cycle.response_complete
-        return is_answered and self._held is None and not self._ahead and not self.transport.is_closing()
+        return is_answered and self._buffered_body is None and not self._pipelined and not self.transport.is_closing()
 
     @property
     def idle_since(self) -> float:
@@ -106,7 +106,7 @@ class HttpProtocol(FastConnection):
     def stalled_until(self) -> float | None:
         return None if self._stall is None or self.transport.is_closing() else self._stall.when()
 
-    def _give_way(self) -> None:
+    def _free_slot(self) -> None:
         """Free this slot at once."""
         self.connections.discard(self)
         self.slots.leave(self)
@@ -127,9 +127,9 @@ class HttpProtocol(FastConnection):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._flows()
+        self._cancel_stall()
 
-    def _flows(self) -> None:
+    def _cancel_stall(self) -> None:
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
@@ -141,7 +141,7 @@ class HttpProtocol(FastConnection):
         if self.is_finished or self.transport.is_closing():
             return
         self.is_finished = True
-        self._forget()
+        self._discard_input()
         self.slots.finish(self)
         cycle = self.cycle
         if cycle is not None and not isinstance(cycle, FastRequest) and not cycle.response_complete:
@@ -153,30 +153,30 @@ class HttpProtocol(FastConnection):
             self.transport.write_eof()
         self._deadline = PatientTimer(self.loop, self.linger_s, self.transport.close)
 
-    def _forget(self) -> None:
+    def _discard_input(self) -> None:
         self._disarm()
-        self._stir()
-        if self._next is not None:
-            self._next.cancel()
-            self._next = None
-        self._ahead.clear()
+        self._end_idle()
+        if self._pipelined_read is not None:
+            self._pipelined_read.cancel()
+            self._pipelined_read = None
+        self._pipelined.clear()
         self._head.data.clear()
-        self._body = self._held = self._known = None
+        self._body = self._buffered_body = self._cached_header = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._forget()
-        self._flows()
-        if self._nap is not None:
-            self._nap.cancel()
+        self._discard_input()
+        self._cancel_stall()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         self.slots.leave(self)
         if isinstance(self.cycle, FastRequest):
             self.cycle.hand_over()  # what it means that a client leaves is known there
         super().connection_lost(exc)
         # They know each other: what was read would stay until the garbage collector comes.
         self.cycle = None
-        self.outlet.cut()
+        self.cycle_transport.detach()
 
-    def leave(self) -> None:
+    def close_after_response(self) -> None:
         """The relay stops: the answers that have not begun tell their clients to close."""
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete and not cycle.response_started:
@@ -184,10 +184,10 @@ class HttpProtocol(FastConnection):
 
     def shutdown(self) -> None:
         """The relay takes no more connections and ends soon. A request that comes on this one is still answered."""
-        self._let_go()
-        self.leave()
+        self._start_regular_path()
+        self.close_after_response()
         # defence: idle connections when the relay stops
-        self.loop.call_later(self.idle_leave_s, self.timeout_keep_alive_handler)
+        self.loop.call_later(self.idle_close_s, self.timeout_keep_alive_handler)
 
     def timeout_keep_alive_handler(self) -> None:
         """Close a connection without a request, unless one came just now."""
@@ -195,32 +195,32 @@ class HttpProtocol(FastConnection):
             return
         # defence: the end of an idle connection after a suspension
         if _has_unread(self.transport):
-            self.timeout_keep_alive_task = self.loop.call_later(LOOK_AGAIN_S, self.timeout_keep_alive_handler)
+            self.timeout_keep_alive_task = self.loop.call_later(RECHECK_S, self.timeout_keep_alive_handler)
         else:
             self.finish()
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        if self._known is not None and self._take_lane_again(data):
+        if self._cached_header is not None and self._try_cached_header(data):
             return
         if self.is_finished:
             return
-        self._stir()
+        self._end_idle()
         is_busy = self._body is None and self.cycle is not None and not self.cycle.response_complete
-        if is_busy or self._ahead:
-            self._keep(data)
+        if is_busy or self._pipelined:
+            self._keep_pipelined(data)
         else:
             self._read(data)
 
-    def _keep(self, data: bytes) -> None:
+    def _keep_pipelined(self, data: bytes) -> None:
         """RFC 9112, 9.3.2: a client should not send what changes something before the last answer is there."""
         if not self._is_full:
-            self._ahead += data
+            self._pipelined += data
         # defence: requests sent ahead
-        if len(self._ahead) > self.max_ahead:
+        if len(self._pipelined) > self.max_ahead:
             self._is_full = True
-            self._ahead.clear()
+            self._pipelined.clear()
             self.flow.pause_reading()
 
     def _read(self, data: bytes) -> None:
@@ -255,8 +255,8 @@ class HttpProtocol(FastConnection):
         if head.wants_websocket:
             self._upgrade(head, rest)
             return
-        if self._may_be_held(head):
-            self._held = []
+        if self._may_be_buffered(head):
+            self._buffered_body = []
         else:
             self._start()
         if head.has_body:
@@ -268,33 +268,37 @@ class HttpProtocol(FastConnection):
     def _start(self) -> None:
         """Make uvicorn's cycle, and run the application."""
         super().on_headers_complete()
-        self.cycle.transport = self.outlet
-        if self.is_leaving:
+        self.cycle.transport = self.cycle_transport
+        if self.is_stopping:
             self.cycle.keep_alive = False
 
     def _upgrade(self, head: RequestHead, rest: bytes) -> None:
         """RFC 6455, 4.1: a GET without a body, and nothing before the answer."""
         if head.method != b"GET" or head.get_http_version() != "1.1" or head.has_body or rest:
             raise FramingError
-        self._forget()
+        self._discard_input()
         self.slots.leave(self)
         self.scope["method"] = "GET"
         self.handle_websocket_upgrade()
-        self.outlet.cut()
+        self.cycle_transport.detach()
 
     def _read_body(self, data: bytes) -> None:
         assert self._body is not None
         piece, rest = self._body.feed(data)
-        if piece and self._held is None:
+        if piece and self._buffered_body is None:
             super().on_body(piece)
-        elif piece and self._held is not None:
-            self._held.append(piece)
+        elif piece and self._buffered_body is not None:
+            self._buffered_body.append(piece)
         if self._body.is_complete:
             self._body = None
             self._end(rest)
         elif self._deadline is None:
-            if self._held is not None and self.lane is not None and not self.lane.knows(self.url, self.headers):
-                self._let_go()  # a client that is not let in is told so before the body has come
+            if (
+                self._buffered_body is not None
+                and self.fast_path is not None
+                and not self.fast_path.would_admit(self.url, self.headers)
+            ):
+                self._start_regular_path()  # a client that is not let in is told so before the body has come
             # defence: bodies that come slowly
             self._arm(self.body_deadline_s)
 
@@ -303,13 +307,13 @@ class HttpProtocol(FastConnection):
         self._since = self.loop.time()
         self._disarm()
         if rest:
-            self._keep(rest)
-        if self._held is not None and self._take_lane():
+            self._keep_pipelined(rest)
+        if self._buffered_body is not None and self._try_fast_path():
             return
         was_answered = self.cycle.response_complete
         super().on_message_complete()
         if was_answered:
-            self._go_on()
+            self._next_request()
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
@@ -319,127 +323,129 @@ class HttpProtocol(FastConnection):
         if self.is_finished or self.transport.is_closing():
             return
         if self._body is None or self._is_full:
-            self._go_on()
+            self._next_request()
         else:
             self.flow.resume_reading()
 
-    def _go_on(self) -> None:
+    def _next_request(self) -> None:
         """The request was read and answered."""
         if self._is_full:
             self.finish()
             return
         self.flow.resume_reading()
-        if not self._ahead:
-            self._stir()
-            wait_s = self.idle_leave_s if self.is_leaving else self.timeout_keep_alive
+        if not self._pipelined:
+            self._end_idle()
+            wait_s = self.idle_close_s if self.is_stopping else self.timeout_keep_alive
             self.timeout_keep_alive_task = self.loop.call_later(wait_s, self.timeout_keep_alive_handler)
-        elif self._next is None:
-            self._next = self.loop.call_soon(self._read_ahead)  # other connections have their turn in between
+        elif self._pipelined_read is None:
+            self._pipelined_read = self.loop.call_soon(
+                self._read_pipelined
+            )  # other connections have their turn in between
 
-    def _read_ahead(self) -> None:
-        self._next = None
+    def _read_pipelined(self) -> None:
+        self._pipelined_read = None
         if self._is_full:
             self.finish()
             return
-        data = bytes(self._ahead)
-        self._ahead.clear()
-        self._stir()
+        data = bytes(self._pipelined)
+        self._pipelined.clear()
+        self._end_idle()
         self._read(data)
 
     # -- the fast lane ------------------------------------------------------------------------------------------------
 
-    def _may_be_held(self, head: RequestHead) -> bool:
+    def _may_be_buffered(self, head: RequestHead) -> bool:
         """Whole and of a size that is known: all others go the ordinary way."""
-        if self.lane is None or head.method != b"POST" or self.expect_100_continue or head.target[:1] != b"/":
+        if self.fast_path is None or head.method != b"POST" or self.expect_100_continue or head.target[:1] != b"/":
             return False
-        return 0 < head.body_length <= MOST_HELD and head.get_http_version() == "1.1"
+        return 0 < head.body_length <= MAX_BUFFERED_BODY and head.get_http_version() == "1.1"
 
-    def _take_lane(self) -> bool:
-        assert self._held is not None and self.lane is not None
-        body = b"".join(self._held)
-        taken = self.lane.take(self.url, self.headers, body)
+    def _try_fast_path(self) -> bool:
+        assert self._buffered_body is not None and self.fast_path is not None
+        body = b"".join(self._buffered_body)
+        taken = self.fast_path.take(self.url, self.headers, body)
         if taken is None:
-            self._let_go()
+            self._start_regular_path()
             return False
-        self._held = None
-        begun, known = taken
+        self._buffered_body = None
+        started, known = taken
         # An answer leaves when it is written: whoever waits for it has the next call ready while others are answered.
         self.transport.set_write_buffer_limits(high=0)
-        letter, keep_alive = RequestTemplate(self), self.parser.should_keep_alive() and not self.is_leaving
-        stencil = cut(self._data) if keep_alive else None
-        self._known = None if stencil is None else (stencil, known, letter)
-        self.cycle = ticket = FastRequest(self, self.lane, begun, body, letter, keep_alive=keep_alive)
-        ticket.wait()
+        template, keep_alive = RequestTemplate(self), self.parser.should_keep_alive() and not self.is_stopping
+        header = header_cache_of(self._data) if keep_alive else None
+        self._cached_header = None if header is None else (header, known, template)
+        self.cycle = request = FastRequest(self, self.fast_path, started, body, template, keep_alive=keep_alive)
+        request.wait()
         return True
 
-    def _take_lane_again(self, data: bytes) -> bool:
+    def _try_cached_header(self, data: bytes) -> bool:
         """A whole request after one that was answered, with the same header: the parser need not see it."""
-        assert self._known is not None and self.lane is not None
-        stencil, known, letter = self._known
-        if not self.cycle.response_complete or self._body is not None or self._ahead or self._head.data:
+        assert self._cached_header is not None and self.fast_path is not None
+        header, known, template = self._cached_header
+        if not self.cycle.response_complete or self._body is not None or self._pipelined or self._head.data:
             return False
-        if self.is_leaving or self.is_finished or self.transport.is_closing():
+        if self.is_stopping or self.is_finished or self.transport.is_closing():
             return False
-        body = stencil.body(data)
-        if body is None or len(body) > MOST_HELD:
+        body = header.body(data)
+        if body is None or len(body) > MAX_BUFFERED_BODY:
             return False
-        begun = self.lane.take_again(known, body)
-        if begun is None:
+        started = self.fast_path.take_again(known, body)
+        if started is None:
             return False
-        self._stir()
+        self._end_idle()
         self._since = self.loop.time()
-        self.cycle = ticket = FastRequest(self, self.lane, begun, body, letter, keep_alive=True)
-        ticket.wait()
+        self.cycle = request = FastRequest(self, self.fast_path, started, body, template, keep_alive=True)
+        request.wait()
         return True
 
-    def rest(self) -> None:
+    def fast_response_written(self) -> None:
         """An answer went out by the lane, and nothing else is to be done: `on_response_complete` without a timer for
         each answer, which takes longer than the rest of it. One that is there already looks again when it is due."""
-        is_busy = self._is_full or self._ahead or self.flow.read_paused or self._deadline is not None
+        is_busy = self._is_full or self._pipelined or self.flow.read_paused or self._deadline is not None
         if is_busy or self.transport.is_closing():
             self.on_response_complete()
             return
         self.server_state.total_requests += 1
-        self._rested = self.loop.time()
-        if self._nap is None:
-            self._nap = self.loop.call_later(self.timeout_keep_alive, self._wake)
+        self._idle_from = self.loop.time()
+        if self._idle_timer is None:
+            self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._check_idle)
 
-    def _wake(self) -> None:
-        self._nap = None
-        if self._rested is None:
+    def _check_idle(self) -> None:
+        self._idle_timer = None
+        if self._idle_from is None:
             return  # the next answer that goes out by the lane begins anew
-        left_s = self._rested + self.timeout_keep_alive - self.loop.time()
+        left_s = self._idle_from + self.timeout_keep_alive - self.loop.time()
         if left_s > EARLY_S:
-            self._nap = self.loop.call_later(left_s, self._wake)
+            self._idle_timer = self.loop.call_later(left_s, self._check_idle)
         else:
             self.timeout_keep_alive_handler()
 
-    def _stir(self) -> None:
+    def _end_idle(self) -> None:
         """It asks again, or is gone. Its last answer may have gone out either way."""
         if self.timeout_keep_alive_task is not None:
             self._unset_keepalive_if_required()
-        self._rested = None
+        self._idle_from = None
 
-    def _let_go(self) -> None:
+    def _start_regular_path(self) -> None:
         """What was held goes the ordinary way."""
-        held, self._held = self._held, None
-        if held is not None:
+        buffered, self._buffered_body = self._buffered_body, None
+        if buffered is not None:
             self._start()
-            for piece in held:
+            for piece in buffered:
                 super().on_body(piece)
 
     # -- refusals -----------------------------------------------------------------------------------------------------
 
     def _arm(self, wait_s: float) -> None:
         self._disarm()
-        self._deadline = PatientTimer(self.loop, wait_s, self._too_late)
+        self._deadline = PatientTimer(self.loop, wait_s, self._deadline_passed)
 
     def _disarm(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
-    def _too_late(self) -> None:
+    def _deadline_passed(self) -> None:
         self._deadline = None
         if self._head.data or self._body is not None:
             self._refuse(HTTPStatus.REQUEST_TIMEOUT)
@@ -448,7 +454,7 @@ class HttpProtocol(FastConnection):
 
     def _refuse(self, status: HTTPStatus) -> None:
         """Answer the request that is being read, unless its answer has begun, and close the connection."""
-        is_begun = self._body is not None and self._held is None and self.cycle.response_started
+        is_begun = self._body is not None and self._buffered_body is None and self.cycle.response_started
         if not is_begun and not self.is_finished and not self.transport.is_closing():
             self._write_refusal(status)
         self.finish()

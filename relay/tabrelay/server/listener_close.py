@@ -19,7 +19,7 @@ import sys
 from typing import Final
 
 ACCEPT_S: Final = 0.5  # for what is in the queue
-TURN_S: Final = 0.01
+POLL_S: Final = 0.01
 _SO_ATTACH_FILTER: Final = 26
 # Classic BPF. A TCP socket's filter sees the segment from its TCP header on; byte 13 of it has the flags.
 _DROP_SYN: Final = (
@@ -47,11 +47,11 @@ def stop_handshakes(listener: socket.socket) -> bool:
 
 async def empty_queue(listener: socket.socket) -> None:
     """Wait until the event loop has accepted all connections that are there, within `ACCEPT_S`."""
-    await asyncio.sleep(TURN_S)  # a handshake that has begun ends within this, on this computer
+    await asyncio.sleep(POLL_S)  # a handshake that has begun ends within this, on this computer
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(ACCEPT_S):
             while has_unread(listener.fileno()):  # noqa: ASYNC110 - asyncio has no event for an empty accept queue
-                await asyncio.sleep(TURN_S)
+                await asyncio.sleep(POLL_S)
 
 
 def has_unread(descriptor: int) -> bool:

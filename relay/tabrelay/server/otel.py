@@ -30,20 +30,20 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tabrelay import __version__
 from tabrelay.admission.routes import route
-from tabrelay.calls.trace_context import Header, context_in_headers, context_of, write
+from tabrelay.calls.trace_context import Header, context_in_headers, context_of, write_context
 from tabrelay.errors import RelayError
 from tabrelay.observe.call_metrics import outcome_of
 from tabrelay.observe.log_setup import redact
 from tabserver.wire import methods
 from tabserver.wire.trace_context import TraceContext
 
-FAREWELL_S: Final = 3.0  # spans that were not sent yet have this long when the relay stops
+FLUSH_S: Final = 3.0  # spans that were not sent yet have this long when the relay stops
 MAX_TEXT: Final = 128
-VISIT: Final = "visit"  # in a request's state
+TRACED_REQUEST: Final = "traced_request"  # in a request's state
 # What a call's span is named after. The address of a resource may hold what is nobody's business, and is left out.
 TARGETS: Final = {methods.TOOLS_CALL: "gen_ai.tool.name", methods.PROMPTS_GET: "gen_ai.prompt.name"}
 METHODS: Final = frozenset({"GET", "POST", "DELETE", "OPTIONS", "HEAD", "PUT", "PATCH"})
-FINE: Final = frozenset({"ok", "asks_client"})
+SUCCESS: Final = frozenset({"ok", "asks_client"})
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 
 
@@ -51,11 +51,11 @@ class SpanIds(RandomIdGenerator):
     """A span's number can be drawn before the span begins: the message that says it is written earlier."""
 
     def __init__(self) -> None:
-        self.drawn: int | None = None
+        self.next_id: int | None = None
 
     def generate_span_id(self) -> int:
-        drawn, self.drawn = self.drawn, None
-        return super().generate_span_id() if drawn is None else drawn
+        next_id, self.next_id = self.next_id, None
+        return super().generate_span_id() if next_id is None else next_id
 
 
 class Exporter(OTLPSpanExporter):
@@ -83,10 +83,10 @@ class TracedRequest:
 class CallTrace:
     """One call under way. Implements Trace."""
 
-    __slots__ = ("_ends_face", "_face", "_ids", "_link", "_link_id", "_name", "_said", "_switch", "_tracer")
+    __slots__ = ("_attributes", "_ends_face", "_face", "_ids", "_link", "_link_id", "_name", "_switch", "_tracer")
 
     def __init__(
-        self, tracer: api.Tracer, ids: SpanIds, face: Span, name: str, said: dict[str, Any], *, ends_face: bool
+        self, tracer: api.Tracer, ids: SpanIds, face: Span, name: str, attributes: dict[str, Any], *, ends_face: bool
     ) -> None:
         """`ends_face`: the request that brought it has been answered already, as in HTTP+SSE."""
         self._ends_face = ends_face
@@ -94,7 +94,7 @@ class CallTrace:
         self._ids = ids
         self._face = face
         self._name = name
-        self._said = said
+        self._attributes = attributes
         self._switch: Span | None = None
         self._link: Span | None = None
         self._link_id = RandomIdGenerator().generate_span_id()
@@ -106,15 +106,15 @@ class CallTrace:
         parent = f"00-{context.trace_id:032x}-{self._link_id:016x}-{context.trace_flags:02x}"
         return TraceContext(parent, context.trace_state.to_header())
 
-    def sought(self, server: str) -> None:
+    def lookup_started(self, server: str) -> None:
         self._switch = self._tracer.start_span("switch", api.set_span_in_context(self._face))
 
     def sent(self, place: str, kind: str) -> None:
-        self._ids.drawn = self._link_id
+        self._ids.next_id = self._link_id
         above = api.set_span_in_context(self._switch or self._face)
-        said = {**self._said, "tabrelay.place": place, "tabrelay.peer": kind}
-        self._link = self._tracer.start_span(self._name, above, SpanKind.CLIENT, said)
-        self._ids.drawn = None
+        attributes = {**self._attributes, "tabrelay.place": place, "tabrelay.peer": kind}
+        self._link = self._tracer.start_span(self._name, above, SpanKind.CLIENT, attributes)
+        self._ids.next_id = None
 
     def ended(self, outcome: RelayError | tuple[int | None, str]) -> None:
         how = outcome_of(outcome)
@@ -122,10 +122,10 @@ class CallTrace:
         for span in (self._link, self._switch, self._face):
             if span is None or not span.is_recording():
                 continue
-            if how not in FINE:
+            if how not in SUCCESS:
                 span.set_attribute("error.type", str(code) if how == "error" else how)
                 span.set_status(Status(StatusCode.ERROR))
-            if how not in FINE and how != "tool_error":
+            if how not in SUCCESS and how != "tool_error":
                 span.set_attribute("rpc.response.status_code", str(code))
             if span is not self._face or self._ends_face:
                 span.end()
@@ -143,39 +143,39 @@ class Tracing:
         self._tracer = self._provider.get_tracer("tabrelay", __version__)
 
     def begin(self, scope: Any, header: Header, server: str, message: dict[str, Any]) -> CallTrace:
-        visit: TracedRequest = scope["state"][VISIT]
+        request: TracedRequest = scope["state"][TRACED_REQUEST]
         method = message["method"]
         params = message.get("params")
         target = params.get("name") if method in TARGETS and isinstance(params, dict) else None
-        said: dict[str, Any] = {"mcp.method.name": _text(method), "tabrelay.server": server}
+        attributes: dict[str, Any] = {"mcp.method.name": _text(method), "tabrelay.server": server}
         if isinstance(target, str):
-            said[TARGETS[method]] = _text(target)
+            attributes[TARGETS[method]] = _text(target)
         if method == methods.TOOLS_CALL:
-            said["gen_ai.operation.name"] = "execute_tool"
+            attributes["gen_ai.operation.name"] = "execute_tool"
         name = f"{_text(method)} {_text(target)}" if isinstance(target, str) else _text(method)
         parent = context_of(header, message)
-        about = {**said, "jsonrpc.request.id": _text(str(message["id"])), "network.protocol.name": "http"}
+        about = {**attributes, "jsonrpc.request.id": _text(str(message["id"])), "network.protocol.name": "http"}
         face = self._tracer.start_span(
-            name, _context(parent), SpanKind.SERVER, about, _links(header, parent), visit.began_ns
+            name, _context(parent), SpanKind.SERVER, about, _links(header, parent), request.began_ns
         )
-        if not visit.is_over:
-            visit.spans.append(face)
-        call = CallTrace(self._tracer, self._ids, face, name, said, ends_face=visit.is_over)
-        write(message, call.context)
+        if not request.is_over:
+            request.spans.append(face)
+        call = CallTrace(self._tracer, self._ids, face, name, attributes, ends_face=request.is_over)
+        write_context(message, call.context)
         return call
 
-    def finish(self, visit: TracedRequest, scope: Scope, status: int) -> None:
+    def finish(self, request: TracedRequest, scope: Scope, status: int) -> None:
         """The answer to a request has left."""
-        visit.is_over = True
-        if not visit.spans:
+        request.is_over = True
+        if not request.spans:
             method = scope["method"] if scope["method"] in METHODS else "_OTHER"
-            said = {"http.request.method": method, "http.route": "/{server}"}
+            attributes = {"http.request.method": method, "http.route": "/{server}"}
             parent = context_in_headers(lambda name: _header(scope, name))
             name = f"{method} /{{server}}"
-            visit.spans.append(
-                self._tracer.start_span(name, _context(parent), SpanKind.SERVER, said, None, visit.began_ns)
+            request.spans.append(
+                self._tracer.start_span(name, _context(parent), SpanKind.SERVER, attributes, None, request.began_ns)
             )
-        for span in visit.spans:
+        for span in request.spans:
             span.set_attribute("http.response.status_code", status)
             if status >= 500:
                 span.set_status(Status(StatusCode.ERROR))
@@ -185,7 +185,7 @@ class Tracing:
         """Send what is left, if somebody takes it; a collector that is away does not hold up the end."""
         thread = threading.Thread(target=self._provider.shutdown, name="traces", daemon=True)
         thread.start()
-        thread.join(FAREWELL_S)
+        thread.join(FLUSH_S)
         self._exporter.shutdown()  # or it would try again for a minute, in a thread of a relay that is no more
 
 
@@ -200,7 +200,7 @@ class Traced:
         if scope["type"] != "http" or not route("http", scope["method"], scope["path"]).is_jsonrpc:
             await self._app(scope, receive, send)
             return
-        visit = scope.setdefault("state", {})[VISIT] = TracedRequest()
+        request = scope.setdefault("state", {})[TRACED_REQUEST] = TracedRequest()
         status = 0
 
         async def watched(message: Message) -> None:
@@ -212,7 +212,7 @@ class Traced:
         try:
             await self._app(scope, receive, watched)
         finally:
-            self._tracing.finish(visit, scope, status)
+            self._tracing.finish(request, scope, status)
 
 
 def _resource(url: str) -> Resource:

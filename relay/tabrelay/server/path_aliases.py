@@ -21,7 +21,7 @@ class PathAliases:
         self._on_change = on_change
         self._set(specs)
         # For servers that know it: calls that need not come through here (`lane`).
-        self.lane: object = None
+        self.fast_path: object = None
 
     async def change(self, specs: Sequence[Spec]) -> None:
         """From now on the configuration has these servers."""

@@ -24,7 +24,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from tabrelay.config.settings import Settings
 from tabrelay.server.connection_slots import ConnectionSlots
-from tabrelay.server.fast_request import fits
+from tabrelay.server.fast_request import is_uvicorn_supported
 from tabrelay.server.http_protocol import HttpProtocol
 from tabrelay.server.listener_close import empty_queue, stop_handshakes
 from tabrelay.server.websocket_protocol import WebSocketProtocol
@@ -35,13 +35,13 @@ from tabserver.wire.limits import LARGEST_PART
 FREE_PORTS_TRIED = 100
 LINGER_S = 1.0  # HTTP responses that are left after the drain get this long; their browsers are gone by then
 HEADER_ROOM = MAX_HEADER + 1024  # of a frame, beside its payload
-YOUNG_OBJECTS = 10_000  # new objects between two looks of the garbage collector; Python's own default is 700
+GC_THRESHOLD = 10_000  # new objects between two looks of the garbage collector; Python's own default is 700
 RETURN_MEMORY_EVERY_S = 5.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # uvloop takes one connection from each listening socket in a turn of the event loop. With one socket, whoever comes
 # while turns are long waits behind everybody who came before, a turn for each of them.
 # defence: one door for all
-DOORS = 32
+LISTENER_COPIES = 32
 
 
 class BindError(Exception):
@@ -132,29 +132,29 @@ class RelayServer(uvicorn.Server):
         if self._memory_timer is not None:
             self._memory_timer.cancel()
         # defence: answers when the relay stops
-        self._stop_keeping()
+        self._close_after_responses()
         if sockets and not self.force_exit and not self._shares_port:
             stop_handshakes(sockets[0])
             await empty_queue(sockets[0])
         # An event stream ends when its client goes; after a moment, we are the ones who go. Cutting the connection lets
         # the application finish in its own way, where uvicorn would cancel it and log a traceback.
-        timer = asyncio.get_running_loop().call_later(0 if self.force_exit else LINGER_S, self._cut)
+        timer = asyncio.get_running_loop().call_later(0 if self.force_exit else LINGER_S, self._abort_connections)
         try:
             await super().shutdown(sockets)
         finally:
             timer.cancel()
 
-    def _stop_keeping(self) -> None:
+    def _close_after_responses(self) -> None:
         """From now on every answer closes its connection, so that no client sends its next request on one that is
         about to be closed."""
         protocol: Any = self.config.http_protocol_class
         if issubclass(protocol, HttpProtocol):
-            protocol.is_leaving = True
+            protocol.is_stopping = True
         for connection in list(self.server_state.connections):
             if isinstance(connection, HttpProtocol):
-                connection.leave()
+                connection.close_after_response()
 
-    def _cut(self) -> None:
+    def _abort_connections(self) -> None:
         for connection in list(self.server_state.connections):
             transport = getattr(connection, "transport", None)
             if transport is not None:
@@ -176,15 +176,15 @@ class RelayServer(uvicorn.Server):
     def _stop(self, number: int, frame: FrameType | None) -> None:
         if self._drain is not None and self._loop is not None:
             drain, self._drain = self._drain, None
-            self._loop.call_soon_threadsafe(self._leave, drain)
+            self._loop.call_soon_threadsafe(self._start_drain, drain)
             return
         # The second one does not wait for anything.
         self.force_exit = self.should_exit or self._draining is not None
         self.should_exit = True
 
-    def _leave(self, drain: Callable[[], Awaitable[None]]) -> None:
+    def _start_drain(self, drain: Callable[[], Awaitable[None]]) -> None:
         async def leave() -> None:
-            self._stop_keeping()
+            self._close_after_responses()
             try:
                 await drain()
             finally:
@@ -197,7 +197,7 @@ def configure(app: Any, settings: Settings) -> uvicorn.Config:
     """uvicorn as this relay wants it. The limits of a connection stand on its protocol's class."""
     WebSocketProtocol.abort_after_s = settings.abort_after_s
     WebSocketProtocol.budget = settings.body_budget
-    WebSocketProtocol.most_knocking = max(16, settings.max_connections // 8)
+    WebSocketProtocol.max_handshakes = max(16, settings.max_connections // 8)
     HttpProtocol.max_header = settings.max_header
     HttpProtocol.max_ahead = settings.max_ahead
     HttpProtocol.header_deadline_s = settings.header_deadline_s
@@ -205,7 +205,7 @@ def configure(app: Any, settings: Settings) -> uvicorn.Config:
     HttpProtocol.max_connections = settings.max_connections
 
     class Connection(HttpProtocol):
-        lane = getattr(app, "lane", None) if settings.fast_lane and fits() else None
+        fast_path = getattr(app, "fast_path", None) if settings.fast_lane and is_uvicorn_supported() else None
         slots = ConnectionSlots()  # of this relay's connections
 
     if settings.trusted_proxies:
@@ -241,25 +241,25 @@ def run(
     runner = RelayServer(configure(app, settings), on_ready, drain, shares_port=settings.workers > 1)
     # defence: memory: the allocator is told to give free memory back
     runner.trimmer = HeapTrimmer() if limit_free_memory() else None
-    calm_collector()
+    tune_garbage_collector()
     # Processes that share a port take connections one by one, so that each of them gets some.
-    runner.run(sockets=doors(sock) if settings.workers == 1 else [sock])
+    runner.run(sockets=listener_copies(sock) if settings.workers == 1 else [sock])
 
 
-def doors(sock: socket.socket) -> list[socket.socket]:
+def listener_copies(sock: socket.socket) -> list[socket.socket]:
     """The listening socket, as often as connections may be taken from it in one turn."""
     if not hasattr(signal, "SIGHUP"):
         return [sock]
     # Not `sock.dup()`: that makes the socket wait for connections, also for other processes that share it, and the one
     # that looks when there is none any more would stand still.
-    return [sock, *(socket.socket(fileno=os.dup(sock.fileno())) for _ in range(DOORS - 1))]
+    return [sock, *(socket.socket(fileno=os.dup(sock.fileno())) for _ in range(LISTENER_COPIES - 1))]
 
 
-def calm_collector() -> None:
+def tune_garbage_collector() -> None:
     """What was loaded stays until the end: the garbage collector need not look at it again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS)
+    gc.set_threshold(GC_THRESHOLD)
 
 
 def _largest_frame(settings: Settings) -> int:

@@ -37,23 +37,23 @@ except ImportError:
 
 MIB: Final = 1024 * 1024
 MAX_FRAGMENTS: Final = 1024  # of one message; browsers send few, and large ones
-MOST_FRAMES: Final = (
+FRAMES_PER_CALLBACK: Final = (
     128  # of one socket in one callback of the event loop; what was read behind them waits for the next
 )
-SIP: Final = 16 * 1024  # so much is parsed at once, so that whoever sends nothing but headers is found out early
+FEED_CHUNK: Final = 16 * 1024  # so much is parsed at once, so that whoever sends nothing but headers is found out early
 # The first bytes of frames (RFC 6455, 5.2): a text that is complete, the mark of a mask, longer lengths.
 WHOLE_TEXT: Final = 0x81
 MASKED: Final = 0x80
 TWO_BYTES, EIGHT_BYTES = 126, 127
 # Nobody is sent away for holding so much while somebody else holds more: a small message that is not quite there.
-LITTLE: Final = SIP
-FRAGMENT: Final = 64  # what one takes beside its bytes
+SMALL_MESSAGE: Final = FEED_CHUNK
+FRAGMENT_OVERHEAD: Final = 64  # what one takes beside its bytes
 OPEN: Final = State.OPEN  # in Python 3.11 a member of an enum is found by a function, each time anew
-NO_HANDSHAKE: Final = (
+NOT_A_HANDSHAKE: Final = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 30\r\n"
     b"connection: close\r\n\r\nThis is no WebSocket request.\n"
 )
-COME_BACK: Final = (
+TOO_MANY_HANDSHAKES: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 48\r\n"
     b"retry-after: 1\r\nconnection: close\r\n\r\nToo many browsers come at once. Try again soon.\n"
 )
@@ -68,23 +68,23 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     abort_after_s = 1.0
     budget = 64 * MIB  # for what is not complete or not taken yet, of all sockets together
-    most_knocking = 128  # that wait to be let in
-    tally: ClassVar[BufferedBytes[WebSocketProtocol]] = BufferedBytes()
+    max_handshakes = 128  # that wait to be let in
+    buffered: ClassVar[BufferedBytes[WebSocketProtocol]] = BufferedBytes()
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self._fragments = 0
         self._fragment_bytes = 0
         self._queued = 0  # bytes of whole messages that nobody has taken yet
-        self._held = 0  # what the tally knows of
+        self._counted = 0  # what the tally knows of
         self._refused = False
         self.on_text: Callable[[str], None] | None = None
-        self._scrap = b""  # the beginning of a frame, until it is known what to do with it
-        self._others = 0  # bytes to come of a frame that is left to the library
-        self._large: FrameBuffer | None = None  # of a large frame, behind its header
+        self._partial_frame = b""  # the beginning of a frame, until it is known what to do with it
+        self._library_bytes = 0  # bytes to come of a frame that is left to the library
+        self._large_frame: FrameBuffer | None = None  # of a large frame, behind its header
         self._mask = b""  # of that frame, if it is a text; all others are left to the library
         self._backlog = b""  # was read, and waits for a later callback
-        self._next: asyncio.Handle | None = None  # goes through that
+        self._backlog_read: asyncio.Handle | None = None  # goes through that
 
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
@@ -105,116 +105,116 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self._backlog += data
             self._defer()
         elif self.handshake_initiated:
-            self._walk(self._scrap + data if self._scrap else data)
+            self._read_frames(self._partial_frame + data if self._partial_frame else data)
         else:
-            self._knock(data)  # the request, and nothing beside it: no frame may come before it is answered
-        self._count()
+            self._start_handshake(data)  # the request, and nothing beside it: no frame may come before it is answered
+        self._update_buffered()
 
-    def _knock(self, request: bytes) -> None:
-        turnstile = HandshakeLimiter.of(self.loop)
+    def _start_handshake(self, request: bytes) -> None:
+        limiter = HandshakeLimiter.of(self.loop)
 
-        def come_in() -> None:
+        def start() -> None:
             if not self.transport.is_closing():
                 self.transport.resume_reading()
-                self._drink(request)
+                self._feed(request)
 
         # defence: the number of those that knock
-        if turnstile.waiting >= self.most_knocking:
-            self._turn_away(COME_BACK)
-        elif not turnstile.enter(come_in):
+        if limiter.waiting >= self.max_handshakes:
+            self._refuse_handshake(TOO_MANY_HANDSHAKES)
+        elif not limiter.admit(start):
             self.transport.pause_reading()
 
-    def _turn_away(self, answer: bytes) -> None:
+    def _refuse_handshake(self, answer: bytes) -> None:
         self.handshake_complete = self.close_sent = self._refused = True
         self.transport.write(answer)
         self.transport.close()
 
-    def _walk(self, data: bytes) -> None:
+    def _read_frames(self, data: bytes) -> None:
         """Frame by frame. `data` begins where a frame does, or within one that is large or left to the library."""
-        at, end, is_free, left = 0, len(data), self._is_free, MOST_FRAMES
-        self._scrap = b""
+        at, end, is_idle, left = 0, len(data), self._is_idle, FRAMES_PER_CALLBACK
+        self._partial_frame = b""
         while at < end and not self._refused:
             # defence: loop time: frames of one read
             if not left:
                 self._backlog = data[at:]
                 self._defer()
                 return
-            if self._large is not None:
-                stop = min(end, at + self._large.missing)
-                self._gather(self._large, memoryview(data)[at:stop])
-                at, is_free = stop, self._is_free
+            if self._large_frame is not None:
+                stop = min(end, at + self._large_frame.missing)
+                self._add_to_large_frame(self._large_frame, memoryview(data)[at:stop])
+                at, is_idle = stop, self._is_idle
                 continue
-            if self._others:
-                stop = min(end, at + self._others)
-                self._others -= stop - at
-                self._drink(data[at:stop])
-                at, is_free = stop, self._is_free
+            if self._library_bytes:
+                stop = min(end, at + self._library_bytes)
+                self._library_bytes -= stop - at
+                self._feed(data[at:stop])
+                at, is_idle = stop, self._is_idle
                 continue
             left -= 1
             start, stop = _bounds(data, at)
             is_ours = data[at] == WHOLE_TEXT and start and data[at + 1] >= MASKED
-            if start and stop - start > SIP:
-                if is_ours and stop <= end and is_free and self._may_have(stop - start):
-                    self._hand_on(memoryview(data)[start:stop], data[start - 4 : start])
+            if start and stop - start > FEED_CHUNK:
+                if is_ours and stop <= end and is_idle and self._is_deliverable(stop - start):
+                    self._deliver_text(memoryview(data)[start:stop], data[start - 4 : start])
                     at = stop
                 else:
-                    self._begin(data[at:start], stop - start)
-                    at, is_free = start, self._is_free
-            elif start == 0 or (is_ours and stop > end and is_free):
-                self._scrap = data[at:]
+                    self._start_large_frame(data[at:start], stop - start)
+                    at, is_idle = start, self._is_idle
+            elif start == 0 or (is_ours and stop > end and is_idle):
+                self._partial_frame = data[at:]
                 return
-            elif is_ours and is_free and self.on_text is not None:  # nearly all: what `_hand_on` does, without it
+            elif is_ours and is_idle and self.on_text is not None:  # nearly all: what `_hand_on` does, without it
                 try:
                     text = apply_mask(data[start:stop], data[start - 4 : start]).decode()
                 except UnicodeDecodeError:
-                    self._not_text()
+                    self._fail_invalid_utf8()
                     return
                 self.on_text(text)
                 at = stop
             else:
-                self._others = stop - at
+                self._library_bytes = stop - at
 
     def _defer(self) -> None:
         """Read no more before the backlog is empty. It waits until the application has taken what is queued."""
         if self.transport.is_closing():
             return
         self.transport.pause_reading()
-        if self._next is None and not self.read_paused:
-            self._next = self.loop.call_soon(self._go_on)
+        if self._backlog_read is None and not self.read_paused:
+            self._backlog_read = self.loop.call_soon(self._read_backlog)
 
-    def _go_on(self) -> None:
-        self._next = None
+    def _read_backlog(self) -> None:
+        self._backlog_read = None
         data, self._backlog = self._backlog, b""
         if self._refused or self.transport.is_closing():
             return
-        self._walk(data)
+        self._read_frames(data)
         if not self._backlog and not self.read_paused:
             self.transport.resume_reading()
-        self._count()
+        self._update_buffered()
 
-    def _may_have(self, size: int) -> bool:
+    def _is_deliverable(self, size: int) -> bool:
         # defence: a frame that is too large and comes at once
         return self.on_text is not None and size <= self.config.ws_max_size
 
-    def _hand_on(self, data: bytes | memoryview, mask: bytes) -> None:
+    def _deliver_text(self, data: bytes | memoryview, mask: bytes) -> None:
         assert self.on_text is not None
         try:
             text = apply_mask(data, mask).decode()
         except UnicodeDecodeError:
-            self._not_text()
+            self._fail_invalid_utf8()
             return
         self.on_text(text)
 
-    def _not_text(self) -> None:
+    def _fail_invalid_utf8(self) -> None:
         """RFC 6455, 8.1: the connection fails, and no message behind this one counts."""
         waiting = [self.queue.get_nowait() for _ in range(self.queue.qsize())]
         for event in waiting:
             if event["type"] != "websocket.receive":
                 self.queue.put_nowait(event)
         self._queued = 0
-        self._give_up(CloseCode.INVALID_DATA, "a text that is not UTF-8")
+        self._fail(CloseCode.INVALID_DATA, "a text that is not UTF-8")
 
-    def _begin(self, head: bytes, size: int) -> None:
+    def _start_large_frame(self, head: bytes, size: int) -> None:
         """A large frame. The library is not asked only if there is nothing that it could object to."""
         # defence: the header of a large frame
         is_text = head[0] == WHOLE_TEXT and head[1] >= MASKED and size <= self.config.ws_max_size
@@ -223,45 +223,45 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self._mask = head[-4:]
         else:
             self._mask = b""
-            self._drink(head)
+            self._feed(head)
             if self.conn.parser_exc is not None:
-                self._others = size  # it closes the connection, and reads no more of it
+                self._library_bytes = size  # it closes the connection, and reads no more of it
                 return
-        self._large = FrameBuffer(size)
+        self._large_frame = FrameBuffer(size)
 
-    def _gather(self, large: FrameBuffer, data: memoryview) -> None:
+    def _add_to_large_frame(self, large: FrameBuffer, data: memoryview) -> None:
         large.add(data)
         if large.missing:
             return
-        self._large = None
+        self._large_frame = None
         if not self._mask:
-            self._sip(large.take())
-        elif self._is_free and self.on_text is not None:
-            self._hand_on(large.take(), self._mask)
+            self._feed_chunk(large.take())
+        elif self._is_idle and self.on_text is not None:
+            self._deliver_text(large.take(), self._mask)
         elif not self.close_sent:
             self.curr_msg_data_type = "text"
             self.frames = [apply_mask(large.take(), self._mask)]
             self.send_receive_event_to_app()
 
     @property
-    def _is_free(self) -> bool:
+    def _is_idle(self) -> bool:
         """Does nothing that came before still wait, and is nobody about to leave?"""
         return not self.frames and self.queue.empty() and self.conn.state is OPEN and not self.close_sent
 
-    def _drink(self, data: bytes) -> None:
-        if len(data) <= SIP:
-            self._sip(data)
+    def _feed(self, data: bytes) -> None:
+        if len(data) <= FEED_CHUNK:
+            self._feed_chunk(data)
             return
         view = memoryview(data)
-        for start in range(0, len(data), SIP):
+        for start in range(0, len(data), FEED_CHUNK):
             if not self._refused:
-                self._sip(bytes(view[start : start + SIP]))
+                self._feed_chunk(bytes(view[start : start + FEED_CHUNK]))
 
-    def _sip(self, data: bytes) -> None:
+    def _feed_chunk(self, data: bytes) -> None:
         super().data_received(data)
         # A request that is no handshake (it has a body, or too large a header): uvicorn neither answers nor hangs up.
         if self.conn.handshake_exc is not None and not self.close_sent:
-            self._turn_away(b"".join(self.conn.data_to_send()) or NO_HANDSHAKE)
+            self._refuse_handshake(b"".join(self.conn.data_to_send()) or NOT_A_HANDSHAKE)
 
     def handle_text(self, event: Frame) -> None:
         self._fragment_bytes = len(event.data)
@@ -275,14 +275,14 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self._fragments += 1
         # defence: fragments
         if self._fragments > MAX_FRAGMENTS:
-            self._give_up(CloseCode.MESSAGE_TOO_BIG, "a message in too many fragments")
+            self._fail(CloseCode.MESSAGE_TOO_BIG, "a message in too many fragments")
             return
-        self._fragment_bytes += len(event.data) + FRAGMENT
+        self._fragment_bytes += len(event.data) + FRAGMENT_OVERHEAD
         super().handle_cont(event)
 
     def send_receive_event_to_app(self) -> None:
         self._fragments = self._fragment_bytes = 0
-        self._forget()  # what comes now is another message
+        self._uncount()  # what comes now is another message
         data = self.frames[0] if len(self.frames) == 1 else b"".join(self.frames)
         self.frames = []
         if self.close_sent:
@@ -301,58 +301,58 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
                 self._defer()
             if self._queued and message["type"] == "websocket.receive":
                 self._queued -= len(message.get("text") or message.get("bytes") or b"")
-                self._count()
+                self._update_buffered()
             if type(text := message.get("text")) is bytes:
                 try:
                     message["text"] = text.decode()
                 except UnicodeDecodeError:
-                    self._not_text()
+                    self._fail_invalid_utf8()
                     continue
             return message  # type: ignore[no-any-return]
 
-    def _count(self) -> None:
-        unfinished = len(self._scrap) + len(self.conn.reader.buffer) + self._fragment_bytes
-        if self._large is not None:
-            unfinished += self._large.cost
+    def _update_buffered(self) -> None:
+        unfinished = len(self._partial_frame) + len(self.conn.reader.buffer) + self._fragment_bytes
+        if self._large_frame is not None:
+            unfinished += self._large_frame.cost
         # defence: whole messages that nobody has taken yet
         held = unfinished + self._queued + len(self._backlog)
-        if held == self._held:
+        if held == self._counted:
             return
         if self._refused or self.disconnected:
-            self._forget()
+            self._uncount()
             return
-        self._held = held
-        self.tally.set(self, held, is_much=unfinished > LITTLE)
+        self._counted = held
+        self.buffered.set(self, held, is_large=unfinished > SMALL_MESSAGE)
         # Whoever takes longest goes: a browser that means what it says is done with a message in a moment. If nobody
         # has more than a little, too many have that, and the last of them goes.
         # defence: frames that never end
-        while self.tally.total > self.budget and not self._refused:
+        while self.buffered.total > self.budget and not self._refused:
             # defence: small frames that never end
-            (self.tally.oldest or self)._give_up(CLOSE_SLOW, "the message took too long while many others were read")
+            (self.buffered.oldest or self)._fail(CLOSE_SLOW, "the message took too long while many others were read")
 
-    def _forget(self) -> None:
-        self._held = 0
-        self.tally.forget(self)
+    def _uncount(self) -> None:
+        self._counted = 0
+        self.buffered.remove(self)
 
-    def _let_go(self) -> None:
+    def _discard_buffers(self) -> None:
         """Of all that is not complete, now: the connection itself may take a moment to end, and after that the garbage
         collector, which counts objects and not their size."""
-        self._forget()
-        self.frames, self._scrap, self._large, self._backlog = [], b"", None, b""
+        self._uncount()
+        self.frames, self._partial_frame, self._large_frame, self._backlog = [], b"", None, b""
         self._fragment_bytes = 0
         self.conn.reader.discard()
 
-    def _give_up(self, code: int, reason: str) -> None:
+    def _fail(self, code: int, reason: str) -> None:
         if self._refused:
             return
         self._refused = True
         self.conn.fail(code, reason)
-        self._let_go()
+        self._discard_buffers()
         self.handle_parser_exception()
         self.loop.call_later(self.abort_after_s, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._let_go()
+        self._discard_buffers()
         super().connection_lost(exc)
         self._break_cycles()
 

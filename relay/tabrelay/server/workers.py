@@ -52,9 +52,9 @@ class WorkerEnv:
         """Answers from now on; and ends when whoever watches over it does, however that ends."""
         os.write(self.ready, READY)
         os.close(self.ready)
-        threading.Thread(target=self._outlive, daemon=True).start()
+        threading.Thread(target=self._stop_with_parent, daemon=True).start()
 
-    def _outlive(self) -> None:
+    def _stop_with_parent(self) -> None:
         os.read(self.watch, 1)
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -68,52 +68,52 @@ class WorkerProcesses:
         self._sock = sock
         self._arguments = arguments
         self._count = count
-        self._crew: dict[int, subprocess.Popen[bytes]] = {}
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._stopping = False
         # Nothing is ever written: whoever reads wakes up when this process is gone.
         self._watch, self._life = os.pipe()
 
     def run(self) -> int:
         """Until they were told to stop, and have."""
-        before = {number: signal.signal(number, self._pass) for number in SIGNALS}
+        before = {number: signal.signal(number, self._forward_signal) for number in SIGNALS}
         try:
             for number in range(self._count):
                 if not self._stopping and not self._start(number, is_new=True):
-                    return self._end(self._crew[number].wait())
-            return self._look_after()
+                    return self._end(self._processes[number].wait())
+            return self._supervise()
         finally:
             for signalled, handler in before.items():
                 signal.signal(signalled, handler)
 
     def _start(self, number: int, *, is_new: bool) -> bool:
         """Start one, and wait until it answers; False if it ended first."""
-        ready, said = os.pipe()
-        given = (self._sock.fileno(), said, self._watch)
+        read_end, write_end = os.pipe()
+        given = (self._sock.fileno(), write_end, self._watch)
         environment = {
             **os.environ,
             ENVIRONMENT: ",".join(map(str, (number, int(is_new), int(self._is_taken), *given))),
         }
-        self._crew[number] = subprocess.Popen(
+        self._processes[number] = subprocess.Popen(
             [sys.executable, "-m", "tabrelay", *self._arguments],
             env=environment,
             pass_fds=given,
             start_new_session=True,  # a terminal's Ctrl+C is for this process, which passes it on
         )
-        os.close(said)
+        os.close(write_end)
         try:
-            return os.read(ready, 1) == READY
+            return os.read(read_end, 1) == READY
         finally:
-            os.close(ready)
+            os.close(read_end)
 
-    def _pass(self, number: int, frame: FrameType | None) -> None:
+    def _forward_signal(self, number: int, frame: FrameType | None) -> None:
         self._stopping = self._stopping or number != getattr(signal, "SIGHUP", None)
-        for process in self._crew.values():
+        for process in self._processes.values():
             if process.poll() is None:
                 process.send_signal(number)
 
-    def _look_after(self) -> int:
+    def _supervise(self) -> int:
         while True:
-            for number, process in list(self._crew.items()):
+            for number, process in list(self._processes.items()):
                 if process.poll() is not None and not self._stopping:
                     print(f"Process {number + 1} ended with {process.returncode}; starting it anew.", file=sys.stderr)
                     time.sleep(PAUSE_S)
@@ -125,8 +125,8 @@ class WorkerProcesses:
 
     def _end(self, code: int) -> int:
         """None is left behind."""
-        for process in self._crew.values():
+        for process in self._processes.values():
             if not self._stopping and process.poll() is None:
                 process.terminate()
-        codes = [process.wait() for process in self._crew.values()]
+        codes = [process.wait() for process in self._processes.values()]
         return code or max((abs(one) for one in codes), default=0)

@@ -106,7 +106,7 @@ async def test_discovery_does_not_fail_with_a_browser_that_has_the_question(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_cut: bool
 ) -> None:
     # The browser that leaves is known to be gone long before the other wait is over.
-    monkeypatch.setattr("tabrelay.routing.switch.DISCOVERY_S", 60.0 if is_cut else 0.1)
+    monkeypatch.setattr("tabrelay.routing.switch.FALLBACK_S", 60.0 if is_cut else 0.1)
     asked: list[Received[str]] = []
     async with RunningRelay(tmp_path, grace_s=0.1 if is_cut else 60.0) as relay, ListingWorker(relay) as worker:
         await relay.has_read("notes")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from uvicorn.server import ServerState
 
 from tabrelay.peers.browsers.asgi_bypass import direct_channel
-from tabrelay.server.websocket_protocol import SIP, WebSocketProtocol
+from tabrelay.server.websocket_protocol import FEED_CHUNK, WebSocketProtocol
 from tests.support.waiting import until
 
 KEY = "MDEyMzQ1Njc4OWFiY2RlZg=="
@@ -137,7 +137,9 @@ SMALL = st.text(max_size=40).map(lambda text: [frame(TEXT, text.encode())])
 FRAMES = st.one_of(
     SMALL,
     SMALL,
-    st.sampled_from([125, 126, 127, 4_000, SIP, SIP + 1, 70_000]).map(lambda size: [frame(TEXT, b"x" * size)]),
+    st.sampled_from([125, 126, 127, 4_000, FEED_CHUNK, FEED_CHUNK + 1, 70_000]).map(
+        lambda size: [frame(TEXT, b"x" * size)]
+    ),
     st.binary(max_size=60).map(lambda data: [frame(BINARY, data)]),
     st.binary(max_size=20).map(lambda data: [frame(PING, data)]),
     st.tuples(st.text(max_size=9), st.text(max_size=9)).map(
@@ -176,8 +178,8 @@ class ByLibrary(WebSocketProtocol):
     """Leaves every byte to the websockets library."""
 
     def data_received(self, data: bytes) -> None:
-        self._drink(data)
-        self._count()
+        self._feed(data)
+        self._update_buffered()
 
 
 def large(first: int, size: int, *, second: int = 0x80, sent: int | None = None) -> bytes:
@@ -186,12 +188,12 @@ def large(first: int, size: int, *, second: int = 0x80, sent: int | None = None)
     return bytes([first, second | 127]) + size.to_bytes(8, "big") + mask + b"x" * (size if sent is None else sent)
 
 
-SIZES = st.sampled_from([3, SIP, SIP + 1, SIP * 2, 70_000, MOST])
+SIZES = st.sampled_from([3, FEED_CHUNK, FEED_CHUNK + 1, FEED_CHUNK * 2, 70_000, MOST])
 ODD = st.one_of(
     SIZES.map(lambda size: [large(0x81, size)]),
     SIZES.map(lambda size: [large(0x82, size)]),
     SIZES.map(lambda size: [large(0x01, size), frame(PING, b"p"), large(0x80, min(size, MOST - size))]),
-    SIZES.map(lambda size: [large(0x01, size), large(0x00, 9), large(0x80, SIP + 9)]),  # maybe too large in all
+    SIZES.map(lambda size: [large(0x01, size), large(0x00, 9), large(0x80, FEED_CHUNK + 9)]),  # maybe too large in all
     SIZES.map(lambda size: [frame(TEXT, b"a", is_last=False), large(0x81, size)]),  # a new message within one
     SIZES.map(lambda size: [large(0x80, size)]),  # the end of a message that nobody began
     SIZES.map(lambda size: [large(0xC1, size)]),  # a bit that nobody agreed on
@@ -207,9 +209,11 @@ ODD = st.one_of(
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.one_of(ODD, ODD, FRAMES), max_size=5), st.lists(st.integers(0, 300_000), max_size=8), st.booleans())
 @example([[large(0x81, MOST + 1, sent=0)]], [], False)
-@example([[frame(TEXT, b"\xff" * (SIP + 1))]], [SIP], True)
-@example([[large(0x82, SIP + 1), frame(TEXT, b"behind it")]], [9, 14, 15, SIP], True)
-@example([[large(0x81, SIP + 1)], [frame(CLOSE, b"\x03\xe8")], [large(0x81, SIP + 1)]], [SIP * 2], True)
+@example([[frame(TEXT, b"\xff" * (FEED_CHUNK + 1))]], [FEED_CHUNK], True)
+@example([[large(0x82, FEED_CHUNK + 1), frame(TEXT, b"behind it")]], [9, 14, 15, FEED_CHUNK], True)
+@example(
+    [[large(0x81, FEED_CHUNK + 1)], [frame(CLOSE, b"\x03\xe8")], [large(0x81, FEED_CHUNK + 1)]], [FEED_CHUNK * 2], True
+)
 def test_large_frames_are_judged_as_by_the_library_alone(
     groups: list[list[bytes]], cuts: list[int], directly: bool
 ) -> None:
@@ -252,31 +256,31 @@ async def test_a_large_text_byte_by_byte_takes_no_more_than_its_size() -> None:
     size = 40_000
     text = frame(TEXT, b"x" * size)
     async with Stage(directly=True) as stage:
-        before = WebSocketProtocol.tally.total
+        before = WebSocketProtocol.buffered.total
         for at in range(len(text) - 1):
             stage.protocol.data_received(text[at : at + 1])
-            assert WebSocketProtocol.tally.total - before <= size
+            assert WebSocketProtocol.buffered.total - before <= size
         assert stage.received == []
         stage.protocol.data_received(text[-1:])
         await stage.settle()
         assert stage.received == [("text", "x" * size)]
-        assert WebSocketProtocol.tally.total == before
+        assert WebSocketProtocol.buffered.total == before
 
 
 async def test_what_is_whole_counts_until_it_is_taken() -> None:
     async with Stage(directly=False) as stage:
-        before = WebSocketProtocol.tally.total
+        before = WebSocketProtocol.buffered.total
         stage.protocol.data_received(frame(TEXT, b"x" * 40_000) + frame(TEXT, b"y" * 50_000))
-        assert WebSocketProtocol.tally.total - before == 90_000
+        assert WebSocketProtocol.buffered.total - before == 90_000
         await stage.settle()
-        assert WebSocketProtocol.tally.total == before
+        assert WebSocketProtocol.buffered.total == before
         assert len(stage.received) == 2
 
 
 async def test_texts_are_received_at_once_also_large_ones_that_come_in_several_reads() -> None:
-    small, large = frame(TEXT, b"small"), frame(TEXT, b"x" * (SIP + 1))
+    small, large = frame(TEXT, b"small"), frame(TEXT, b"x" * (FEED_CHUNK + 1))
     received, _, _, straight = await outcome([small, large + small, large[:100], large[100:] + small], directly=True)
-    assert [len(str(text)) for kind, text in received] == [5, SIP + 1, 5, SIP + 1, 5]
+    assert [len(str(text)) for kind, text in received] == [5, FEED_CHUNK + 1, 5, FEED_CHUNK + 1, 5]
     assert straight == 5
 
 

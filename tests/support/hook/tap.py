@@ -42,12 +42,12 @@ class Tap:
         # Of channels on links, which outlive sockets: who calls, and the method of each request.
         self.callers: dict[str, dict[str, Any]] = {}
         self.called: dict[tuple[str, str], str] = {}
-        lane = getattr(app, "lane", None)
-        # How many answers took the fast lane.
+        fast_path = getattr(app, "fast_path", None)
+        # How many responses took the fast path.
         self.swift = 0
         # How many requests of these were not parsed, since they had the header of one before.
         self.swift_again = 0
-        self.lane = None if lane is None else Lane(self, lane)
+        self.fast_path = None if fast_path is None else TappedFastPath(self, fast_path)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan" or not MCP_PATH.fullmatch(scope["path"]):
@@ -57,13 +57,13 @@ class Tap:
         conduit = (scope.get("extensions") or {}).get(CONDUIT)
         if conduit is not None:
             scope = {**scope, "extensions": {**scope["extensions"], CONDUIT: Conduit(ear, conduit)}}
-        begun = scope.get("tabrelay.calls.started")
-        if begun is not None:  # it was read before it came here
-            ear.heard({"type": "http.request", "body": begun.body})
+        started = scope.get("tabrelay.calls.started")
+        if started is not None:  # it was read before it came here
+            ear.heard({"type": "http.request", "body": started.body})
 
         async def hear() -> Any:
             message = await receive()
-            if begun is None:
+            if started is None:
                 ear.heard(message)
             return message
 
@@ -74,30 +74,30 @@ class Tap:
         await self._app(scope, hear, say)
 
 
-class Lane:
-    """Listens to the relay's fast lane, where requests are answered without ASGI."""
+class TappedFastPath:
+    """Records the relay's fast path, where requests are answered without ASGI."""
 
-    def __init__(self, tap: Tap, lane: Any) -> None:
+    def __init__(self, tap: Tap, fast_path: Any) -> None:
         self._tap = tap
-        self._lane = lane
+        self._fast_path = fast_path
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._lane, name)
+        return getattr(self._fast_path, name)
 
     def take(self, url: bytes, headers: Any, body: bytes) -> Any:
-        taken = self._lane.take(url, headers, body)
+        taken = self._fast_path.take(url, headers, body)
         if taken is None:
             return None
-        begun, known = taken
-        return Begun(self._tap, begun, url, headers, body), (known, url, headers)
+        started, known = taken
+        return TappedCall(self._tap, started, url, headers, body), (known, url, headers)
 
     def take_again(self, known: Any, body: bytes) -> Any:
         known, url, headers = known
-        begun = self._lane.take_again(known, body)
-        if begun is None:
+        started = self._fast_path.take_again(known, body)
+        if started is None:
             return None
         self._tap.swift_again += 1
-        return Begun(self._tap, begun, url, headers, body)
+        return TappedCall(self._tap, started, url, headers, body)
 
 
 class Conduit:
@@ -126,20 +126,20 @@ class Conduit:
         return is_written
 
 
-class Begun:
-    """A call in the fast lane. One that leaves it is heard where it goes on."""
+class TappedCall:
+    """A call on the fast path. One that leaves it is recorded where it continues."""
 
-    def __init__(self, tap: Tap, begun: Any, url: bytes, headers: Any, body: bytes) -> None:
+    def __init__(self, tap: Tap, started: Any, url: bytes, headers: Any, body: bytes) -> None:
         self._tap = tap
-        self._begun = begun
+        self._started = started
         self._scope = {"method": "POST", "path": url.decode(), "headers": headers}
         self.body = body
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._begun, name)
+        return getattr(self._started, name)
 
-    def whole(self, reply: Any) -> Any:
-        status, headers, body = self._begun.whole(reply)
+    def response(self, reply: Any) -> Any:
+        status, headers, body = self._started.response(reply)
         ear = Exchange(self._tap, self._scope)
         ear.heard({"type": "http.request", "body": self.body})
         ear.said({"type": "http.response.start", "headers": headers})

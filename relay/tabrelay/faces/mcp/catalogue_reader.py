@@ -109,14 +109,14 @@ class CatalogueReader:
         entry = self._switch.registry.find(server)
         digests = self._digests_of(server)
         digests.is_new, digests.failures = True, 0
-        entry.settled.clear()
+        entry.is_listed.clear()
         self._read(server)
 
     def follow(self, server: str) -> None:
         """Several browsers share this name, and another is in front, or it offers something else: its lists are the
         name's."""
         registry = self._switch.registry
-        catalogue = registry.find(registry.place(server)).catalogue
+        catalogue = registry.find(registry.destination(server)).catalogue
         if catalogue is None:
             return  # it is new, and being read
         digests, now = self._digests_of(server), catalogue.digests()
@@ -130,7 +130,7 @@ class CatalogueReader:
             if len(self._digests) >= len(self._switch.registry):
                 # defence: catalogues: what is known of names that are forgotten
                 self._drop_unknown_names()
-            recalled = self._switch.registry.recall(server)
+            recalled = self._switch.registry.cached_catalogue(server)
             digests = self._digests[server] = ListDigests(None if recalled is None else recalled.digests())
         return digests
 
@@ -179,7 +179,7 @@ class CatalogueReader:
     def _finished(self, server: str) -> None:
         del self._readings[server]
         if not self._digests[server].is_new and self._switch.registry.knows(server):
-            self._switch.registry.find(server).settled.set()
+            self._switch.registry.find(server).is_listed.set()
         if server in self._reread:
             self._reread.discard(server)
             self._read(server)
@@ -238,7 +238,7 @@ class CatalogueReader:
         registry = self._switch.registry
         registry.keep_catalogue(server, catalogue)
         whole = server_of(server)
-        if whole != server and registry.place(whole) == server:
+        if whole != server and registry.destination(whole) == server:
             self.follow(whole)
         return catalogue.digests()
 

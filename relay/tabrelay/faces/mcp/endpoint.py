@@ -11,7 +11,7 @@ from typing import Any
 from tabrelay import mcp_headers
 from tabrelay.admission.routes import MCP
 from tabrelay.calls.principal import Principal
-from tabrelay.calls.started import BEGUN, Again, StartedCall
+from tabrelay.calls.started import STARTED_CALL, RepeatCall, StartedCall
 from tabrelay.calls.trace_context import PARENT_HEADER, Traces
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest, RelayError
@@ -26,7 +26,7 @@ from tabrelay.http.accept import JSON, SSE, accepts
 from tabrelay.http.exchange import Exchange, Receive, Scope, Send
 from tabrelay.http.headers import RequestHeaders
 from tabrelay.routing.drain import Drain
-from tabrelay.routing.switch import NOTED, Switch
+from tabrelay.routing.switch import RECORDED, Switch
 from tabserver.wire import eras
 from tabserver.wire.memory_budget import MemoryBudget
 
@@ -100,11 +100,11 @@ class McpEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._exchanges:
-            exchange, begun = Exchange(scope, receive, send, self._on_error), scope.get(BEGUN)
-            await (self._answer(exchange, scope) if begun is None else begun.carry_on(exchange))
+            exchange, begun = Exchange(scope, receive, send, self._on_error), scope.get(STARTED_CALL)
+            await (self._answer(exchange, scope) if begun is None else begun.resume(exchange))
 
     def begin_again(
-        self, server: str, request: RequestHeaders, principal: Principal, body: bytes, again: Again | None
+        self, server: str, request: RequestHeaders, principal: Principal, body: bytes, again: RepeatCall | None
     ) -> StartedCall | None:
         """The same for a request with the header of one that was begun. `again`: a shorter way, if there is one."""
         if again is not None and not self._drain.is_on:
@@ -145,7 +145,7 @@ class McpEndpoint:
         principal: Principal = scope["state"]["principal"]
         server, _, place = scope["path"].strip("/").partition("/")
         try:
-            await self._switch.seek(server)
+            await self._switch.locate(server)
             self._switch.registry.find(server)
             if place and place != MCP:
                 await self._answer_http_sse(exchange, server, principal, place)
@@ -176,13 +176,13 @@ class McpEndpoint:
             await self._sse.get(exchange, server, principal)
         else:
             _check_content_type(exchange)
-            await self._switch.meet(server)
+            await self._switch.wait_for_start(server)
             await self._sse.post(exchange, server, principal)
 
     async def _post(self, exchange: Exchange, server: str, principal: Principal) -> None:
         _check_content_type(exchange)
         _check_accept(exchange, JSON, SSE)
-        await self._switch.meet(server)  # before the body is values, which take much more room
+        await self._switch.wait_for_start(server)  # before the body is values, which take much more room
         message = await self._body_reader.read(exchange)
         if message is CLIENT_GONE:
             return
@@ -195,7 +195,7 @@ class McpEndpoint:
 def _is_logged_request(message: Any) -> bool:
     """A request that does something for somebody, and is nothing else besides."""
     method = message.get("method") if isinstance(message, dict) else None
-    return isinstance(method, str) and method in NOTED and "id" in message
+    return isinstance(method, str) and method in RECORDED and "id" in message
 
 
 def _is_modern(request: RequestHeaders, message: Any) -> bool:

@@ -17,7 +17,7 @@ import orjson
 from tabrelay import mcp_headers
 from tabrelay.calls.calls import LISTS, Call, Peer, Pending, Reply
 from tabrelay.calls.principal import Principal
-from tabrelay.calls.started import Again, StartedCall
+from tabrelay.calls.started import RepeatCall, StartedCall
 from tabrelay.calls.trace_context import Traces
 from tabrelay.errors import Busy, RelayError, ServerOffline
 from tabrelay.faces.mcp.jsonrpc import NAMED_BY, name_of
@@ -29,7 +29,7 @@ from tabrelay.http.accept import prefers_stream
 from tabrelay.http.exchange import JSON_TYPE, Exchange, Header
 from tabrelay.http.headers import RequestHeaders
 from tabrelay.routing.drain import Drain
-from tabrelay.routing.switch import NOTED, Switch
+from tabrelay.routing.switch import RECORDED, Switch
 from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.frames import META_ACP
 
@@ -130,7 +130,7 @@ class SessionCalls:
         """`begin` for a request whose header block equals that of a started request in the session with this id."""
         method = message.get("method") if type(message) is dict else None
         # defence: a call like the one before it: a list
-        if type(method) is not str or method not in NOTED or message.get("jsonrpc") != "2.0":
+        if type(method) is not str or method not in RECORDED or message.get("jsonrpc") != "2.0":
             return None
         number = message.get("id")
         if type(number) is not int and (type(number) is not str or len(number) > jsonrpc.MAX_ID):
@@ -159,7 +159,7 @@ class SessionCalls:
         principal: Principal,
         call: Call,
         headers: tuple[Header, ...],
-        again: Again | None = None,
+        again: RepeatCall | None = None,
     ) -> StartedCall | None:
         began = time.monotonic()
         pending = self._switch.start_now(session.server, call, lambda peer: self._replay_to(session, peer))
@@ -189,7 +189,7 @@ class SessionCalls:
     def _cached_answer(self, session: Session, message: dict[str, Any]) -> bytes | None:
         params = message.get("params")
         params = params if isinstance(params, dict) else {}
-        catalogue = self._switch.registry.recall(self._session_replay.address(session))
+        catalogue = self._switch.registry.cached_catalogue(self._session_replay.address(session))
         result = cached_legacy_result(message["method"], params, session.server, catalogue)
         if result is None:
             return None

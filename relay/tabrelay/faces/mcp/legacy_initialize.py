@@ -43,7 +43,7 @@ class LegacyInitialize:
         def cached() -> str:
             nonlocal is_sent
             is_sent = False
-            catalogue = self._switch.registry.recall(server)
+            catalogue = self._switch.registry.cached_catalogue(server)
             result = cached_legacy_result(methods.INITIALIZE, {"protocolVersion": caller.version}, server, catalogue)
             return orjson.dumps(jsonrpc.result_message(message["id"], result)).decode()
 
@@ -64,7 +64,7 @@ def _checked(reply: Reply, server: str, version: str) -> bytes:
     """
     if reply.error_code is not None:
         return reply.payload.encode()
-    if len(reply.said) > MAX_ANSWER:
+    if len(reply.raw) > MAX_ANSWER:
         raise BadAnswer(f"The server's answer to initialize has more than {MAX_ANSWER:,} characters.")
     message = orjson.loads(reply.payload)
     required = {"protocolVersion": version, "capabilities": {}, "serverInfo": {"name": server, "version": "0"}}

@@ -13,7 +13,7 @@ import orjson
 
 from tabrelay.calls.calls import LISTS, Call, Notice, Pending
 from tabrelay.calls.principal import Principal
-from tabrelay.calls.started import Again, StartedCall
+from tabrelay.calls.started import RepeatCall, StartedCall
 from tabrelay.calls.trace_context import Trace, Traces
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest, Busy, RelayError, ServerOffline
@@ -106,7 +106,7 @@ class ModernFace:
         return known is not None
 
     def _cached_answer(self, server: str, id: jsonrpc.RequestId, method: str) -> bytes | None:
-        result = cached_modern_result(method, server, self._switch.registry.recall(server))
+        result = cached_modern_result(method, server, self._switch.registry.cached_catalogue(server))
         return None if result is None else orjson.dumps(jsonrpc.result_message(id, result))
 
     def _fallback(self, server: str, call: Call) -> Callable[[], str | None] | None:
@@ -166,7 +166,9 @@ class ModernFace:
         about = meta[eras.META_VERSION], meta.get(eras.META_CLIENT), meta[eras.META_CAPABILITIES]
         return VerifiedEnvelope(call.name, *about, self._catalogue_number(server), _caller(call.caller.principal, meta))
 
-    def _begin(self, server: str, principal: Principal, call: Call, again: Again | None = None) -> StartedCall | None:
+    def _begin(
+        self, server: str, principal: Principal, call: Call, again: RepeatCall | None = None
+    ) -> StartedCall | None:
         pending = self._switch.start_now(server, call)
         if pending is None:
             return None
@@ -215,7 +217,7 @@ class ModernFace:
     async def _listen(self, exchange: Exchange, server: str, call: Call, wanted: SubscriptionFilter) -> None:
         is_held = not self._switch.is_up(server)
         if is_held:
-            catalogue = self._switch.registry.recall(server)
+            catalogue = self._switch.registry.cached_catalogue(server)
             with self._switch.holding(call):
                 await self._subscriptions.hold(exchange, server, call, wanted, catalogue)
             if exchange.is_gone or self._subscriptions.is_closed:

@@ -15,7 +15,7 @@ from tabrelay.bus import errors
 from tabrelay.bus.bus import BusDown
 from tabrelay.bus.members import Membership
 from tabrelay.calls.calls import LISTS, Call, Notice, Peer, Pending, Reply
-from tabrelay.errors import BrowserGone, RelayError, UnknownServer, doubtful
+from tabrelay.errors import BrowserGone, RelayError, UnknownServer, with_unknown_delivery
 from tabrelay.payloads.sliced import SlicedPayload
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.instances import counts_as_use
@@ -55,7 +55,7 @@ class Forwarded(Pending):
         reply.release()
         if not self.is_done:
             self.is_done = True
-            said = reply.said
+            said = reply.raw
             brief = said.summary if isinstance(said, SlicedPayload) else ""
             payload = said if isinstance(said, str) else b"".join(said)
             self._send({"op": "done", "code": reply.error_code, "brief": brief}, payload)
@@ -145,7 +145,7 @@ class Forwarding:
         try:
             peer.start(pending)
         except RelayError as error:
-            pending.fail(error if pending.asked_of is None else doubtful(error))
+            pending.fail(error if pending.asked_of is None else with_unknown_delivery(error))
             return
         self._count(node, address, call)
 
@@ -159,7 +159,7 @@ class Forwarding:
             elif call.method in LISTS:
                 entry.listings += 1
         if counts_as_use(call):
-            self._registry.used_at(address)
+            self._registry.record_remote_use(address)
 
     def _ended(self, key: Key) -> None:
         ended = self._calls.pop(key, None)

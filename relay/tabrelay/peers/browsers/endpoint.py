@@ -329,14 +329,14 @@ class BrowserEndpoint:
 
     def _away(self, peer: BrowserPeer) -> None:
         if self._is_session(peer):
-            self._registry.away(peer.server, peer)
+            self._registry.mark_away(peer.server, peer)
 
     def _up(self, peer: BrowserPeer) -> None:
         self._sessions[peer.link.sid or ""] = peer
         displaced = self._registry.take(peer.server, peer)
         if displaced is not None:
             displaced.displace()
-        self._registry.introduce(peer.server, peer.browser)
+        self._registry.set_browser(peer.server, peer.browser)
         self._metrics.record_connection("resumed" if peer.is_resumed else "new")
         log.info("%s: connected", peer.server)
         self._on_up(peer.server)
@@ -362,7 +362,7 @@ class BrowserEndpoint:
     def _tabs_changed(self, peer: BrowserPeer, message: object) -> None:
         known = read_tabs(message)
         if known is not None and self._registry.holder(peer.server) is peer:
-            self._registry.know_tabs(peer.server, *known)
+            self._registry.set_tabs(peer.server, *known)
 
     @property
     def budget(self) -> MemoryBudget:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import orjson
 
 from tabrelay.calls.calls import QUICK, QUICK_ROOM, Call, Notice, PeerKind, Pending, Reply, memory_of
-from tabrelay.errors import BadAnswer, BadRequest, BrowserGone, Busy, RelayError, ResultTooLarge, doubtful
+from tabrelay.errors import BadAnswer, BadRequest, BrowserGone, Busy, RelayError, ResultTooLarge, with_unknown_delivery
 from tabrelay.payloads.sliced import Payload, SlicedPayload, text_of
 from tabrelay.peers.browsers import response_check
 from tabrelay.peers.browsers.link_shell import LinkShell
@@ -266,7 +266,7 @@ class BrowserPeer(LinkShell):
                 except RelayError as error:
                     self._pending_calls.pop((pending.call.channel, pending.call.id), None)
                     # defence: calls that find no room in a new session of their worker
-                    pending.fail(doubtful(error))
+                    pending.fail(with_unknown_delivery(error))
             self._fail_calls(lost, "another worker of the browser took its place")
         self._on_up(self)
 

@@ -101,4 +101,4 @@ class PlainEndpoint:
 
     def _away(self, peer: PlainPeer) -> None:
         log.info("%s: its page is gone", peer.server)
-        self._registry.away(peer.server, peer)
+        self._registry.mark_away(peer.server, peer)

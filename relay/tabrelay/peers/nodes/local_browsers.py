@@ -150,7 +150,7 @@ class LocalBrowsers:
         with suppress(UnknownServer):
             entry = self._registry.find(held.location.address)
             row["tabs"] = [[tab.id, tab.title, tab.is_visible] for tab in entry.tabs]
-            row["turns"], row["used"] = entry.turns, entry.last_used
+            row["turns"], row["used"] = entry.focus_count, entry.last_used
         return row
 
     def _used(self, address: str) -> None:

@@ -206,7 +206,7 @@ class BrowserLocator:
             newest = max(seen, key=lambda answer: number(answer.get("last_seen")) or 0.0)
             catalogue, last_seen = Catalogue.from_dict(newest["catalogue"]), number(newest.get("last_seen"))
             if catalogue is not None:
-                self._registry.learn(server, catalogue, last_seen)
+                self._registry.add_remote_catalogue(server, catalogue, last_seen)
 
     def _answer_known(self, question: dict[str, Any]) -> dict[str, Any] | None:
         try:
@@ -272,7 +272,7 @@ class BrowserLocator:
         elif known.is_connected:
             self._update_tabs(address, row)
         elif was_there:
-            self._registry.away(address, known)
+            self._registry.mark_away(address, known)
         if known.is_connected and row.get("sync") is True:
             known.resend_all(list(self._remote.calls(address).values()))
 
@@ -288,7 +288,7 @@ class BrowserLocator:
         self._local.release(address)
         # Notifications that clients sent while the browser moved between two relays went to the first.
         late = displaced.displace(location.inst) if displaced is not None else []
-        self._registry.introduce(address, location.browser)
+        self._registry.set_browser(address, location.browser)
         self._update_tabs(address, row)
         again, lost = calls.claim(location.inst)
         for pending in again:
@@ -304,16 +304,16 @@ class BrowserLocator:
         if peer.is_connected:
             self._on_up(address)
         else:
-            self._registry.away(address, peer)
+            self._registry.mark_away(address, peer)
 
     def _update_tabs(self, address: str, row: dict[str, Any]) -> None:
         tabs, turns, used = row.get("tabs"), row.get("turns"), row.get("used")
         if isinstance(tabs, list) and isinstance(turns, int):
             with suppress(TypeError, ValueError):
                 known = tuple(TabInfo(str(id), str(title), visible is True) for id, title, visible in tabs)
-                self._registry.know_tabs(address, known, turns)
+                self._registry.set_tabs(address, known, turns)
         if isinstance(used, int | float):
-            self._registry.used_at(address, float(used))
+            self._registry.record_remote_use(address, float(used))
 
     def _drop(self, peer: RemotePeer) -> None:
         address = peer.location.address
@@ -347,7 +347,7 @@ class BrowserLocator:
             if peer.location.node == node:
                 tabs = [[tab.id, tab.title, tab.is_visible] for tab in entry.tabs]
                 state = "up" if peer.is_connected else "away"
-                self._adopt(peer.location, {"state": state, "tabs": tabs, "turns": entry.turns})
+                self._adopt(peer.location, {"state": state, "tabs": tabs, "turns": entry.focus_count})
 
     def _fail_calls(self, address: str, text: str) -> None:
         """Fail the calls of an address: their outcome will not be reported."""

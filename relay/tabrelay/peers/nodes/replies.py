@@ -13,7 +13,7 @@ from typing import Any, Final
 from tabrelay.bus import errors
 from tabrelay.bus.members import Membership
 from tabrelay.calls.calls import Notice, Pending, Reply
-from tabrelay.errors import RelayError, doubtful
+from tabrelay.errors import RelayError, with_unknown_delivery
 from tabrelay.payloads.sliced import Payload, SlicedPayload
 from tabrelay.peers.nodes.remote_browsers import RemoteBrowsers
 from tabrelay.peers.nodes.remote_peer import RemotePeer
@@ -84,7 +84,7 @@ class ReplyInbox:
     def _fail(self, pending: Pending, error: RelayError) -> None:
         """A caller retries when the error states that nothing was delivered. A call that was sent before may have
         run."""
-        pending.fail(error if pending.asked_of is None else doubtful(error))
+        pending.fail(error if pending.asked_of is None else with_unknown_delivery(error))
 
     def _noted(self, node: str, header: dict[str, Any], payload: str | None) -> None:
         pending = self._get(header)
@@ -111,7 +111,7 @@ class ReplyInbox:
             return  # the call was sent to another relay meanwhile
         if header.get("why") == "away" and peer.is_connected and self._remote.get(address) is peer:
             peer.is_connected = False
-            self._registry.away(address, peer)
+            self._registry.mark_away(address, peer)
         self.call_refused(peer, pending, is_gone=header.get("why") != "away")
 
     def call_refused(self, peer: RemotePeer, pending: Pending, *, is_gone: bool = True) -> None:
@@ -132,7 +132,7 @@ class ReplyInbox:
         try:
             await asyncio.sleep(PAUSE_S)
             await self._locate(address)
-            _, peer = await self._registry.reach(address, max(due - loop.time(), 0.0))
+            _, peer = await self._registry.acquire(address, max(due - loop.time(), 0.0))
             if not pending.is_done:
                 peer.start(pending)
         except RelayError as error:

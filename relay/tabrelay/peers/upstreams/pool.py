@@ -141,7 +141,7 @@ class UpstreamPool:
             in_flight_limit=settings.in_flight_server,
         )
         pooled = self._upstreams[name] = PooledUpstream(spec, sessions)
-        self._registry.hold(name, sessions, pooled, fingerprint(spec))
+        self._registry.hold_upstream(name, sessions, pooled, fingerprint(spec))
         pooled.supervisor.start()
 
     def _session(
@@ -178,7 +178,7 @@ class UpstreamPool:
         def away() -> None:
             upstream.away()
             if is_first:
-                self._registry.away(name, whole())
+                self._registry.mark_away(name, whole())
 
         async def negotiated(connection: UpstreamConnection) -> ServerAbout:
             return await negotiate(connection.dispatcher, spec.era if is_first else "legacy", identity)
@@ -216,7 +216,7 @@ class UpstreamPool:
         await pooled.sessions.stop()
         self._registry.release(name, pooled.sessions)
         if not is_replaced:
-            self._registry.forget(name)
+            self._registry.remove(name)
 
 
 def _problem(status: Status, retry_s: float | None) -> str | None:
