@@ -1,9 +1,9 @@
-"""The files the relay hands to browsers: found in the wheel or in the source tree, hashed, compressed, named.
+"""Static assets for browsers: found in the wheel or in the source tree, hashed, compressed, and looked up by path.
 
 Groups under a hashed address (js, tabserver, pyodide, pyscript, micropython, snapshot) never change there and may be
-cached for ever. All of them also have stable names, and the pages (demo, page) only those. ``tabserver.zip`` is built
-from the very package that this process imports, so relay and tab can't disagree about the wire; a memory snapshot is
-offered only if it was made of just these files. Requests are answered in faces/pages.
+cached without limit. All of them also have stable names; the pages (demo, page) have only those. ``tabserver.zip`` is
+built from the package that this process imports, so relay and tab have the same `wire`. A memory snapshot is offered
+only if it was created from exactly these files. Does not write responses: `faces/web` does.
 """
 
 from __future__ import annotations
@@ -48,25 +48,25 @@ MIMES = {
 }
 LOADER = "tabrelay.js"
 SCRIPT_FOLDERS = ("client", "schema", "webmcp", "worker")  # of the JavaScript modules below `js`
-DEFAULT_RELAY = "http://127.0.0.1:4747"  # as the loader has it in the source tree
+DEFAULT_RELAY = "http://127.0.0.1:4747"  # in the loader of the source tree
 COMPRESSIBLE = {".css", ".html", ".js", ".json", ".map", ".md", ".mjs", ".py", ".svg", ".toml", ".ts", ".txt"}
-MAX_GZIP_HERE = 2 * 1024 * 1024  # larger files are compressed when the assets are made, or go out as they are
+MAX_GZIP_HERE = 2 * 1024 * 1024  # larger files are compressed by the build, or not at all
 
-# A path is looked up segment by segment, none of which can be "..", hidden or empty: nothing outside can be named.
+# No segment of a path can be "..", hidden or empty: a path can't leave its folder.
 _PATH = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9_@+.-]*(/[A-Za-z0-9_@+-][A-Za-z0-9_@+.-]*)*")
-# `retry/3/client.js` is `client.js`. Firefox does not load a module again that failed once, nor what imports it, for as
-# long as the page is open, so each attempt needs a path of its own.
+# `retry/3/client.js` is `client.js`. Until the page is closed, Firefox does not load a module again that failed once,
+# nor modules that import it, so each attempt needs a new path.
 _RETRY = re.compile(r"retry/[0-9]{1,9}/(?!demo/|page/|retry/)(?P<path>.+)")
 _HASHED = re.compile(r"assets/(?P<group>[a-z]+)-(?P<hash>[0-9a-f]{16})/(?P<path>.+)")
 
 
 class AssetsMissing(Exception):
-    """A file that must be there is not; the text says how to get it."""
+    """A required file is missing; the text says how to get it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """One file, ready to be sent. ``etag`` is bare: the HTTP side quotes it and tells the encodings apart."""
+    """One file, ready to send. ``etag`` has no quotes: the HTTP side adds them and distinguishes the encodings."""
 
     body: bytes
     gzip_body: bytes | None
@@ -76,7 +76,7 @@ class Asset:
 
 
 class Folder:
-    """Files below one directory, read when asked for; a live one reads a file again when it changed on disk."""
+    """Files below one directory, read on demand. A live folder reads a file again when it has changed on disk."""
 
     def __init__(self, root: Path, is_live: bool = False) -> None:
         self.root = root
@@ -103,14 +103,14 @@ class Folder:
         return cached[1]
 
     def files(self) -> Iterator[tuple[str, Path]]:
-        """What counts for the hash, in a fixed order: everything that can be asked for."""
+        """All files that can be requested, in a fixed order, for the hash."""
         for file in sorted(self.root.rglob("*")):
             name = file.relative_to(self.root).as_posix()
             if file.is_file() and _PATH.fullmatch(name) and not name.endswith((".gz", ".pyc")):
                 yield name, file
 
     def preload(self) -> Folder:
-        """Read everything now, so that what is served later is what was hashed, whatever happens on disk."""
+        """Read all files now, so that the relay serves what was hashed, even if the files change."""
         for name, _ in self.files():
             self.get(name, immutable=True)
         return self
@@ -121,7 +121,7 @@ class Folder:
 
 
 class Assets:
-    """Every group by name. Directories may be missing until they are needed: ``check`` says so in one sentence."""
+    """All groups by name. Directories may be missing until they are needed: ``check`` raises for them."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class Assets:
         self._js = Folder(tabserver / "js", is_live=True)
         self._page = Folder(page, is_live=True)
         self._demo = Folder(demo, is_live=True)
-        # Tabserver as MicroPython understands it: one file, which a page names by its stable name.
+        # Tabserver for MicroPython: one file, with a stable name.
         self._micropython = Folder(tabserver / "micropython", is_live=True)
         made = {"pyodide": pyodide, "pyscript": pyscript, "micropython": micropython, "snapshot": snapshot}
         self._runtimes = {name: Folder(folder) for name, folder in made.items()}
@@ -147,7 +147,7 @@ class Assets:
 
     @classmethod
     def find(cls) -> Assets:
-        """The installed package's files, else those of the source tree this module lies in."""
+        """The files of the installed package, else of the source tree of this module."""
         spec = importlib.util.find_spec("tabserver")
         if spec is None or not spec.submodule_search_locations:
             raise AssetsMissing("The browser package `tabserver` can't be found. Reinstall tabrelay.")
@@ -172,7 +172,7 @@ class Assets:
         )
 
     def check(self) -> None:
-        """Raise if a browser could not be served: better one sentence at the start than a page that stays grey."""
+        """Raise if a required file is missing: an error at the start is better than a page that does not load."""
         for name, file in (("pyodide", "pyodide.mjs"), ("pyscript", "core.js"), ("micropython", "micropython.mjs")):
             if not (self._runtimes[name].root / file).is_file():
                 raise AssetsMissing(f"{name.capitalize()} is missing ({self._runtimes[name].root / file}). {self._fix}")
@@ -181,7 +181,7 @@ class Assets:
 
     @cached_property
     def build(self) -> str:
-        """Names the code that runs in the browser: a worker of another build is told so."""
+        """Identifies the code that runs in the browser: a worker of another build is notified."""
         return hashlib.sha256(f"{self._js_frozen.hash} {self.tabserver.etag}".encode()).hexdigest()[:16]
 
     def manifest(self) -> dict[str, Any]:
@@ -207,12 +207,12 @@ class Assets:
 
     @cached_property
     def snapshot_fingerprint(self) -> str:
-        """A snapshot holds modules already imported and offsets into the library's zip: it fits nothing else."""
+        """Identity of the files that a snapshot belongs to: it contains imported modules and offsets into the zip."""
         return hashlib.sha256(f"{self.tabserver.etag} {self._runtimes['pyodide'].hash}".encode()).hexdigest()[:16]
 
     @cached_property
     def snapshot(self) -> dict[str, Any] | None:
-        """What is known of the snapshot, if there is one that fits. Without one, workers boot from the files."""
+        """Metadata of the snapshot, if there is one for these files. Without one, workers boot from the files."""
         try:
             about = json.loads((self._runtimes["snapshot"].root / "snapshot.json").read_bytes())
         except (OSError, ValueError):
@@ -239,7 +239,7 @@ class Assets:
         if path == "micropython/tabserver.py":
             return self._micropython.get("tabserver.py")
         if first in self._runtimes:
-            # For pages that somebody writes by hand, who can't know a hash.
+            # For pages that are written by hand, without a hash.
             found = self._runtimes[first].get(rest)
             return found and replace(found, immutable=False)
         if path == "tabserver.zip":
@@ -249,7 +249,7 @@ class Assets:
         return self._js.get(path) if not rest or first in SCRIPT_FOLDERS else None
 
     def loader(self, relay: str) -> Asset | None:
-        """The loader that apps host, for the relay at this address."""
+        """The loader script that apps host, for the relay at this address."""
         found = self._js.get(LOADER)
         if found is None:
             return None
@@ -263,7 +263,7 @@ class Assets:
 
     @cached_property
     def _js_frozen(self) -> Folder:
-        # Apart from the stable names, which follow the disk so that a developer sees an edit after a reload.
+        # Not the live folder of the stable names, where a developer sees an edit after a reload.
         return Folder(self._js.root).preload()
 
     @cached_property
@@ -273,7 +273,7 @@ class Assets:
 
     @cached_property
     def tabserver(self) -> Asset:
-        """The browser package as it is imported here, zipped."""
+        """The browser package that this process imports, as a zip."""
         files = [
             (f"tabserver/{file.relative_to(self._tabserver).as_posix()}", file.read_bytes())
             for file in sorted(self._tabserver.rglob("*.py"))
@@ -296,7 +296,7 @@ def make_asset(name: str, body: bytes, immutable: bool, packed: Path | None = No
 
 
 def make_zip(files: list[tuple[str, bytes]]) -> bytes:
-    """The same bytes for the same files: fixed order, date and mode."""
+    """Deterministic zip: fixed order, date and mode."""
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, body in files:

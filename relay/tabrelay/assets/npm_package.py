@@ -1,7 +1,7 @@
-"""The page's client as an npm package, for apps with a bundler: `npm install http://127.0.0.1:4747/-/tabrelay.tgz`.
+"""npm package of the page's client, for apps with a bundler: `npm install http://127.0.0.1:4747/-/tabrelay.tgz`.
 
-Made of the very files that the relay serves, so that the two are of one version; the worker is not in it, for it comes
-from the relay that the app talks to.
+Built from the files that the relay serves, so that both have one version. Does not contain the worker, which is loaded
+from the relay that the app connects to.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _IMPORT = re.compile(r"""^(?:import|export)\b[^;]*?["'](\.{1,2}/[^"']+\.js)["'];
 
 
 def make_package(folder: Path, version: str, build: str) -> bytes:
-    """The same bytes for the same files. `build`: the relay's, so that a copy that grew old knows it."""
+    """Deterministic package. `build`: the relay's, so that an outdated copy can detect it."""
     about = {
         "name": "tabrelay",
         "version": version,
@@ -46,7 +46,7 @@ def make_package(folder: Path, version: str, build: str) -> bytes:
 
 
 def closure(folder: Path, entry: str) -> set[str]:
-    """A module and all that it imports, by name."""
+    """The names of a module and of all modules that it imports, directly or not."""
     found: set[str] = set()
     ahead = {entry}
     while ahead:

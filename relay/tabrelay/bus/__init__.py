@@ -1,1 +1,1 @@
-"""Messages between relays: NATS, or memory within one process. A single relay needs none."""
+"""Message bus between relays: NATS, or memory within one process. A single relay needs none."""

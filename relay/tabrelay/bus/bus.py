@@ -1,7 +1,7 @@
-"""The seam between the relay and a bus. Messages are bytes on subjects; nothing here knows what they say.
+"""Interface of a message bus: publish, subscribe and request on subjects, with messages of bytes.
 
-A bus keeps nothing: whoever does not listen when a message is sent never gets it. That is what makes it tell the truth
-about who is there.
+A bus stores nothing: a node that is not subscribed when a message is sent never gets it. So a reply proves that a node
+is connected now. Does not interpret messages.
 """
 
 from __future__ import annotations
@@ -13,48 +13,48 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class BusMessage:
-    """What came. `reply`: where an answer goes, if one is wanted."""
+    """A received message. `reply`: the subject for answers, if any are wanted."""
 
     subject: str
     data: bytes
     reply: str = ""
 
 
-# Hears an answer, once for each of those who give one; None: nobody listens there.
+# Called with each answer; once with None if there is no subscriber.
 OnReply = Callable[[bytes | None], None]
 
 
 class Bus(Protocol):
-    """One connection to a bus. Everything but `start` and `stop` returns at once: what is sent leaves in order, and so
-    do wishes to listen, so that an answer to the next message is not missed."""
+    """One connection to a bus. All methods except `start` and `stop` return at once. Messages and subscriptions are
+    sent in order, so that no answer to the next message is missed."""
 
     on_state: Callable[[bool], None]
-    """Hears when the bus was reached, and when it was lost."""
+    """Called with True when the bus is connected, and with False when the connection is lost."""
 
     @property
     def is_up(self) -> bool:
-        """Can something be sent now?"""
+        """Is the bus connected?"""
 
     @property
     def max_payload(self) -> int:
-        """The largest message, in bytes."""
+        """Size limit of a message, in bytes."""
 
     async def start(self) -> None:
-        """Begin to connect, and go on for ever; does not wait for the bus."""
+        """Start connecting, and reconnect without limit; does not wait for the bus."""
 
     async def stop(self) -> None:
-        """Send what is queued, then leave."""
+        """Send what is queued, then disconnect."""
 
     def subscribe(self, subject: str, on_message: Callable[[BusMessage], None]) -> Callable[[], None]:
-        """Hear what is sent to `subject`, also after the bus was lost and found again; gives the way to stop it."""
+        """Receive messages to `subject`, also after a reconnect; returns a function that unsubscribes."""
 
     def send(self, subject: str, data: bytes, on_reply: OnReply | None = None) -> Callable[[], None]:
-        """Send; raises BusDown when the bus is not there or takes no more. `on_reply` hears every answer until the
-        function that is given back is called."""
+        """Send; raises BusDown when the bus is not connected or its queue is full. `on_reply` is called with each
+        answer until the returned function is called."""
 
     def answer(self, reply: str, data: bytes) -> None:
-        """Answer a message; what can't be sent is lost."""
+        """Answer a message; lost if it can't be sent."""
 
 
 class BusDown(Exception):
-    """The bus can't be reached, or does not take as much as it is given."""
+    """The bus is not connected, or its queue is full."""

@@ -1,6 +1,7 @@
-"""Messages between nodes as bytes: a line of JSON that says what it is, and a text that nobody here looks into. Pure.
+"""Envelope of messages between nodes: one line of JSON as header, then an opaque payload.
 
-A bus limits how large one message may be. Larger ones are cut into slices, and put together again by `Assembly`.
+A bus limits the size of a message. Larger ones are split into slices, which `Assembly` joins, in order or not at all.
+Pure. Does not parse the payload.
 """
 
 from __future__ import annotations
@@ -10,20 +11,20 @@ from typing import Any, Final
 
 import orjson
 
-# Of a message's size limit, for the header of a slice.
+# Bytes of the size limit that are reserved for the header of a slice.
 HEADER_ROOM: Final = 4096
-# One sender's messages that are not whole yet, together.
+# Bytes of all incomplete messages of one sender.
 MAX_UNFINISHED: Final = 64 * 1024 * 1024
 MAX_PARTS: Final = 4096
-MAX_MESSAGES: Final = 1024  # of one node, that are not whole
+MAX_MESSAGES: Final = 1024  # incomplete messages of one node
 
 
 class BadEnvelope(ValueError):
-    """It is not of this form."""
+    """A message that has no valid envelope."""
 
 
 def pack(header: dict[str, Any], payload: str | bytes | None = None) -> bytes:
-    """`payload`: a text, or the same in UTF-8."""
+    """`payload`: text, or bytes in UTF-8."""
     head = orjson.dumps(header)
     if payload is None:
         return head
@@ -31,7 +32,7 @@ def pack(header: dict[str, Any], payload: str | bytes | None = None) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], str | None]:
-    """Raises BadEnvelope."""
+    """Header and payload as text. Raises BadEnvelope."""
     header, payload = split(data)
     try:
         return header, None if payload is None else str(payload, "utf-8")
@@ -40,7 +41,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], str | None]:
 
 
 def split(data: bytes) -> tuple[dict[str, Any], memoryview | None]:
-    """The same, and the payload as it came: to decode a long one takes tens of milliseconds. Raises BadEnvelope."""
+    """Header and payload as bytes: decoding a long one takes tens of milliseconds. Raises BadEnvelope."""
     end = data.find(b"\n")
     head = data if end < 0 else data[:end]
     try:
@@ -53,12 +54,12 @@ def split(data: bytes) -> tuple[dict[str, Any], memoryview | None]:
 
 
 def number(value: object) -> float | None:
-    """A number of another node's message; None for anything else."""
+    """A number in another node's message; None for a value of another type."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def slices(data: bytes, most: int, node: str, number: int) -> list[bytes]:
-    """The message itself, or parts of at most `most` bytes. `node` and `number` tell this message from all others."""
+    """The message itself, or parts of at most `most` bytes. `node` and `number` identify the message."""
     if len(data) <= most:
         return [data]
     size = most - HEADER_ROOM
@@ -79,13 +80,13 @@ class _Unfinished:
 
 
 class Assembly:
-    """Parts of one bus, put together. They come in order, or not at all: a gap ends the message."""
+    """Joins parts. A message whose parts arrive out of order or with a gap is dropped."""
 
     def __init__(self) -> None:
         self._unfinished: dict[str, dict[int, _Unfinished]] = {}
 
     def add(self, data: bytes) -> bytes | None:
-        """The whole message, when this was its last part; a message that is no part is whole. Raises BadEnvelope."""
+        """The message, if it is complete with this part, or if `data` is no part. Raises BadEnvelope."""
         if not data.startswith(b'{"op":"part"'):
             return data
         head, _, slice = data.partition(b"\n")
@@ -119,5 +120,5 @@ class Assembly:
         return None
 
     def discard(self, node: str) -> None:
-        """It is gone: what it had begun to say will not be finished."""
+        """A node is gone: drop its incomplete messages."""
         self._unfinished.pop(node, None)

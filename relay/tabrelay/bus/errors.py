@@ -1,4 +1,7 @@
-"""Errors of a call as they travel between nodes: the caller gets the same one, wherever its browser is. Pure."""
+"""Encoding of call errors between nodes: the caller gets the same error, whichever relay has the browser.
+
+Pure. An error that can't be decoded becomes `BrowserGone`. Does not send anything.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ def to_dict(error: RelayError) -> dict[str, Any]:
 
 
 def from_dict(row: object) -> RelayError:
-    """What can't be read is the one thing that is certain: nobody knows what became of the call."""
+    """An error that can't be decoded means that the outcome of the call is unknown."""
     if not isinstance(row, dict) or not isinstance(row.get("message"), str):
         return BrowserGone("Another relay reported a failure that this one does not understand.")
     kind = _KINDS.get(str(row.get("reason")))

@@ -1,9 +1,10 @@
-"""The relays on one bus: which there are, messages between them, questions to all of them.
+"""Membership of relays on a bus: heartbeats, failure detection, messages to one node, questions to all nodes.
 
-Every node beats, by default every two seconds. One that has missed three is lost, whether it was killed, stopped or cut
-off, and whoever waits for something from it is told. A node hears its own beats too, by the same way as those of the
-others: while they don't come back, nobody can be heard, and nobody is judged. What the messages are about is not known
-here.
+Every node sends a beat, by default every two seconds. A node that has missed three is lost, whether it was killed,
+stopped or cut off, and `on_lost` is called. A node also receives its own beats, on the same path as those of the
+others: while they do not arrive, the bus delivers nothing, and no node is declared lost.
+
+Does not interpret the messages: handlers are registered for each operation.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ BEAT_S: Final = 2.0
 MISSED: Final = 3
 STOPPED: Final = "it stopped"
 ASK_S: Final = 1.0
-# A bus that is there answers within this at the start; one that is not keeps nobody from starting.
+# At the start, the relay waits this long for the bus; then it starts without.
 FIRST_S: Final = 2.0
 KEEP_S: Final = 300.0
-# Nodes that were lost for their silence, and may come back. Most never do.
+# Nodes that were lost because they were silent, and may come back. Most never do.
 MOST_LOST: Final = 1024
 
 Handler = Callable[[str, dict[str, Any], str | None], None]
@@ -51,7 +52,7 @@ class Node:
 
 
 class Membership:
-    """This node's place among the others."""
+    """This node, and the other nodes on its bus."""
 
     def __init__(
         self,
@@ -61,8 +62,8 @@ class Membership:
         beat_s: float = BEAT_S,
         keep_s: float = KEEP_S,
     ) -> None:
-        """`key`: a secret of the installation. `about`: what a beat tells the others of this node. `keep_s`: how long
-        what must not be lost is kept for a bus that is away."""
+        """`key`: a secret of the installation. `about`: fields of a beat that describe this node. `keep_s`: how long
+        messages for redelivery are kept while the bus is away."""
         self._beat_s = beat_s
         self.id = secrets.token_hex(6)
         self.since = time.time()
@@ -72,9 +73,9 @@ class Membership:
         self.on_up: list[Callable[[], None]] = []
         self.on_down: list[Callable[[], None]] = []
         self.on_lost: list[Callable[[str], None]] = []
-        # This node itself was silent for so long that the others have given it up.
+        # This node was silent for so long that the others have declared it lost.
         self.on_stall: list[Callable[[], None]] = []
-        # This one, which is there, has: it says so when it hears from us again, for whatever reason it had not.
+        # A connected node has declared this one lost: it sends `lost` when it receives our beats again.
         self.on_declared_lost: list[Callable[[str], None]] = []
         self._about = about
         self._handlers: dict[str, Handler] = {}
@@ -96,7 +97,7 @@ class Membership:
         return self.bus.is_up
 
     def handle(self, op: str, handler: Handler) -> None:
-        """What is done when another node sends `op`: handler(node, header, payload)."""
+        """Register a handler for messages with `op`: handler(node, header, payload)."""
         self._handlers[op] = handler
 
     def handle_raw(self, op: str, handler: RawHandler) -> None:
@@ -104,7 +105,7 @@ class Membership:
         self._raw_handlers[op] = handler
 
     def handle_question(self, name: str, answer: Question) -> None:
-        """What is answered when a node asks all of them `name`; None: nothing."""
+        """Register the function that answers the question `name`; it returns None for no answer."""
         self._questions[name] = answer
 
     async def start(self) -> None:
@@ -120,7 +121,7 @@ class Membership:
         self._task = asyncio.create_task(self._send_beats())
 
     async def stop(self) -> None:
-        """Say goodbye, so that nobody waits for the beats that will not come."""
+        """Send a last beat with `bye`, so that no node waits for the next ones."""
         if self._task is not None:
             self._task.cancel()
         with suppress(BusDown):
@@ -130,14 +131,14 @@ class Membership:
     # -- to other nodes -----------------------------------------------------------------------------------------------
 
     def send(self, node: str, header: dict[str, Any], payload: str | bytes | None = None) -> None:
-        """To one node, in order; raises BusDown."""
+        """Send to one node, in order; raises BusDown."""
         for data in self._slices(header, payload):
             self.bus.send(self.subjects.node(node), data)
 
     def send_or_report(
         self, node: str, header: dict[str, Any], payload: str | None, on_unreachable: Callable[[], None]
     ) -> Callable[[], None]:
-        """Like `send`, and tells when there is no such node; the function that is given back ends the waiting."""
+        """Like `send`; calls `on_unreachable` if there is no such node. The returned function ends the waiting."""
         *before, last = self._slices(header, payload)
         subject = self.subjects.node(node)
         for data in before:
@@ -151,8 +152,8 @@ class Membership:
                 self.bus.send(self.subjects.all_nodes, data)
 
     def send_reliably(self, node: str | None, header: dict[str, Any], payload: str | None = None) -> None:
-        """To one node, or to every one that there is (None). What is lost with the bus is sent again when it is back,
-        within bounds, and heard once."""
+        """Send to one node, or to all known nodes (None). Messages that are lost with the bus are sent again when it is
+        back, within bounds, and handled once."""
         nodes = frozenset(self.nodes if node is None else (node,))
         kept = self._redelivery.keep(nodes, header, payload, asyncio.get_running_loop().time())
         if node is None:
@@ -170,7 +171,7 @@ class Membership:
         return envelope.slices(data, self.bus.max_payload, self.id, next(self._numbers))
 
     async def ask_all(self, name: str, question: dict[str, Any], timeout_s: float = ASK_S) -> list[dict[str, Any]]:
-        """What every other node says to a question, within a time; fewer answers if some are slow or none of them."""
+        """Answers of all other nodes to a question, within a time; slow nodes are left out."""
         others = set(self.nodes)
         answers: dict[str, dict[str, Any]] = {}
         done = asyncio.Event()
@@ -246,7 +247,7 @@ class Membership:
                 elif handler is not None:
                     handler(sender, header, payload)
             # defence: a message of the bus that can't be handled
-            except Exception:  # the next message has nothing to do with this one
+            except Exception:  # the next message is independent of this one
                 log.exception("A message of relay %s (%s) could not be handled.", sender[:40], header["op"][:40])
         return header
 
@@ -259,7 +260,7 @@ class Membership:
             return
         self._first.set()
         now = asyncio.get_running_loop().time()
-        for node in self.nodes.values():  # they could not be heard meanwhile
+        for node in self.nodes.values():  # no beat could be received meanwhile
             node.last_beat = now
         with suppress(BusDown):
             self.bus.send(ANNOUNCEMENTS, envelope.pack({"op": "here", "from": self.id, "realm": self.subjects.realm}))
@@ -270,7 +271,7 @@ class Membership:
             self._redeliver(id, *self._redelivery.due(id, now))
 
     def _on_announcement(self, message: BusMessage) -> None:
-        """Relays whose secrets differ share a bus and nothing else, which somebody may not have meant."""
+        """Warn of relays with another secret on this bus: they share nothing else, which may be a mistake."""
         with suppress(BadEnvelope):
             header, _ = envelope.unpack(message.data)
             realm, sender = header.get("realm"), header.get("from")
@@ -290,7 +291,7 @@ class Membership:
             await asyncio.sleep(self._beat_s)
             silent_s = loop.time() - began
             if silent_s > 2 * self._beat_s:
-                # This process itself stood still: what the others said meanwhile is still unread.
+                # This process was suspended: beats that arrived meanwhile are still unread.
                 for node in self.nodes.values():
                     node.last_beat = loop.time()
             if silent_s > MISSED * self._beat_s:
@@ -299,14 +300,14 @@ class Membership:
                     notify()
 
     def _send_beat(self, **more: Any) -> None:
-        """`at`: by our own clock, for ourselves."""
+        """`at`: our own clock, for `_drop_silent_nodes`."""
         about = {"since": self.since, **self._about(), "at": asyncio.get_running_loop().time()}
         with suppress(BusDown):
             self._publish_beat({"op": "beat", "from": self.id, **more, **about})
 
     def _drop_silent_nodes(self, at: object) -> None:
-        """Our own beat came back: what the others said before it was heard before it. Whoever has said nothing for so
-        long when it was sent is lost; how late it comes, and how long there was no bus, is nobody's fault."""
+        """Our own beat, sent at `at`, has arrived, so all earlier messages of others have arrived too. A node is lost
+        if its last beat was too old at that time. Delays of the bus and times without a bus do not count."""
         for node in list(self.nodes.values()):
             if isinstance(at, int | float) and at - node.last_beat > MISSED * self._beat_s:
                 self._remove(node.id, "it is silent")
@@ -340,7 +341,7 @@ class Membership:
             with suppress(BusDown):
                 self.send(sender, {"op": "lost"})
         if header.get("new") is True:
-            self._send_beat()  # it should not have to wait to learn of us
+            self._send_beat()  # so that it knows us without waiting for our next beat
             self._redeliver(sender, *self._redelivery.due(sender, now))
 
     def _remove(self, id: str, why: str) -> None:

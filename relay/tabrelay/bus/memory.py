@@ -1,4 +1,7 @@
-"""A bus inside one process: for tests of what runs on a bus, and to hold the real one to the same behaviour."""
+"""In-memory message bus within one process: for tests, and as the reference for the behaviour of the NATS bus.
+
+Delivers in order, in the next iteration of the event loop. Not for production: relays are separate processes.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,16 @@ MAX_PAYLOAD: Final = 1024 * 1024
 
 
 class MemoryBroker:
-    """What every `Memory` of it shares. `cut` and `mend` are what a lost server and its return are to the real one, to
-    which nodes come back one after the other."""
+    """Shared by all `MemoryBus` instances. `cut` and `restore` correspond to the loss and return of a NATS server, to
+    which nodes reconnect one after the other."""
 
     def __init__(self) -> None:
         self._listeners: dict[str, dict[int, tuple[MemoryBus, Callable[[BusMessage], None]]]] = {}
         self._ids = itertools.count(1)
         self.nodes: list[MemoryBus] = []
-        self.undelivered = 0  # messages that somebody wanted an answer to, and nobody heard
+        self.undelivered = 0  # requests without a subscriber
         self._is_cut = False
-        self._back: set[MemoryBus] = set()  # of those that were cut off
+        self._back: set[MemoryBus] = set()  # nodes that are connected again after `cut`
 
     def join(self, node: MemoryBus) -> None:
         self.nodes.append(node)
@@ -61,7 +64,7 @@ class MemoryBroker:
             loop.call_soon(on_unreachable)
 
     def _deliver_to(self, id: int, message: BusMessage) -> None:
-        """Nobody hears what comes after they stopped listening, or while the bus is not there."""
+        """Drops the message if the subscription has ended, or while the bus is cut."""
         node, on_message = self._listeners.get(message.subject, {}).get(id, (None, None))
         if node is not None and on_message is not None and self.is_connected(node):
             on_message(message)
@@ -73,7 +76,7 @@ class MemoryBroker:
             node.on_state(False)
 
     def restore(self, *first: MemoryBus) -> None:
-        """All of them are back, or these, and the others later."""
+        """Reconnect all nodes, or only these."""
         back = [node for node in first or self.nodes if not self.is_connected(node)]
         self._back.update(first)
         self._is_cut = self._is_cut and bool(first)
@@ -82,7 +85,7 @@ class MemoryBroker:
 
 
 class MemoryBus:
-    """One node's end of a `MemoryBroker`."""
+    """One node's connection to a `MemoryBroker`."""
 
     max_payload = MAX_PAYLOAD
 

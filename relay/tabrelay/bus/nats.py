@@ -1,9 +1,10 @@
-"""The bus that relays on several machines share: NATS, without JetStream. A subscription is all that it remembers.
+"""NATS bus for relays on several machines, without JetStream: the server stores subscriptions and nothing else.
 
-nats-py carries the messages; connecting again is done here, with a new client each time. Its own way keeps what is sent
-meanwhile and sends it later, when whoever waited has long been told that nothing was sent. Whether the server is still
-there is found out here, too: nats-py asks in the queue of all else, and says that it has left only when what it wrote
-was read.
+nats-py carries the messages. Reconnecting is done here, with a new client each time: nats-py would keep messages that
+are sent meanwhile and send them later, when their callers already have an error. Liveness is checked here too: nats-py
+queues its pings behind all other data, and reports a closed connection only after its written data was read.
+
+Does not redeliver lost messages: `redelivery` does.
 """
 
 from __future__ import annotations
@@ -32,29 +33,29 @@ log = logging.getLogger(__name__)
 
 CONNECT_S: Final = 2
 PING_S: Final = 5.0
-# How often as long its answer is waited for. Not in one wait: after a pause of this process, that would be over before
-# what came meanwhile is read.
+# Waits of `ping_s` for a pong. Several waits instead of one: after a suspension of this process, a single wait would
+# end before data that arrived meanwhile is read.
 PONG_WAITS: Final = 3
 NEVER_S: Final = 86_400 * 365
 LOOK_S: Final = 0.5
 FIRST_PAUSE_S: Final = 0.2
 LONGEST_PAUSE_S: Final = 2.0
 STOP_S: Final = 2.0
-# nats-py notes down what it is given, and waits for nothing: whoever has thousands of names lets others in between.
+# nats-py buffers what it is given and never yields: with thousands of names, yield to the event loop after so many.
 AT_A_TIME: Final = 100
 # Bytes of messages of one subscription that are handled in one callback. Each message counts as `MESSAGE` more.
 AT_ONCE: Final = 256 * 1024
 MESSAGE: Final = 4096
 SMALLEST_PAYLOAD: Final = 64 * 1024
-# What waits to be written: past this the bus is too slow for us, and calls are refused.
+# Bytes that wait to be written. With more, the bus is too slow and calls are refused.
 MAX_QUEUED: Final = 64 * 1024 * 1024
-# What one subscription may hold unread, in bytes. Handlers return at once: it fills only while the loop is busy.
+# Unread bytes of one subscription. Handlers return at once, so it fills only while the event loop is busy.
 MAX_UNREAD: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class NatsAuth:
-    """How the server lets us in, if not by what stands in its address."""
+    """Authentication at the server, if it is not in the address."""
 
     credentials: Path | None = None
     ca: Path | None = None
@@ -62,7 +63,7 @@ class NatsAuth:
 
 @dataclass(slots=True, eq=False)
 class _Subscription:
-    """One wish to listen; it outlives the connections that it is asked of."""
+    """One subscription, which is made again on each new connection."""
 
     subject: str
     on_message: Callable[[BusMessage], None]
@@ -71,10 +72,10 @@ class _Subscription:
 
 
 class NatsBus:
-    """One connection, kept for as long as the relay runs."""
+    """One connection, kept open while the relay runs."""
 
     def __init__(self, urls: tuple[str, ...], auth: NatsAuth, name: str, *, ping_s: float = PING_S) -> None:
-        """`name`: what the server's own monitoring calls us. `ping_s`: how often it is asked whether it is there."""
+        """`name`: of this client in the server's monitoring. `ping_s`: interval of pings."""
         self.on_state: Callable[[bool], None] = lambda is_up: None
         self.max_payload = SMALLEST_PAYLOAD
         self.problem: str | None = None
@@ -114,7 +115,7 @@ class NatsBus:
                 await self._task
 
     async def _flush(self) -> None:
-        """Whatever was asked before this was done."""
+        """Wait until everything that was queued before is written."""
         done = asyncio.Event()
 
         async def finish(client: Client) -> None:
@@ -125,7 +126,7 @@ class NatsBus:
             self._enqueue(0, finish)
             await done.wait()
 
-    # -- what the relay asks ------------------------------------------------------------------------------------------
+    # -- publish and subscribe ----------------------------------------------------------------------------------------
 
     def subscribe(self, subject: str, on_message: Callable[[BusMessage], None]) -> Callable[[], None]:
         wanted = _Subscription(subject, on_message)
@@ -172,7 +173,7 @@ class NatsBus:
     # -- the connection -----------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Connect, write what is queued until the connection is lost, and again."""
+        """Connect, write the queue until the connection is lost, and reconnect."""
         pause_s = FIRST_PAUSE_S
         from nats.aio.client import Client
 
@@ -184,7 +185,7 @@ class NatsBus:
                 await self._serve(client)
             except asyncio.CancelledError:
                 raise
-            except Exception as error:  # whatever a client of another's makes of a server that is not one
+            except Exception as error:  # nats-py may raise anything if the server is not a NATS server
                 self._failed(error)
             finally:
                 was_up, self._client = self._client is not None, None
@@ -199,7 +200,7 @@ class NatsBus:
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
     def _failed(self, error: Exception) -> None:
-        """Once for each kind of trouble: it is tried again for ever."""
+        """Log each problem once: connecting is retried without limit."""
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         if text != self.problem:
             self.problem = text
@@ -216,10 +217,10 @@ class NatsBus:
 
         auth: dict[str, Any] = {}
         if self._auth.credentials is not None:
-            # Read for each connection: operators replace such files while the relay runs.
+            # Read for each connection: operators may replace the file while the relay runs.
             credentials = NatsCredentials(self._auth.credentials)
             auth |= {"signature_cb": credentials.sign, "user_jwt_cb": credentials.jwt}
-            client._auth_configured = True  # which nats-py knows only of what it reads itself
+            client._auth_configured = True  # nats-py sets it only for files that it reads itself
         if self._auth.ca is not None or any(urlsplit(url).scheme == "tls" for url in self._urls):
             import ssl
 
@@ -240,13 +241,13 @@ class NatsBus:
             )
 
     async def _serve(self, client: Client) -> None:
-        """Until the connection is lost, or the server is silent."""
+        """Write until the connection is lost, or the server is silent."""
         lost = self._lost
         work = asyncio.create_task(self._subscribe_and_write(client, lost))
         ends = (work, asyncio.create_task(lost.wait()), asyncio.create_task(_wait_for_silence(client, self._ping_s)))
         try:
             done: set[asyncio.Task[Any]] = set()
-            while not done and client.is_connected:  # which it may not be long before it tells us
+            while not done and client.is_connected:  # it may be disconnected long before it calls `closed_cb`
                 done, _ = await asyncio.wait(ends, timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
         finally:
             lost.set()
@@ -299,9 +300,9 @@ class NatsBus:
                 return
             try:
                 wanted.on_message(BusMessage(message.subject, message.data, message.reply))
-            except Exception:  # one message that nobody foresaw must not end the listening
+            except Exception:  # an unexpected message must not end the subscription
                 log.exception("A message from the bus could not be handled.")
-            # nats-py hands on all that has come in one callback of the event loop.
+            # nats-py delivers all received messages in one callback of the event loop.
             done[0] += len(message.data) + MESSAGE
             if done[0] > AT_ONCE:
                 done[0] = 0
@@ -312,18 +313,18 @@ class NatsBus:
 
     async def _unsubscribe(self, wanted: _Subscription) -> None:
         if wanted.subscription is not None:
-            with suppress(Exception):  # the connection it was made on is gone, and it with it
+            with suppress(Exception):  # its connection is closed, and with it the subscription
                 await wanted.subscription.unsubscribe()
 
 
 async def _wait_for_silence(client: Client, ping_s: float) -> None:
-    """Returns when the server has not answered for long."""
+    """Returns when the server has not answered a ping for long."""
     while True:
         await asyncio.sleep(ping_s)
-        # Not `flush`, which gives up this future: when the answer comes after all, nats-py fails over that.
+        # Not `flush`, which cancels this future on a timeout: nats-py then fails when the pong arrives.
         pong: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         with suppress(TimeoutError):
-            async with asyncio.timeout(ping_s):  # it is on its way at once; what waits is for its being written
+            async with asyncio.timeout(ping_s):  # the ping is queued at once; the wait is for the write
                 await client._send_ping(pong)
         for _ in range(PONG_WAITS):
             await asyncio.wait((pong,), timeout=ping_s)
@@ -334,7 +335,7 @@ async def _wait_for_silence(client: Client, ping_s: float) -> None:
 
 
 async def _end(tasks: tuple[asyncio.Task[Any], ...]) -> None:
-    """Where nats-py waits for something to be written it swallows a cancellation, so once may not be enough."""
+    """Cancel tasks until they end: nats-py swallows a cancellation while it waits for a write."""
     left = set(tasks)
     while left:
         for task in left:
@@ -344,8 +345,8 @@ async def _end(tasks: tuple[asyncio.Task[Any], ...]) -> None:
 
 
 async def _close_client(client: Client) -> None:
-    """Also of one that never got so far as to be connected, whose socket nats-py leaves open; and of one whose server
-    reads no more, which nats-py would wait for."""
+    """Close a client. Also one that was never connected, whose socket nats-py leaves open, and one whose server no
+    longer reads, for which nats-py would wait."""
     transport: Any = client._transport
     with suppress(Exception):
         async with asyncio.timeout(STOP_S):
@@ -358,5 +359,5 @@ async def _close_client(client: Client) -> None:
 
 
 def without_credentials(urls: tuple[str, ...]) -> str:
-    """Addresses for people: without whatever stands before the host."""
+    """Addresses for messages, without user and password."""
     return ", ".join(f"{(parts := urlsplit(url)).scheme}://{parts.netloc.rpartition('@')[2]}" for url in urls)

@@ -1,7 +1,7 @@
-"""A `.creds` file of NATS: a JWT that says who we are, and the seed of the key that proves it.
+"""NATS `.creds` file: a user JWT and the seed of the key that signs the server's nonce.
 
-Read and signed with here, by the library that checks our own tokens too: the package that nats-py would ask for has no
-wheel, and nats-py reads a file without a JWT for ever.
+Uses `cryptography`, which also verifies access tokens: the package that nats-py needs for this has no wheel, and
+nats-py never stops reading a file without a JWT. Does not connect.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from tabrelay.config.settings import ConfigError
 
-# A seed is base32: five bits each for "S" and for the kind of key, its 32 bytes, and their checksum.
+# A seed is base32: five bits each for "S" and for the kind of key, then 32 bytes, then a checksum.
 SEED_MARK: Final = 18 << 3
 MARK_BYTES: Final = 2
 SEED_BYTES: Final = 32
@@ -21,7 +21,7 @@ CHECKSUM_BYTES: Final = 2
 
 
 class NatsCredentials:
-    """What one file says, when it was read."""
+    """Contents of one file at the time it was read."""
 
     def __init__(self, file: Path) -> None:
         try:
@@ -43,7 +43,7 @@ class NatsCredentials:
         return self._jwt.encode()
 
     def sign(self, nonce: str) -> bytes:
-        """What the server asks, signed, in the form that nats-py hands on."""
+        """Signature of the server's nonce, in the form that nats-py expects."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         assert self._seed is not None
@@ -67,5 +67,5 @@ def _decoded(seed: str) -> bytes | None:
     body, checksum = raw[:-CHECKSUM_BYTES], raw[-CHECKSUM_BYTES:]
     if len(body) != MARK_BYTES + SEED_BYTES or body[0] & 0xF8 != SEED_MARK:
         return None
-    # CRC-16 as XMODEM has it, low byte first.
+    # CRC-16/XMODEM, low byte first.
     return body[MARK_BYTES:] if binascii.crc_hqx(body, 0).to_bytes(2, "little") == checksum else None

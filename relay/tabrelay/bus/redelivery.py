@@ -1,8 +1,8 @@
-"""What must not be lost with the bus: kept for a while by whoever says it, said again when the bus is back, and heard
-once. Pure.
+"""Redelivery of messages after a loss of the bus, and duplicate detection by sequence number.
 
-A bus keeps nothing. What was on its way when it broke, and what was to be said while it was away, reaches nobody; and
-nobody can tell which of the two it was. So both are said again, with the number that they had.
+A bus stores nothing: messages in transit when it breaks, and messages sent while it is away, are lost, and the sender
+can't tell which were delivered. So the sender keeps recent messages and sends all of them again with their numbers; the
+receiver drops duplicates. Pure: time is an argument. Sends nothing itself.
 """
 
 from __future__ import annotations
@@ -11,21 +11,22 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Final
 
-# Of all that is kept: messages, and characters in them. The oldest go first; they have most likely arrived.
+# Bounds of all kept messages: their number, and their characters. The oldest are dropped first; they have most likely
+# arrived.
 MOST: Final = 1024
 MOST_SIZE: Final = 8 * 1024 * 1024
-# One that is larger would push out all others. It is said, and not kept.
+# A larger message would displace all others. It is sent, and not kept.
 MOST_OF_ONE: Final = 1024 * 1024
-# Numbers of one sender that are known to have been heard. More than a sender keeps.
+# Received numbers of one sender. More than a sender keeps.
 MOST_RECEIVED: Final = 2 * MOST
-# Senders of whom that is known, those that are gone among them: whoever was taken for lost may come back, and says
-# again what it keeps. More than relays share a bus.
+# Senders with received numbers, including lost ones: a sender that was declared lost may come back and send its
+# messages again. More than there are relays on a bus.
 MOST_SENDERS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class KeptMessage:
-    """One message. `nodes`: who has to hear it."""
+    """One message. `nodes`: its receivers."""
 
     nodes: frozenset[str]
     header: dict[str, Any]
@@ -38,10 +39,10 @@ class KeptMessage:
 
 
 class Redelivery:
-    """What one node has said of late, and may have to say again."""
+    """Recent messages of this node, which it may have to send again."""
 
     def __init__(self, keep_s: float) -> None:
-        """`keep_s`: after so long nobody waits for it any more."""
+        """`keep_s`: how long a message is kept; later no caller waits for it."""
         self._keep_s = keep_s
         self._kept: OrderedDict[int, KeptMessage] = OrderedDict()
         self._size = 0
@@ -63,7 +64,7 @@ class Redelivery:
         return next(iter(self._kept.values()))
 
     def due(self, node: str, now: float) -> list[KeptMessage]:
-        """What this node may have missed, in the order in which it was said."""
+        """Messages that this node may have missed, in the order in which they were sent."""
         return [kept for kept in self._kept.values() if node in kept.nodes and kept.until >= now]
 
     def __len__(self) -> int:
@@ -71,13 +72,13 @@ class Redelivery:
 
 
 class DuplicateFilter:
-    """What was heard of each sender, also of one that is gone. Of too many, those silent for longest are forgotten."""
+    """Received numbers of each sender, including lost ones. Beyond MOST_SENDERS, the least recent sender is dropped."""
 
     def __init__(self) -> None:
         self._received: OrderedDict[str, OrderedDict[int, None]] = OrderedDict()
 
     def is_new(self, sender: str, number: int) -> bool:
-        """Is this the first time? From now on it is not."""
+        """True the first time that this number of a sender is received."""
         received = self._received.setdefault(sender, OrderedDict())
         self._received.move_to_end(sender)
         if len(self._received) > MOST_SENDERS:

@@ -1,7 +1,7 @@
-"""What things are called on the bus. Pure.
+"""Subject names on the bus, derived from a key that the relays of one installation share.
 
-Names are digests under a key that the relays of one installation share: nobody can put a dot or a wildcard into one, a
-bus's operator does not read which servers there are, and relays of two installations on one bus never meet.
+Server names are digests under that key: none can contain a dot or a wildcard, the operator of the bus does not see
+which servers exist, and relays of two installations on one bus never exchange messages. Pure: subscribes to nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import hmac
 from typing import Final
 
 ROOT: Final = "rl"
-# Where relays of whatever installation say that they are there.
+# Where the relays of all installations announce themselves.
 ANNOUNCEMENTS: Final = f"{ROOT}.hall"
 DIGEST_LENGTH: Final = 26
 
@@ -27,7 +27,7 @@ class Subjects:
 
     @property
     def beats(self) -> str:
-        """Every node, every two seconds: I am here."""
+        """Beats of all nodes, every two seconds."""
         return f"{self._prefix}.hb"
 
     @property
@@ -36,15 +36,15 @@ class Subjects:
         return f"{self._prefix}.all"
 
     def node(self, id: str) -> str:
-        """Whatever is for one node."""
+        """Messages to one node."""
         return f"{self._prefix}.in.{id}"
 
     def owner(self, server: str) -> str:
-        """Who has browsers of this server? That somebody listens here is the presence record."""
+        """Relays that have browsers of this server. The subscription itself is the presence record."""
         return f"{self._prefix}.own.{self._digest('server', server)}"
 
     def presence(self, server: str) -> str:
-        """A browser of this server came, is away, or is gone."""
+        """Announces that a browser of this server is connected, away or gone."""
         return f"{self._prefix}.up.{self._digest('server', server)}"
 
     def _digest(self, kind: str, text: str) -> str:

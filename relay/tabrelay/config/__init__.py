@@ -1,1 +1,1 @@
-"""Settings, server specifications and configuration files. Reads and checks; starts nothing."""
+"""Settings, server specifications and configuration files: reading and validation. Starts nothing."""

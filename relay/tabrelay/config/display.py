@@ -1,4 +1,8 @@
-"""A configuration as people may see it: what it comes to, in our own TOML or as JSON, with every secret taken out."""
+"""Configuration output for people: the effective configuration as TOML or JSON, with secrets redacted.
+
+Redacts environment values, headers, client secrets, passwords in URLs, and arguments that look like tokens. References
+such as `${TOKEN}` are kept. Does not read files.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from tabrelay.config.variables import references
 
 REDACTED: Final = "[redacted]"
 _FLAG: Final = re.compile(r"-{1,2}[\w-]*(?:token|key|secret|passw|auth|credential|header|bearer)[\w-]*", re.IGNORECASE)
-# Tokens that are known by how they begin, and JSON Web Tokens.
+# Tokens with a well-known prefix, and JSON Web Tokens.
 _SHAPES: Final = re.compile(r"\b(?:sk|ghp|gho|pk|tr|xox[a-z]|glpat|AKIA)[-_]?[\w-]{12,}|\beyJ[\w-]{10,}\.[\w.-]+")
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -28,7 +32,7 @@ def redacted(config: Config) -> dict[str, Any]:
 
 
 def redacted_server(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """One server as it was written. A reference such as ${TOKEN} is no secret, and stays."""
+    """One server as in its file, redacted. A reference such as ${TOKEN} is no secret, and is kept."""
     shown: dict[str, Any] = {}
     for key, value in raw.items():
         if key in ("env", "headers") and isinstance(value, dict):
@@ -45,13 +49,13 @@ def redacted_server(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def redacted_url(url: str) -> str:
-    """A URL without what it may hold of passwords and keys."""
+    """A URL without its user, password and query values."""
     try:
         parts = urlsplit(url)
     except ValueError:
         return REDACTED
     host = parts.netloc.rpartition("@")
-    # Without brackets: in this place they would be those of an IPv6 address.
+    # No brackets here: they would be read as those of an IPv6 address.
     netloc = f"redacted@{host[2]}" if host[1] and not references(host[0]) else parts.netloc
     query = parts.query
     if query and not references(query.rpartition("=")[2]):
@@ -78,7 +82,7 @@ def _args(args: list[Any]) -> list[str]:
 
 
 def as_toml(value: Mapping[str, Any]) -> str:
-    """Tables and values of a configuration as TOML; not a writer for every TOML there is."""
+    """A configuration as TOML. Not a general TOML writer."""
     lines = [f"{_key(key)} = {_value(item)}" for key, item in value.items() if key != "servers"]
     for name, raw in value.get("servers", {}).items():
         lines += ["", f"[servers.{_key(name)}]", *(f"{_key(key)} = {_value(item)}" for key, item in raw.items())]
@@ -90,7 +94,7 @@ def _key(key: str) -> str:
 
 
 def _text(text: str) -> str:
-    """A JSON string is a TOML one, but for the character that JSON need not escape."""
+    """A JSON string is a valid TOML string, except for DEL, which JSON need not escape."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -1,4 +1,7 @@
-"""One configuration file as values: TOML, or JSON as people write it (comments, trailing commas). No meaning yet."""
+"""Parser for one configuration file: TOML, or JSON with comments and trailing commas.
+
+A duplicate key is an error. Does not interpret the values: `formats` does.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import Any, Final
 from tabrelay.config.mistakes import KeyPath
 
 MAX_FILE: Final = 8 * 1024 * 1024
-# A string, or a comment, or a comma that nothing follows: whichever comes first.
+# The next string, comment or trailing comma.
 _TOKENS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|,(?=(?:\s|//[^\n]*|/\*.*?\*/)*[}\]])', re.DOTALL)
 
 
@@ -23,11 +26,11 @@ class Document:
 
 
 class DuplicateKeyError(ValueError):
-    """An object names a key twice; most readers would silently take the last."""
+    """An object contains a key twice; most parsers would silently use the last value."""
 
 
 def read(path: Path, place: KeyPath) -> Document | None:
-    """The file, or None with the mistake told."""
+    """The file; None if it has a mistake, which is added to `place`."""
     try:
         if path.stat().st_size > MAX_FILE:
             place.wrong("is too large", f"at most {MAX_FILE // 1024 // 1024} MiB")
@@ -39,7 +42,7 @@ def read(path: Path, place: KeyPath) -> Document | None:
     except (OSError, UnicodeDecodeError) as error:
         place.wrong(f"can't be read ({_reason(error)})", "a configuration file, TOML or JSON")
         return None
-    # Beyond the two usual endings, the first character tells: no TOML begins like this.
+    # With another extension, the first character decides: no TOML file begins like this.
     suffix = path.suffix.lower()
     is_toml = suffix == ".toml" or (suffix not in (".json", ".jsonc") and not text.lstrip().startswith(("{", "/")))
     return _parse(text, place, is_toml)
@@ -64,7 +67,7 @@ def _parse(text: str, place: KeyPath, is_toml: bool) -> Document | None:
 
 
 def _plain(text: str) -> str:
-    """Comments and trailing commas become blanks, so that line and column in an error stay right."""
+    """Replace comments and trailing commas by blanks, so that lines and columns in errors are right."""
 
     def blank(match: re.Match[str]) -> str:
         token = match[0]

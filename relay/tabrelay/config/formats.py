@@ -1,4 +1,4 @@
-"""Where servers stand in each program's file, brought to the keys of our own format.
+"""Configuration formats of other programs: finds the servers in a file and converts them to our own keys.
 
 | root | program |
 |---|---|
@@ -9,7 +9,8 @@
 | `[mcp_servers.NAME]` in TOML | Codex, Grok |
 | `mcp: {NAME: …}` | opencode |
 
-Other programs' files have more keys than we read, so only in our own is an unknown one a mistake.
+An unknown key is a mistake only in our own format: other programs' files have more keys than we read. Does not validate
+values: `server_entry` does.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tabrelay.config.settings import Settings
 from tabrelay.config.specs import BROWSER_OPTIONS
 
 Raw = dict[str, Any]
-# Settings that come from elsewhere: naming the files in a file leads in circles, and servers have a table of their own.
+# Settings that a file can't contain: `config` in a file would be circular, and servers have their own table.
 NOT_IN_FILES: Final = frozenset({"config", "watch", "servers", "json", "open_browser", *BROWSER_OPTIONS})
 SETTINGS: Final = frozenset(item.name for item in fields(Settings)) - NOT_IN_FILES
 
@@ -42,7 +43,7 @@ class FoundServer:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a file holds: whose form it has, relay settings (our own form only), and its servers."""
+    """Contents of a file: the program of its format, relay settings (our own format only), and its servers."""
 
     program: str
     settings: Raw
@@ -50,7 +51,7 @@ class Contents:
 
 
 def contents(document: Document, place: KeyPath) -> Contents | None:
-    """What the file says; None, with the mistake told, if it is of no program that we know."""
+    """The contents; None, with the mistake added to `place`, if the format is unknown."""
     root = document.root
     servers, mcp = root.get("servers"), root.get("mcp")
     if document.is_toml and "mcp_servers" not in root:
@@ -116,17 +117,17 @@ def _table(
 
 
 def _name(name: str) -> str:
-    """Other programs' names may have blanks and more; ours are part of an address."""
+    """Names of other programs may contain blanks and more; ours are part of a URL."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-") or name
 
 
 def _editor(raw: Raw) -> Raw:
-    """`mcpServers` and VS Code: the same keys, with a few spellings."""
+    """`mcpServers` and VS Code: the same keys, in several spellings."""
     known = _only(raw, "command", "args", "env", "cwd", "url", "headers")
     kind = raw.get("type", raw.get("transport", raw.get("transportType")))
     if kind is not None:
         known["type"] = kind
-    if isinstance(raw.get("httpUrl"), str):  # Gemini, which calls HTTP+SSE's address `url`
+    if isinstance(raw.get("httpUrl"), str):  # Gemini: `url` is the address of HTTP+SSE there
         known["url"], known["type"] = raw["httpUrl"], "http"
     elif isinstance(raw.get("serverUrl"), str) and "url" not in known:  # Windsurf
         known["url"] = raw["serverUrl"]
@@ -180,7 +181,7 @@ def _milliseconds(raw: Mapping[str, Any], key: str, known: Raw) -> None:
         known["timeout_s"] = value / 1000
 
 
-# In this order: a file may have the root of one program beside settings of another.
+# The order matters: a file may contain the root key of one program and settings of another.
 ROOTS: Final[tuple[tuple[str, str, Callable[[Raw], Raw]], ...]] = (
     ("mcpServers", "mcpServers", _editor),
     ("amp.mcpServers", "Amp", _editor),

@@ -1,4 +1,7 @@
-"""What is wrong with a configuration: every mistake with its file, its key and what was expected, all in one error."""
+"""Configuration mistakes: each with file, key, problem and expected value; all of them in one error.
+
+Reading continues after a mistake, so that a user sees all of them at once. Does not find mistakes itself.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ class Mistake:
 
 
 class ConfigMistakes(ConfigError):
-    """At least one mistake. The text has a line for each."""
+    """One or more mistakes. The text has a line for each."""
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
         super().__init__("\n".join(str(mistake) for mistake in mistakes))
@@ -29,7 +32,7 @@ class ConfigMistakes(ConfigError):
 
 
 class KeyPath:
-    """A key of a file that is being read, and the list that its mistakes go to."""
+    """Path of a key in a file, and the list to which its mistakes are added."""
 
     __slots__ = ("_found", "file", "key")
 
@@ -42,7 +45,7 @@ class KeyPath:
         if isinstance(key, int):
             inner = f"{self.key}[{key}]"
         else:
-            # A name with a dot or a blank is shown the way that TOML and JSON write it.
+            # A name with a dot or a blank is quoted, as in TOML and JSON.
             name = key if key and key.replace("-", "").replace("_", "").isalnum() else f'"{key}"'
             inner = f"{self.key}.{name}" if self.key else name
         return KeyPath(self.file, self._found, inner)

@@ -1,4 +1,7 @@
-"""All configuration files of a relay as one value, or every mistake in them as one error."""
+"""Configuration reader: all files, flags and environment variables of a relay as one value.
+
+Raises one error with all mistakes. A server name may be used once. Starts nothing and watches no file.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from tabserver.wire.names import check_server_name
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What the files (and the names of the command line) say. `notes` is what is no mistake and worth knowing."""
+    """Contents of the files and the names on the command line. `notes`: hints for the user that are no mistakes."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     entries: Mapping[str, ConfiguredServer] = field(default_factory=dict)
@@ -38,7 +41,7 @@ class Config:
 
 
 def load(files: Iterable[str | Path], names: Sequence[str] = (), env: Mapping[str, str] | None = None) -> Config:
-    """Read every file and every `NAME` or `NAME:/PATH`. Raises ConfigMistakes with all that is wrong."""
+    """Read all files, and all `NAME` or `NAME:/PATH`. Raises ConfigMistakes with all mistakes."""
     env = os.environ if env is None else env
     mistakes: list[Mistake] = []
     loading = _Loading(mistakes)
@@ -58,7 +61,7 @@ def load(files: Iterable[str | Path], names: Sequence[str] = (), env: Mapping[st
 
 
 class _Loading:
-    """Puts files together; a name may be used once."""
+    """Merges files; a name may be used once."""
 
     def __init__(self, mistakes: list[Mistake]) -> None:
         self.settings: dict[str, Any] = {}
@@ -94,7 +97,7 @@ class _Loading:
                 self.notes.append(f"{where} is ignored: the relay makes it itself.")
 
     def add_name(self, text: str, place: KeyPath) -> None:
-        """websocket-mcp's form: a name, and perhaps the path that its page dials. Such a page brings no token."""
+        """A name; or a name and the path to which its page connects, as in websocket-mcp. Such a page has no token."""
         name, has_path, path = text.partition(":")
         before = len(self._mistakes)
         try:
@@ -117,7 +120,7 @@ class _Loading:
         place.wrong(f'is a second server called "{name}", after {where}', "a name of its own")
 
     def check_paths(self) -> None:
-        """A second address must lead to one server only."""
+        """A second address must belong to one server only."""
         taken = {f"/{name}": name for name in self.entries}
         for name, entry in self.entries.items():
             spec = entry.spec
@@ -135,8 +138,8 @@ def _check_setting(key: str, value: Any, place: KeyPath) -> None:
 
 
 def effective(args: Mapping[str, Any], env: Mapping[str, str] | None = None) -> tuple[Settings, Config]:
-    """The relay's settings and servers: flags over environment over files. What flags and files say of one server adds
-    up. Raises a ConfigError."""
+    """The relay's settings and servers: flags override the environment, which overrides files. Options of one server
+    in flags and files are merged. Raises ConfigError."""
     settings = Settings.from_args(args, env)
     config = load(settings.config, settings.servers, env)
     settings = Settings.from_args(args, env, config.settings)

@@ -1,6 +1,7 @@
-"""One server of a configuration: its keys checked, its variables put in, a spec made of it. Knows no file format.
+"""Validation of one configured server: checks its keys, expands variables, and creates its spec.
 
-Every format is first brought to the keys named here, which are those of our own TOML.
+Reports all mistakes of a server, not only the first. Does not know file formats: `formats` has converted each of them
+to the keys of our own TOML, which are listed here.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tabrelay.config.variables import Variables
 from tabserver.wire.errors import ServerNameError
 from tabserver.wire.names import check_server_name
 
-# The names that programs have for each kind.
+# Names of the kinds in the formats of all programs.
 KINDS: Final = {
     "browser": "browser",
     "plain": "browser",
@@ -52,7 +53,7 @@ OAUTH_KEYS: Final = frozenset(item.name for item in fields(OAuthSpec))
 UPSTREAM_KEYS: Final = frozenset({"timeout_s", "era", "request_ids", "shared"})
 KEYS: Final = frozenset({"type", "enabled"}) | BROWSER_KEYS | STDIO_KEYS | HTTP_KEYS | UPSTREAM_KEYS
 
-# Headers that the relay makes itself, and that no configuration may change.
+# Headers that the relay generates, and that no configuration may change.
 GENERATED: Final = frozenset(
     {
         "accept",
@@ -75,7 +76,7 @@ MAX_PATH: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredServer:
-    """What a file says of one server: `raw` as it was written, and the spec, unless it is switched off."""
+    """One server of a file: `raw` as in the file, and its spec, unless it is disabled."""
 
     name: str
     raw: Mapping[str, Any]
@@ -85,7 +86,7 @@ class ConfiguredServer:
 def read_entry(
     name: str, raw: Mapping[str, Any], place: KeyPath, variables: Variables, base: Path
 ) -> ConfiguredServer | None:
-    """A server, or None with every mistake in it told. `base`: what a relative folder is relative to."""
+    """A server; None if it has mistakes, which are added to `place`. `base`: directory of relative paths."""
     before = len(list(place))
     _check_name(name, place)
     enabled = _typed(raw, "enabled", place, bool, "true or false")
@@ -104,7 +105,7 @@ def read_entry(
 
 
 def check_keys(raw: Mapping[str, Any], known: frozenset[str], place: KeyPath, what: str = "a server") -> None:
-    """For our own format, where a key that nobody reads is a typing error."""
+    """For our own format, where an unknown key is a typing error."""
     for key in raw:
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)
@@ -133,7 +134,7 @@ def _kind(raw: Mapping[str, Any], place: KeyPath) -> str | None:
 
 
 def _typed(raw: Mapping[str, Any], key: str, place: KeyPath, kind: type, expected: str) -> Any:
-    """The value, if it is there and of its type; what is not is told, and counts as absent."""
+    """The value, if it has the type. A value of another type is added to the mistakes and counts as absent."""
     value = raw.get(key)
     if value is None:
         return None
@@ -264,7 +265,7 @@ class ServerReader:
         return found
 
     def _named(self) -> dict[str, str]:
-        """Variables of the relay's own environment that the server gets too."""
+        """Variables of the relay's environment that the server gets too."""
         place = self._place.at("env_vars")
         return {name: self._variables.expand(f"${{{name}}}", place) for name in self._texts("env_vars")}
 
@@ -297,7 +298,7 @@ def is_generated(header: str) -> bool:
 
 
 def check_path(path: str, place: KeyPath) -> str:
-    """A second address of a server. Without its slash it gets one, as in websocket-mcp."""
+    """A second address of a server. A missing slash is added, as in websocket-mcp."""
     full = path if path.startswith("/") else f"/{path}"
     first = full[1:].partition("/")[0]
     if not _PATH.fullmatch(full) or len(full) > MAX_PATH:
@@ -327,7 +328,7 @@ def _check_url(url: str, place: KeyPath) -> None:
 
 
 def _describe_value(value: object) -> str:
-    """A wrong value in words; its own text may be a secret."""
+    """Description of a wrong value without its text, which may be a secret."""
     if isinstance(value, str):
         return "an empty string" if not value.strip() else "a string"
     if isinstance(value, dict):

@@ -1,6 +1,6 @@
-"""The relay's settings: flags, then environment (TABRELAY_*), a configuration file, and the defaults written here.
+"""Relay settings: names, types, defaults and validation; from flags, environment (TABRELAY_*) and configuration files.
 
-Read once and passed down. No setting is a secret: tokens have their own file.
+Read once and passed to constructors. No setting is a secret: tokens have their own file. Reads no file.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Settings:
     config: tuple[str, ...] = _setting((), "configuration files: servers, and settings of the relay")
     bus: tuple[str, ...] = field(
         default=(),
-        # An address may hold a password, if it came from the environment.
+        # An address from the environment may contain a password.
         repr=False,
         metadata={"help": "NATS servers (nats://… or tls://…) that several relays share, so that any answers for all"},
     )
@@ -152,7 +152,7 @@ class Settings:
     def from_args(
         cls, args: Mapping[str, Any], env: Mapping[str, str] | None = None, file: Mapping[str, Any] | None = None
     ) -> Settings:
-        """``args``: what the command line gave, by field name; None or absent means not given."""
+        """``args``: values of the command line by field name; None or absent: not given."""
         env = os.environ if env is None else env
         values: dict[str, Any] = dict(file or {})
         for item in fields(cls):
@@ -166,7 +166,7 @@ class Settings:
 
     @classmethod
     def check(cls, name: str, value: Any) -> None:
-        """Raises if a configuration file can't have this value for a setting."""
+        """Raises if this value is not valid for a setting in a configuration file."""
         if name == "bus" and isinstance(value, list):
             refuse_secrets(str(url) for url in value)
         item = next(item for item in fields(cls) if item.name == name)
@@ -189,7 +189,7 @@ class Settings:
                 object.__setattr__(self, item.name, tuple(getattr(self, item.name)))
             elif isinstance(item.default, int | float) and getattr(self, item.name) < 0:
                 raise ConfigError(f"{item.name} can't be negative.")
-        # A name of which something is said is known from the start, like any other that was declared.
+        # A name with an option is declared, like those in `servers`.
         named = (*self.servers, *self.plain, *self.instances, *self.static_tools)
         object.__setattr__(self, "servers", tuple(dict.fromkeys(named)))
         for option, what in (("static_tools", "static tools"), ("instances", "instances")):
@@ -222,7 +222,7 @@ class Settings:
     def _check_bus(self) -> None:
         for number, url in enumerate(self.bus, 1):
             if flaw := _flaw_in_bus_address(url):
-                # Nothing of it is shown: of an address that can't be read, nobody knows where its password is.
+                # No part of it is shown: in an address that can't be parsed, the password may be anywhere.
                 raise ConfigError(
                     # defence: a bus's password in a wrong address
                     f"bus: address {number} of {len(self.bus)} {flaw}. It must be nats://HOST[:PORT] or "
@@ -238,7 +238,7 @@ class Settings:
             raise ConfigError("workers must be at least 1.")
 
     def warnings(self) -> list[str]:
-        """Combinations that work, and may lose calls."""
+        """Warnings for combinations that work but may lose calls."""
         least_s = least_grace_s(self.heartbeat_s)
         if self.grace_s >= least_s:
             return []
@@ -249,7 +249,7 @@ class Settings:
         ]
 
     def check_whole(self) -> None:
-        """Raises for settings that make no sense together, once all of them are known."""
+        """Raises for invalid combinations of settings, once all of them are known."""
         if (self.bus_credentials or self.bus_ca) and not self.bus:
             raise ConfigError("There are credentials or certificates for a bus, and no bus: give --bus too.")
         if self.workers > 1 and not self.bus:
@@ -267,10 +267,10 @@ _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: 
 
 
 def _flaw_in_bus_address(url: str) -> str:
-    """What is wrong with an address of the bus, without a word of it; empty if nothing is."""
+    """The flaw of a bus address, without any part of the address; empty if there is none."""
     try:
         parts = urlsplit(url)
-    except ValueError:  # its text has the address in it
+    except ValueError:  # its text contains the address
         return "can't be read"
     if parts.scheme not in ("nats", "tls"):
         return "does not begin with nats:// or tls://"
@@ -285,7 +285,7 @@ def _flaw_in_bus_address(url: str) -> str:
 
 
 def refuse_secrets(urls: Iterable[str]) -> None:
-    """Command lines are everybody's to read, and configuration files are copied around."""
+    """All users can read command lines, and configuration files are copied: neither may contain a password."""
     # defence: a bus's password on a command line
     if any("@" in url for url in urls):
         raise ConfigError(

@@ -1,6 +1,6 @@
-"""Servers as a configuration describes them: values, checked and complete. Reads no file and starts nothing.
+"""Server specs: validated descriptions of browser, stdio and HTTP servers, as frozen values.
 
-A spec that equals the one before means that nothing changed for that server: a reload leaves it alone.
+Specs are compared: a reload does not touch a server whose spec is unchanged. Reads no file and starts nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-# Which revision of MCP a server is spoken to in; `auto` asks it.
+# MCP era that is used with a server; `auto` negotiates.
 EraChoice = Literal["auto", "legacy", "modern"]
 IdFormat = Literal["integer", "string"]
 
@@ -18,13 +18,13 @@ ERA_CHOICES: Final = ("auto", "legacy", "modern")
 GRANTS: Final = ("authorization_code", "client_credentials")
 CLIENT_AUTHS: Final = ("basic", "post")
 ID_FORMATS: Final = ("integer", "string")
-# What may be said of a server that lives in a browser: each is a setting that takes names.
+# Options of a server in a browser. Each is also a setting with a list of names.
 BROWSER_OPTIONS: Final = ("plain", "instances", "static_tools")
 
 
 @dataclass(frozen=True, slots=True)
 class BrowserSpec:
-    """A server that a page will offer. `path` is a second address, under which websocket-mcp's pages dial."""
+    """A server that a page will offer. `path`: a second address, to which pages of websocket-mcp connect."""
 
     name: str
     path: str | None = None
@@ -35,7 +35,7 @@ class BrowserSpec:
 
 @dataclass(frozen=True, slots=True)
 class StdioSpec:
-    """A server that the relay runs as a child process. `is_shared`: there can be only one process, for all clients."""
+    """A server that the relay runs as a child process. `is_shared`: one process for all clients."""
 
     name: str
     command: str
@@ -56,7 +56,7 @@ class StdioSpec:
 
 @dataclass(frozen=True, slots=True)
 class OAuthSpec:
-    """How to get a token where a server wants one. The words are those of OAuth."""
+    """How to get a token for a server that requires one. Terms as in OAuth."""
 
     grant: str = "authorization_code"
     client_id: str | None = None
@@ -69,8 +69,8 @@ class OAuthSpec:
 
 @dataclass(frozen=True, slots=True)
 class HttpSpec:
-    """A server elsewhere, over HTTP. `transport` is `auto` when the configuration left it open: then 2024-11-05's
-    HTTP+SSE is tried where Streamable HTTP is not known."""
+    """An upstream over HTTP. `transport` `auto`: the configuration does not specify it, and HTTP+SSE of 2024-11-05 is
+    tried where Streamable HTTP is not supported."""
 
     name: str
     url: str = field(repr=False)
@@ -92,7 +92,7 @@ class HttpSpec:
 
     @property
     def may_sign_in(self) -> bool:
-        """Is a token asked for where one is wanted? Not if the configuration has one."""
+        """May the relay sign in with OAuth? Not if the configuration contains a token."""
         return self.oauth is not None and all(name.lower() != "authorization" for name, _ in self.headers)
 
 
@@ -101,8 +101,8 @@ Spec = BrowserSpec | UpstreamSpec
 
 
 def fingerprint(spec: UpstreamSpec) -> str:
-    """What a remembered catalogue belongs to: another command or address under the same name is another server. Secrets
-    have no part in it: a new token does not make a new server."""
+    """Identity of a server for its stored catalogue: another command or address under the same name is another server.
+    Contains no secrets: with a new token it is still the same server."""
     if isinstance(spec, StdioSpec):
         parts = [spec.kind, spec.command, *spec.args, spec.cwd or ""]
     else:

@@ -1,7 +1,8 @@
-"""`${VAR}` in a configuration: the environment's values, put in where a string names them.
+"""Expansion of `${VAR}` in configuration strings, with values of the environment.
 
 Understands `${VAR}`, `${VAR:-default}`, `${env:VAR}` (VS Code, Cursor), `{env:VAR}` (opencode), and the folders that
-editors have names for. `$${` is a literal `${`. A variable that is not set is a mistake, never an empty string.
+editors name. `$${` is a literal `${`. A variable that is not set is a mistake, never an empty string. Does not
+expand shell syntax.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Variables:
-    """What the strings of one file may name."""
+    """The variables that strings of one file may refer to."""
 
     def __init__(self, env: Mapping[str, str], file: Path) -> None:
         self._env = env
         folder = file.parent
-        # Editors keep their file in a folder of its own inside the project.
+        # Editors keep their file in a subfolder of the project.
         project = folder.parent if folder.name in (".vscode", ".cursor", ".codex", ".claude", ".kiro") else folder
         self._folders = {"workspaceFolder": str(project), "userHome": str(Path.home()), "cwd": str(Path.cwd())}
 
@@ -56,5 +57,5 @@ class Variables:
 
 
 def references(text: str) -> bool:
-    """Is this string nothing but references, and so no secret itself?"""
+    """Does this string consist of references only, so that it is no secret itself?"""
     return bool(_REFERENCE.search(text)) and not re.sub(r"(?i)^bearer\s+", "", _REFERENCE.sub("", text)).strip()

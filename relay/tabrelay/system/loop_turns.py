@@ -1,6 +1,6 @@
-"""Long work in several turns of the event loop: other callbacks run in between.
+"""Cooperative CPU work: a generator that runs in several iterations of the event loop, so that other callbacks run too.
 
-The work is a generator that yields wherever it may be interrupted.
+The generator yields wherever it may be interrupted. No thread is used: for code that must stay on the event loop.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, Final, TypeVar
 Result = TypeVar("Result")
 
 TURN_S: Final = 0.005
-"""The work goes on for this long in one turn."""
+"""The work runs for at most this long in one iteration, plus one step."""
 
 
 async def run_in_turns(steps: Generator[Any, None, Result]) -> Result:
-    """Run all steps; gives what the generator returns."""
+    """Run all steps; returns the generator's result."""
     began = time.perf_counter()
     while True:
         try:

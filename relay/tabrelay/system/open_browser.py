@@ -1,7 +1,8 @@
-"""Opens the page in the user's browser without showing the pairing code to other users of the computer.
+"""Opening the relay's page in the user's browser, without showing the pairing code to other users of the computer.
 
-A command line is visible to every process, so the browser is given the address of a file that only this user can read,
-and the file sends it on. It does not wait for the browser and never fails loudly: the address is printed as well.
+Command lines are visible to all processes, so the browser gets the URL of a file that only this user can read; the file
+redirects to the page. Does not wait for the browser and raises nothing if it does not start: the address is printed
+as well.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 
 
 def has_display(env: Mapping[str, str] | None = None, platform: str = sys.platform) -> bool:
-    """Is there a screen that this user sits at? A remote shell's browser would open where nobody looks."""
+    """Does this session have a screen? Over SSH, a browser would open on the remote computer, unseen."""
     env = os.environ if env is None else env
     if env.get("SSH_CONNECTION"):
         return False
@@ -36,12 +37,12 @@ class PageOpener:
         self._timer: threading.Timer | None = None
 
     def open(self, url: str, keep_s: float) -> None:
-        """``keep_s``: when the code in the address is dead anyway, and the file goes."""
+        """``keep_s``: life of the code in the address; the file is removed after it."""
         self.close()
         handle = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(redirect_page(url))
-        # In a thread, since some browsers' launchers only return when the browser does.
+        # In a thread: some launchers return only when the browser exits.
         self._starting = threading.Thread(target=self._start, daemon=True)
         self._starting.start()
         self._timer = threading.Timer(keep_s, self.close)
@@ -49,7 +50,7 @@ class PageOpener:
         self._timer.start()
 
     def wait(self, timeout_s: float) -> None:
-        """Until the browser was asked, or so long."""
+        """Wait until the launcher has returned, at most this long."""
         if self._starting is not None:
             self._starting.join(timeout_s)
 
@@ -60,7 +61,7 @@ class PageOpener:
             self._file.unlink()
 
     def _start(self) -> None:
-        # A browser that can't be started must not take the relay down.
+        # A browser that can't be started must not stop the relay.
         with contextlib.suppress(webbrowser.Error, OSError):
             # defence: the pairing code on a command line
             self._open_url(self._file.as_uri())

@@ -1,9 +1,9 @@
-"""Timer for a deadline on what a peer sends or reads, which does not count time in which this process did not run.
+"""Suspend-tolerant timer for deadlines on a peer's I/O: time in which this process did not run does not count.
 
 After a suspension (a laptop's sleep, SIGSTOP, a stalled machine) all timers are due at once. A process that was stopped
-while it handled what it had read runs them before it reads again, and would take a request that came meanwhile for one
-that never came. So the callback runs later than the timer is due, by as much as the timer was late, and at least by one
-turn of the event loop. Deadlines of calls do not use it: a caller's time does go on while the relay is suspended.
+while it handled input runs them before it reads again, and would treat a request that arrived meanwhile as missing. So
+the callback runs later than the timer is due, by as much as the timer was late, and at least by one iteration of the
+event loop. Not for deadlines of calls: a caller's time continues while the relay is suspended.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-# Event loops count in milliseconds: a timer of this length is due after sockets were read once.
+# Event loops have a resolution of milliseconds: a timer of this length is due after sockets were read once.
 TURN_S: Final = 0.01
 
 
 class PatientTimer:
-    """Started by the constructor; has what is used of an `asyncio.TimerHandle`."""
+    """Started by the constructor. Has the methods of `asyncio.TimerHandle` that are used."""
 
     __slots__ = ("_callback", "_due", "_handle", "_loop", "_wait_s")
 
@@ -42,6 +42,6 @@ class PatientTimer:
         self._handle.cancel()
 
     def restart(self) -> None:
-        """The peer did something: its time begins anew."""
+        """The peer made progress: start the full time again."""
         self._handle.cancel()
         self._start()

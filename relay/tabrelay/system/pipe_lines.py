@@ -1,8 +1,8 @@
-"""Bytes of a pipe, cut into lines: one JSON value each. Pure.
+"""Line splitter for pipes: bytes to lines of bounded length, one JSON message each.
 
-A line that is too long is skipped to its end, and the lines after it are read as usual. Its beginning and its end are
-kept, since the id of a message most often stands in one of them, and what kind it is: a request wants an answer, and
-for an answer somebody waits.
+A line over the limit is skipped, and the next lines are read as usual. Its first and last bytes are kept: they most
+often contain the message's id and show its kind, so that a request can be refused and a waiting caller gets an error.
+Pure. Does not parse the lines.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 KEPT: Final = 4096
 _ID: Final = rb'("(?:[^"\\]|\\.){0,256}"|-?\d{1,19})'
-# Before the first member that holds others, and after all of them, nothing can stand but the message's own members.
+# Before the first nested member, and after the last one, there can only be the message's own members.
 _NAME: Final = re.compile(rb'\s*[{,]\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
 _PLAIN: Final = re.compile(rb'("(?:[^"\\]|\\.)*"|[\w.+-]+)\s*(?=,)')
 _LAST: Final = re.compile(rb'"id"\s*:\s*' + _ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
@@ -22,7 +22,7 @@ _LAST: Final = re.compile(rb'"id"\s*:\s*' + _ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"
 
 @dataclass(frozen=True, slots=True)
 class LineTooLong:
-    """A line over the limit: its size, the text of its message's id if that could be found, and which kind it is."""
+    """A line over the limit: its size, the text of its message's id if it was found, and whether it is a reply."""
 
     size: int
     id: bytes | None
@@ -30,13 +30,13 @@ class LineTooLong:
 
 
 class LineSplitter:
-    """Feed it bytes; it gives whole lines without their ends, and no blank ones."""
+    """`feed` yields complete lines without line ends; blank lines are skipped."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._parts: list[bytes] = []
         self._size = 0
-        self._head = b""  # of a line that is too long; also says that the current one is
+        self._head = b""  # of a line that is too long; not empty while the current line is
         self._tail = b""
 
     def feed(self, data: bytes) -> Iterator[bytes | LineTooLong]:
@@ -50,7 +50,7 @@ class LineSplitter:
         self._add(rest)
 
     def close(self) -> bytes | LineTooLong | None:
-        """The line that was begun: at its end, or at the end of everything."""
+        """The current line: at its end, or at the end of the input."""
         parts, size, head = self._parts, self._size, self._head
         self._parts, self._size, self._head = [], 0, b""
         if head:
@@ -70,7 +70,7 @@ class LineSplitter:
 
 
 def too_long(line: bytes) -> LineTooLong:
-    """What is known of a whole line that is not read."""
+    """A complete line, as one over the limit."""
     return _too_long(len(line), line[:KEPT], line[-KEPT:])
 
 

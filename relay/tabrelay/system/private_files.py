@@ -1,7 +1,7 @@
-"""Private files: a directory of mode 0700, files of mode 0600, each written whole or not at all, one writer at a time.
+"""Private files: a directory of mode 0700 with files of mode 0600, replaced atomically, one writer at a time.
 
-A file that somebody else could have put there is not believed: it has to be a file, and no link to one, of this user.
-Several relays and commands of one user share the directory. What the files mean is not known here.
+A file is used only if it is a regular file of this user, and no link: another user could have put anything else there.
+Several relays and commands of one user share the directory. Does not interpret the files.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-PREFIX: Final = "tr_"  # makes a leaked secret recognisable: for the log redaction, and for secret scanners
+PREFIX: Final = "tr_"  # makes a leaked secret recognisable for the log redaction and for secret scanners
 CHECK_EVERY_S: Final = 0.02
 MOST_READ: Final = 16 * 1024 * 1024  # characters
 # defence: links in place of secrets
 # defence: links in place of the call log
 NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
-NO_WAIT: Final = getattr(os, "O_NONBLOCK", 0)  # what looks like a file may be a pipe that nobody writes to
+NO_WAIT: Final = getattr(os, "O_NONBLOCK", 0)  # the path may be a pipe without a writer, and opening it would block
 
 
 class StateError(Exception):
@@ -30,12 +30,12 @@ class StateError(Exception):
 
 
 def new_secret() -> str:
-    """256 bits."""
+    """A new random secret of 256 bits."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
 def ensure_directory(home: Path) -> None:
-    """Make the directory, or close it again if others could look inside."""
+    """Create the directory; remove access of other users if they have any."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = home.stat()
@@ -48,7 +48,7 @@ def ensure_directory(home: Path) -> None:
 
 
 def read_or_create_secret(path: Path) -> str:
-    """The secret that a file holds; made if there is none."""
+    """The secret in a file, which is created if it does not exist."""
     try:
         if not path.exists():
             write(path, new_secret() + "\n", is_new=True)
@@ -61,14 +61,14 @@ def read_or_create_secret(path: Path) -> str:
 
 
 def read(path: Path) -> str:
-    """What stands in a private file; closes it if others could look inside. Raises StateError, OSError, ValueError."""
+    """Text of a private file; removes access of other users. Raises StateError, OSError, ValueError."""
     try:
         handle = os.open(path, os.O_RDONLY | NO_LINK | NO_WAIT)
     except OSError as error:
         if path.is_symlink():
             raise StateError(f"{path} is a link. Put the file itself there, or delete it.") from error
         raise
-    # From here on it is one and the same file, whatever becomes of its name.
+    # The handle refers to this file, even if another one gets its name.
     with os.fdopen(handle, encoding="utf-8") as file:
         make_private(handle, path)
         # defence: a secret that is swapped while it is read
@@ -76,7 +76,7 @@ def read(path: Path) -> str:
 
 
 def make_private(handle: int, path: Path) -> None:
-    """Raises StateError for what is no file of this user's."""
+    """Remove access of other users. Raises StateError unless it is a regular file of this user."""
     found = os.fstat(handle)
     if not stat.S_ISREG(found.st_mode):
         raise StateError(f"{path} is no file. Delete it, and the next start makes a new one.")
@@ -88,8 +88,8 @@ def make_private(handle: int, path: Path) -> None:
 
 
 def _is_ours(found: os.stat_result) -> bool:
-    """Of this user, or of root, who could do anything anyway. Root itself may use what is anybody's: in containers the
-    state directory often belongs to whoever made it outside."""
+    """Is the owner this user, or root, who has access anyway? Root accepts every owner: in containers the state
+    directory often belongs to a user outside."""
     if os.name != "posix":
         return True
     me = os.geteuid()
@@ -98,14 +98,14 @@ def _is_ours(found: os.stat_result) -> bool:
 
 
 def write(path: Path, text: str, is_new: bool = False) -> None:
-    """Write whole or not at all; mkstemp makes the file 0600 from the first moment."""
+    """Write atomically. mkstemp creates the file with mode 0600."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
         if is_new:
             try:
-                os.link(name, path)  # unlike replace, fails if another relay was first: then theirs counts
+                os.link(name, path)  # unlike replace, fails if another relay was first: its file is used
             except FileExistsError:
                 pass
             except OSError:  # a file system without hard links
@@ -117,8 +117,8 @@ def write(path: Path, text: str, is_new: bool = False) -> None:
 
 
 class FileWatch:
-    """Was a file written since? Looks at most every GLANCE_S: asking the system costs more than the rest of admitting
-    a call does."""
+    """Detects writes to a file. Calls stat at most every `check_every_s`: it costs more than the rest of admitting a
+    call."""
 
     def __init__(self, path: Path, check_every_s: float = CHECK_EVERY_S) -> None:
         self._path = os.fspath(path)
@@ -127,7 +127,7 @@ class FileWatch:
         self._seen: tuple[int, int, int] | None = None
 
     def has_changed(self, *, force: bool = False) -> bool:
-        """True once after each write. `force`: now, however short ago the last look was."""
+        """True once after each write. `force`: check now, even if the last check was a moment ago."""
         now = time.monotonic()
         if not force and self._checked_at is not None and now - self._checked_at < self._check_every_s:
             return False
@@ -137,11 +137,11 @@ class FileWatch:
 
     @property
     def is_there(self) -> bool:
-        """At the last look."""
+        """Did the file exist at the last check?"""
         return self._seen is not None
 
     def _stamp(self) -> tuple[int, int, int] | None:
-        """Another value after every write: each one makes a new file."""
+        """Changes with every write, since each write creates a new file."""
         try:
             found = os.stat(self._path)
         except OSError:
@@ -151,10 +151,10 @@ class FileWatch:
 
 @contextlib.contextmanager
 def locked(home: Path) -> Iterator[None]:
-    """Between reading a file and writing it, nobody else writes it."""
+    """Exclusive lock of the directory: no other process changes a file between a read and a write."""
     try:
         import fcntl
-    except ImportError:  # not on this system; then nobody locks
+    except ImportError:  # not on this system: no process locks
         yield
         return
     handle = os.open(home / ".lock", os.O_RDWR | os.O_CREAT | NO_LINK, 0o600)

@@ -1,6 +1,6 @@
-"""A child process and everything that it started: one process group, ended as a whole.
+"""Process groups: a child process and all its descendants, started and stopped as one group.
 
-However this program ends, no group of it is left: see `process_guard`.
+No group outlives this program, however it ends: `process_guard` handles a kill. Does not read or write the pipes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tabrelay.system.process_guard import ProcessGuard
 
 log = logging.getLogger(__name__)
 
-# Closing stdin is the polite way to ask; then a signal that can be heeded; then one that can't.
+# Stop in three steps: close stdin, then SIGTERM, then SIGKILL.
 EXIT_S: Final = 0.5
 TERM_S: Final = 1.0
 KILL_S: Final = 0.5
@@ -28,14 +28,14 @@ _guard: Final = ProcessGuard()
 
 
 async def start(command: str, *arguments: str, **more: Any) -> asyncio.subprocess.Process:
-    """Raises OSError or ValueError. `more`: as for asyncio's own."""
+    """Start a process in a new group. Raises OSError or ValueError. `more`: as for create_subprocess_exec."""
     process = await asyncio.create_subprocess_exec(command, *arguments, start_new_session=True, **more)
     _guard.add(process.pid)
     return process
 
 
 async def stop(process: asyncio.subprocess.Process, exit_s: float = EXIT_S, term_s: float = TERM_S) -> None:
-    """Until neither it nor anything it started is left; every wait has an end."""
+    """Stop the process and all its descendants. Every wait has a deadline."""
     if process.stdin is not None:
         process.stdin.close()
     if await _wait_for_exit(process, exit_s if process.returncode is None else 0):
@@ -49,12 +49,12 @@ async def stop(process: asyncio.subprocess.Process, exit_s: float = EXIT_S, term
 
 
 async def _wait_for_exit(process: asyncio.subprocess.Process, timeout_s: float) -> bool:
-    """Has the whole group ended?"""
+    """Has the whole group ended within this time?"""
     return await wait_until(lambda: process.returncode is not None and not _is_alive(process.pid), timeout_s)
 
 
 async def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
-    """Polled: asyncio waits for the end of the pipes too, which a grandchild may keep open."""
+    """Polls, because asyncio's wait also waits for the end of the pipes, which a grandchild may keep open."""
     loop = asyncio.get_running_loop()
     until = loop.time() + timeout_s
     while not condition():
@@ -70,7 +70,7 @@ def _is_alive(group: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # somebody else's, or not collected yet: it is there
+        pass  # of another user, or a zombie: it exists
     return True
 
 
@@ -81,14 +81,14 @@ def kill(group: int, number: signal.Signals) -> None:
 
 def release(process: asyncio.subprocess.Process) -> None:
     _guard.discard(process.pid)
-    # A survivor may hold a pipe; without this the transport would stay open, and complain when it is collected.
+    # A surviving descendant may hold a pipe. Without this the transport stays open, and warns when it is collected.
     transport = getattr(process, "_transport", None)
     if transport is not None:
         transport.close()
 
 
 def describe_exit(code: int | None) -> str:
-    """How it ended, in words."""
+    """How a process ended, in words."""
     if code is None:
         return "it closed its output"
     return f"it was ended by {_signal(-code)}" if code < 0 else f"it ended with code {code}"
@@ -103,6 +103,6 @@ def _signal(number: int) -> str:
 
 @atexit.register
 def kill_all() -> None:
-    """A second stop signal ends us at once, without the polite way."""
+    """At exit: a second stop signal ends this program at once, without `stop`."""
     for group in _guard.groups:
         kill(group, signal.SIGKILL)

@@ -1,9 +1,9 @@
-"""Guard process: ends the process groups of a program that was killed before it could do so itself.
+"""Guard process: ends the process groups of a program that was killed before it could end them itself.
 
-The program writes the ids of its children's groups to the guard's standard input. The guard waits for the end of that
-pipe, which comes however the program ends, and sends SIGTERM and then SIGKILL to the groups that are left. Linux's
-PR_SET_PDEATHSIG is not used: it reaches no grandchild, follows the thread that forked, and needs code between fork and
-exec. On Windows there are no process groups, and no guard.
+The program writes the ids of its children's groups to the guard's standard input. The guard reads until the end of that
+pipe, which occurs however the program ends, and sends SIGTERM and then SIGKILL to the remaining groups. Does not use
+Linux's PR_SET_PDEATHSIG: it reaches no grandchild, depends on the thread that forked, and needs code between fork and
+exec. Windows has no process groups, and no guard.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ProcessGuard:
         return frozenset(self._groups)
 
     def _start(self) -> None:
-        """Also after the guard itself was ended."""
+        """Start the guard, also after it was killed."""
         command = [sys.executable, "-I", "-S", "-c", SCRIPT]
         try:
             self._process = subprocess.Popen(

@@ -6,7 +6,7 @@ one or two writes. `flush` writes the last state before the process ends. A cras
 write, and never leaves half a file.
 
 Other processes may share a file. Each write is an atomic replace, and rows that another process wrote since are read
-first; the owner decides which of them count. What the rows mean is not known here.
+first; the owner decides which of them are used. Does not interpret the rows.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Row = TypeVar("Row")
 
 PAUSE: Final = 20.0  # times what a write took,
 LONGEST_PAUSE_S: Final = 2.0  # and no longer than this
-FLUSH_S: Final = 10.0  # how long `flush` waits for a write that is under way
-BUFFER: Final = 256 * 1024  # bytes; each write of so many releases Python's lock
+FLUSH_S: Final = 10.0  # how long `flush` waits for a running write
+BUFFER: Final = 256 * 1024  # bytes; each write of this size releases the GIL
 LEFTOVER_S: Final = 3600.0  # a scratch file older than this was left by a process that crashed
 _numbers = itertools.count(1)
 
 
 class StateOwner(Protocol[Row]):
-    """The table that a file holds. A row must not change once it was given out."""
+    """The table that a file contains. A row must not change after `rows` has returned it."""
 
     def rows(self) -> dict[str, Row]:
         """A copy of all rows, made on the event loop."""
@@ -48,7 +48,7 @@ class StateOwner(Protocol[Row]):
         """A row as JSON values. Called in a thread."""
 
     def decode(self, key: str, value: Any) -> Row | None:
-        """The row, or None if it makes no sense. May raise what bad values raise. Called in a thread."""
+        """The row, or None if it is not valid. May raise the errors of bad values. Called in a thread."""
 
     def accepts(self, key: str, ours: Row | None, theirs: Row) -> bool:
         """Does a row that another process wrote replace ours? Called in a thread."""
@@ -58,8 +58,8 @@ class StateOwner(Protocol[Row]):
 
 
 class StateFile(Generic[Row]):
-    """One file. `loss`: what a user loses when it can't be written. `most_bytes`: a larger file is not read. With no
-    path nothing is kept."""
+    """One file. `loss`: what a user loses when it can't be written. `most_bytes`: a larger file is not read. Without a
+    path nothing is stored."""
 
     def __init__(self, path: Path | None, owner: StateOwner[Row], *, loss: str, most_bytes: int) -> None:
         self._path = path
@@ -74,7 +74,7 @@ class StateFile(Generic[Row]):
         self._pause_ends = 0.0
 
     def load(self) -> dict[str, Row]:
-        """The rows as they were written last. A file that can't be read is no reason not to start."""
+        """The rows that were written last. A file that can't be read does not prevent the start."""
         if self._path is None:
             return {}
         _remove_leftovers(self._path)
@@ -87,7 +87,7 @@ class StateFile(Generic[Row]):
             return {}
 
     def save_soon(self) -> None:
-        """The rows have changed. Without an event loop, as while the relay is put together, they are written now."""
+        """The rows have changed. Without an event loop, as during construction, they are written now."""
         if self._path is None:
             return
         self._is_due = True
@@ -101,7 +101,7 @@ class StateFile(Generic[Row]):
             self._start_soon(self._path, loop)
 
     def flush(self) -> None:
-        """Write the rows as they are now, and return when that is done."""
+        """Write the current rows, and return when that is done."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -141,7 +141,7 @@ class StateFile(Generic[Row]):
                 with suppress(RuntimeError):  # the loop is closed: `flush` has written since
                     loop.call_soon_threadsafe(self._finished, thread, path, loop, began, theirs)
 
-        # A daemon: a disk that hangs must not keep the process from ending.
+        # A daemon thread: a disk that hangs must not prevent the exit of the process.
         thread = self._thread = threading.Thread(target=work, name=f"write {path.name}", daemon=True)
         thread.start()
 
@@ -169,7 +169,7 @@ class StateFile(Generic[Row]):
     # -- in the thread ------------------------------------------------------------------------------------------------
 
     def _write(self, path: Path, rows: dict[str, Row]) -> Mapping[str, Row]:
-        """Gives back the rows of another process that went into the file."""
+        """Returns the rows of another process that went into the file."""
         # defence: rows that another process wrote into a state file
         theirs = self._rows_of_others(path, rows)
         scratch = path.with_suffix(f".{os.getpid()}-{self._number}.tmp")
@@ -208,12 +208,12 @@ class StateFile(Generic[Row]):
 
 
 def _lines(rows: Iterable[tuple[str, Row]], encode: Callable[[Row], Any]) -> Iterable[bytes]:
-    """One JSON object, one line for each row: so it is written and read without a long step."""
+    """One JSON object, one line for each row, so that neither writing nor reading has a long step."""
     before = b"{\n"
     for key, row in rows:
         try:
             line = orjson.dumps(key) + b":" + orjson.dumps(encode(row))
-        except orjson.JSONEncodeError:  # letters that are none
+        except orjson.JSONEncodeError:  # lone surrogates
             continue
         yield before + line
         before = b",\n"
@@ -242,7 +242,7 @@ def _members(body: bytes) -> list[tuple[str, Any]]:
 
 
 def _stamp(found: os.stat_result) -> tuple[int, int, int]:
-    """Another value after every write: each one makes a new file."""
+    """Changes with every write, since each write creates a new file."""
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
