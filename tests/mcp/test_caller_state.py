@@ -41,7 +41,7 @@ def test_a_session_has_a_state_of_its_own(bench: Bench) -> None:
 def test_a_session_that_comes_back_on_another_channel_finds_its_state(bench: Bench) -> None:
     bench.open(replace(READY, session="one"), "a")
     assert call(bench, 1, "a") == 1
-    bench.close("a", "the relay started anew")
+    bench.close("a", "the relay started a new session")
     bench.open(replace(READY, session="one"), "z")
     assert call(bench, 1, "z") == 2
 

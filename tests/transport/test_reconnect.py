@@ -103,7 +103,7 @@ async def test_a_late_open_of_an_abandoned_attempt_is_closed(bench: Bench) -> No
     await bench.clock.advance(5.1)
     socket = late.open()
     await settle()
-    assert socket.closed == (1000, "given up") and socket.sent == []
+    assert socket.closed == (1000, "aborted") and socket.sent == []
     assert bench.transport.state.state == "waiting"
 
 

@@ -168,7 +168,7 @@ def test_a_silent_relay_is_noticed_after_two_and_a_half_heartbeats_and_two_more_
     for wait_s in (37.5, 38, 38.5):
         assert worker.events() == [] and worker.next_timer() == start + wait_s
         worker.handle_timer(start + wait_s)
-    assert worker.events() == [Silence("a sign of life")]
+    assert worker.events() == [Silence("a frame")]
 
 
 def test_frames_that_waited_unread_while_the_worker_was_blocked_keep_the_link() -> None:

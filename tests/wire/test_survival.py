@@ -332,7 +332,7 @@ class SeveralTimersDueBreakTheLink(MutantLinks):
 class HastyWatchdog(Link[Any]):
     def handle_timer(self, now: float) -> None:
         if self._timers.get("watchdog", now + 1) <= now:
-            self._events.append(Silence("a sign of life"))
+            self._events.append(Silence("a frame"))
         super().handle_timer(now)
 
 

@@ -138,7 +138,7 @@ class Dialer:
             return DialError(why, text or f'This page may not serve "{self._server}".', reason != "reserved")
         if response.status == _DRAINING:
             return DialError("restarting", "The relay is restarting.", False)
-        return DialError("lost", "The relay is there, but its WebSocket could not be opened.", False)
+        return DialError("lost", "The relay responds, but its WebSocket could not be opened.", False)
 
     async def _why_unreadable(self, abort: Aborter) -> DialError:
         """The browser hides the response. If there is a relay, its CORS headers do not allow this page's origin."""
@@ -148,7 +148,7 @@ class Dialer:
             return error
         origin = js.location.origin
         text = (
-            f"The relay does not let pages of {origin} in: this one is not paired (any more). Retry to ask for it, or"
+            f"The relay does not accept pages of {origin}: this page is not paired (any more). Retry to ask for it, or"
         )
         return DialError("forbidden", f"{text} start the relay with: --allow-origin {origin}", True)
 
@@ -247,7 +247,7 @@ class _SocketAttempt:
         try:
             return self._recorder.record(self._text(entries))
         except Exception as error:
-            report(error, "calls that were carried out could not be counted")
+            report(error, "calls that JavaScript handled could not be recorded")
             return 0
 
     def _run(self, number: int, given: str | int) -> str | None:
@@ -267,7 +267,7 @@ class _SocketAttempt:
         try:
             return self._recorder.next_seq()
         except Exception as error:
-            report(error, "what waits could not be written")
+            report(error, "pending frames could not be written")
             return 0
 
     def _closed(self, code: int, reason: str) -> None:

@@ -177,7 +177,7 @@ class LinkSession(Generic[P]):
             closed(channel)
             note(channel, id, payload, now)
         if not self._link.record(count, size, upto, acked, answers, now):
-            self.fail_socket("acknowledged more than was said")
+            self.fail_socket("acknowledged more than was sent")
         self.flush()
 
     def fail_socket(self, what: str) -> None:
@@ -236,7 +236,7 @@ class LinkSession(Generic[P]):
             self._link.bye(CLOSE_PROTOCOL, event.reason, self._clock())
             self._cut(CLOSE_PROTOCOL, event.reason)
         elif isinstance(event, Silence):
-            self._cut(CLOSE_SLOW, f"waited in vain for {event.waited_for}")
+            self._cut(CLOSE_SLOW, f"timed out waiting for {event.waited_for}")
 
     def _handle_message(self, event: Received[P]) -> None:
         if event.caller is not None:
@@ -257,7 +257,7 @@ class LinkSession(Generic[P]):
         if isinstance(standing, RecordedAnswer):
             self._channels.send(channel, Kind.RES, standing.payload, id, None, self._clock())
         elif standing is RequestStanding.FORGOTTEN:
-            self._channels.close(channel, "it was answered or given up before, and the answer is no longer here")
+            self._channels.close(channel, "it was answered or cancelled before, and the response is no longer kept")
         return standing is not RequestStanding.UNKNOWN
 
     def _greeted(self, event: Welcomed) -> None:
@@ -274,7 +274,7 @@ class LinkSession(Generic[P]):
             self._expiry_timer = None
         for channel in self._channels.expire_orphans(self._clock()):
             self._request_history.close(channel)
-            self._deliver(Closed(channel, "the relay started anew"))
+            self._deliver(Closed(channel, "the relay started a new session"))
         due = self._channels.next_expiry
         if due is not None:
             self._expiry_timer = self._call_later(max(due - self._clock(), MIN_EXPIRY_S), self._expire_orphans)

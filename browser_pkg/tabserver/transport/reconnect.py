@@ -143,7 +143,7 @@ class Transport(Generic[P]):
             self._failed(attempt, DialError("lost", f"{type(error).__name__}: {error}"))
         else:
             if attempt is not self._current:
-                socket.close(1000, "given up")
+                socket.close(1000, "aborted")
                 return
             attempt.socket = socket
             self.session.connected(socket)

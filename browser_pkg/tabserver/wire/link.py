@@ -222,7 +222,7 @@ class Link(LinkShortcuts[P]):
         if kind not in ACCEPTS.get((self._role, self.phase), ()):
             raise RemoteProtocolError(f"frame {kind} is not legal while {self.phase.value}")
         if self._role is Role.DIALER and self.phase is _UP:
-            # L9: each frame of the relay is a sign of life.
+            # L9: each frame of the relay restarts the watchdog.
             self._timers["watchdog"] = now + self._watchdog_s
         if "a" in frame:
             self._confirm(frame["a"])
@@ -273,7 +273,7 @@ class Link(LinkShortcuts[P]):
         assert self._terms is not None
         low, high = (frame["v"] + [0, 0])[:2]
         if not (isinstance(low, int) and isinstance(high, int) and low <= frames.VERSION <= high):
-            raise RemoteProtocolError(f"this relay speaks link version {frames.VERSION} only")
+            raise RemoteProtocolError(f"this relay supports link version {frames.VERSION} only")
         # L5: the relay found this object by server, instance, principal and Origin; the `sid` is the last condition.
         resumed = frame.get("sid") == self._terms.sid
         if resumed:
@@ -285,7 +285,7 @@ class Link(LinkShortcuts[P]):
     def _handle_welcome(self, frame: dict[str, Any], now: float) -> None:
         if frame["resumed"]:
             if frame["sid"] != self.sid:
-                raise RemoteProtocolError("welcome resumes a session that is not ours")
+                raise RemoteProtocolError("welcome resumes a session that this worker does not have")
             self._confirm(frame["rx"])
         else:
             # L5: the relay does not know our session. Its callers are gone, so its frames are dropped.

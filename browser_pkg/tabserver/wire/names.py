@@ -54,10 +54,10 @@ def check_server_name(name: str) -> str:
     if name.startswith("."):
         raise ServerNameError(f"Server name {shown} is reserved: names that begin with '.' belong to the web.")
     if name.lower() in RESERVED:
-        raise ServerNameError(f"Server name {shown} is reserved: browsers or MCP clients ask for it by themselves.")
+        raise ServerNameError(f"Server name {shown} is reserved: browsers or MCP clients request it by themselves.")
     if INSTANCE_SEPARATOR in name:
         raise ServerNameError(
-            f"Server name {shown} is reserved: after '{INSTANCE_SEPARATOR}' stands one of a server's browsers."
+            f"Server name {shown} is reserved: '{INSTANCE_SEPARATOR}' separates a server from one of its browsers."
         )
     if len(name) > MAX_NAME:
         raise ServerNameError(f"Server name {shown} is too long: {len(name)} characters, at most {MAX_NAME}.")

@@ -49,7 +49,7 @@ class Receiver(Generic[P]):
         if seq <= self.rx:
             return False
         if seq != self.rx + 1:
-            raise RemoteProtocolError(f"frame {seq} after {self.rx}: something in between is missing")
+            raise RemoteProtocolError(f"frame {seq} after {self.rx}: the frames between them are missing")
         self.rx = seq
         self._bytes += header_size + (self._codec.size(payload) if payload is not None else 0)
         self.advance()
@@ -124,7 +124,7 @@ class Receiver(Generic[P]):
             raise TooMuch(f"a message of more than {self.max_message:,} characters")
         # defence: unfinished messages of all links
         if self._budget is not None and self._budget.used + size * width > self._budget.hard_limit:
-            raise TooMuch("more large messages at once than the relay can hold")
+            raise TooMuch("more large messages at once than the memory budget allows")
         before = partial.slices.cost
         partial.slices.add(payload)
         partial.received += 1
@@ -141,10 +141,10 @@ class Receiver(Generic[P]):
         if len(self._partial) >= self._limits.large_at_once:
             raise RemoteProtocolError(f"more than {self._limits.large_at_once} large frames at once")
         if count < 2:
-            raise RemoteProtocolError("a frame in one slice is not sliced")
+            raise RemoteProtocolError("a message in slices has at least two")
         inner = part.get("h")
         if not isinstance(inner, dict) or inner.get("t") != "msg":
-            raise RemoteProtocolError("the first slice does not say what it begins")
+            raise RemoteProtocolError("the first slice does not describe a message")
         # `s` and `a` belong to the slices; only the other fields of the whole are used.
         frame = frames.check({**inner, "s": 0, "a": 0})
         partial = self._partial[name] = _Partial(frame, count, self._codec.gather())

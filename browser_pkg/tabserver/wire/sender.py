@@ -99,7 +99,7 @@ class Sender(Generic[P]):
             raise BufferFull(f"{count} frames, {self._size:,} characters wait to be acknowledged")
         if budget is not None and not budget.reserve(cost):
             if kind != "close":
-                raise BufferFull("all links together wait for more than the memory they may use")
+                raise BufferFull("unacknowledged frames of all links exceed the memory budget")
             budget.add(cost)
         self._size = all_size
         self._cost += cost
@@ -271,8 +271,8 @@ class Sender(Generic[P]):
         if head.get("k") == "res" and "i" in head:
             about = f'"c":{json.dumps(head["c"])},"k":"res","i":{json.dumps(head["i"])}'
             data = {"reason": "bad_answer", "delivered": "unknown", "retryable": False}
-            sorry = "The answer could not be carried: the relay closed the connection when it came."
-            text = json.dumps(error_message(head["i"], INTERNAL_ERROR, sorry, data))
+            reason = "The response could not be delivered: the relay closed the connection when it received it."
+            text = json.dumps(error_message(head["i"], INTERNAL_ERROR, reason, data))
         whole = len(about) + len(text)
         self._size += whole
         self._cost += whole

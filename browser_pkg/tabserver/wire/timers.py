@@ -81,7 +81,7 @@ class LinkTimers(Generic[P]):
         if self._rechecks_left > 0:
             self._timers["recheck"] = now + self._limits.watchdog_yield_s / RECHECKS
         else:
-            self._events.append(Silence("a greeting" if self.phase is Phase.GREETING else "a sign of life"))
+            self._events.append(Silence("a greeting" if self.phase is Phase.GREETING else "a frame"))
 
     def _grace_due(self, due: float, now: float) -> None:
         """L7: the grace counts the time in which this process ran, as a greeting may have waited unread through a
