@@ -1,13 +1,13 @@
 /**
- * Draws the way of a call (client, relay, worker, tabs) as a line with stops, and shows where it is interrupted.
+ * Diagram of a call's path on the demo page: client, relay, worker, tabs, and where it is interrupted.
  *
- * It says nothing that the words above it do not say; it lets one see it at a glance.
+ * It repeats the status text above it as a picture. It decides nothing: demo.js sets labels and tracks.
  */
 
 import { byId, setText } from "/-/page/element.js";
 
 /**
- * @typedef {import("./state.js").Notice["lamp"]} Track how the line *into* a stop is
+ * @typedef {import("./state.js").Notice["lamp"]} Track the style of the line *into* a stop
  * @typedef {"client" | "relay" | "worker" | "tabs"} Stop
  */
 
@@ -29,7 +29,7 @@ export function callPath() {
       at(stop).dataset.track = track;
     },
 
-    /** @param {boolean} isBusy whether a call is on its way */
+    /** @param {boolean} isBusy whether a call is running */
     busy(isBusy) {
       host.toggleAttribute("data-busy", isBusy);
     },

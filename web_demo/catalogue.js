@@ -1,5 +1,7 @@
 /**
- * Draws the tools on offer, grouped by who answers: this tab, the worker, other tabs of this browser.
+ * List of the offered tools on the demo page, grouped by owner: this tab, the worker, other tabs of this browser.
+ *
+ * The list is drawn again with each catalogue of the worker. It offers and calls no tool.
  */
 
 import { byId, element, setText } from "/-/page/element.js";

@@ -1,8 +1,7 @@
 /**
- * The demo page: shows what the connection, the tools and the calls are doing.
+ * Entry point of the demo page: shows the connection, the tools and the calls.
  *
- * It offers no tool itself (see page_tools.js, page_tools.py and tools.py) and decides nothing: it draws what the worker
- * says.
+ * It draws what the worker reports and decides nothing. It offers no tool itself: see page_tools.js, page_tools.py and tools.py.
  */
 
 import { clientPanel } from "/-/page/clients.js";
@@ -25,7 +24,7 @@ import { describeTab } from "./tab.js";
 
 const SERVER = "demo";
 const EXAMPLE = { tool: "add", arguments: { a: 2, b: 3 }, prompt: `Use ${SERVER} to add 2 and 3.` };
-/** How the line's last stretch looks while the worker starts. */
+/** The label of the worker, and the style of the track to the tabs, while the worker starts. */
 const BOOTS = /** @type {const} */ ({
   download: ["starting", "caution"],
   start: ["starting", "caution"],
@@ -33,7 +32,7 @@ const BOOTS = /** @type {const} */ ({
   failed: ["not running", "dark"],
 });
 
-/** What the relay told about itself; until then, what can be guessed from the address. */
+/** From the relay's status; until that arrives, derived from the page's address. */
 const place = { origin: location.origin, tokenCommand: "tabrelay token", server: SERVER };
 
 /** @type {Connection | null} */
@@ -70,7 +69,7 @@ function onState(state) {
 }
 
 /**
- * Without a connection there is nobody else to say it.
+ * There is no connection that could report it.
  *
  * @param {string} message
  */
@@ -86,7 +85,7 @@ function onBoot(boot) {
   path.setLabel("worker", label);
   path.setTrack("tabs", track);
   if (boot.stage !== "ready") return;
-  // From here on the state is what counts.
+  // From now on the panel shows the state again.
   if (lastState) onState(lastState);
   startPythonOnce();
 }
@@ -98,7 +97,7 @@ function onCatalogue({ tools: entries }) {
   showPath();
 }
 
-/** Who gets calls, and from whom they come: nobody, while the relay can't be reached. */
+/** Show which tab receives calls, and which client sends them. There are none while the relay can't be reached. */
 function showPath() {
   const id = connection?.tab.id ?? "";
   const isConnected = lastState?.state === "connected";
@@ -120,7 +119,7 @@ function onActivity(activity) {
   log.show(activity);
 }
 
-/** The relay knows best how it is called and reached; without an answer the guesses stand. */
+/** Read the relay's addresses from its status. Without an answer the derived ones stay. */
 async function askStatus() {
   try {
     const answer = await askRelay("/-/status", { signal: AbortSignal.timeout(5_000) });
@@ -131,11 +130,11 @@ async function askStatus() {
     showConnect(own?.mcp_url);
     setText(byId("version", HTMLElement), `Tabrelay ${status.version} · ${status.build}`);
   } catch {
-    // The link's own state tells that the relay is gone; there is nothing to add.
+    // The connection's state already shows that the relay is gone.
   }
 }
 
-/** Python in the page waits until the worker has its own: two at once would only slow each other down. */
+/** Python in the page starts after the worker's: two starts at a time would slow each other down. */
 function startPythonOnce() {
   if (document.querySelector('script[type="py"]')) return;
   const note = byId("tools-note", HTMLElement);
@@ -166,10 +165,10 @@ async function start() {
   path.setLabel("relay", location.host);
   path.setLabel("tabs", "this one");
   showConnect();
-  // Opening a pairing link over this very page changes only the fragment, which loads nothing by itself.
+  // A pairing link that is opened in this page changes only the fragment, which does not reload the page.
   addEventListener("hashchange", () => location.hash.startsWith("#pair=") && location.reload());
   try {
-    // Imported late, so that this page can still say what went wrong when it fails.
+    // Imported here, so that the page can show an error of the import.
     listen((await import("./page_tools.js")).connection);
   } catch (error) {
     couldNotStart(String(error));

@@ -1,7 +1,8 @@
 /**
- * The demo's server, and its tools that run in the tab in JavaScript. This is the file to copy from: a page needs one call
- * of `connect` and one of `offerTool` per tool. The other files of this folder show what is going on, or do the same in
- * Python.
+ * The demo's server, and its JavaScript tools, which run in the tab.
+ *
+ * This is the file to copy from: a page needs one call of `connect` and one of `offerTool` per tool. The other files of this
+ * folder draw the demo page, or do the same in Python.
  */
 
 import { connect } from "/-/client.js";

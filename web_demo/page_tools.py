@@ -1,7 +1,7 @@
-"""Tools of the demo that run in the page itself, in Python, by PyScript.
+"""Python tools of the demo that run in the page, with PyScript.
 
-They see the document and live as long as the tab does. `offer` hands every `@tool` of this file to the connection that
-the page's JavaScript already has; PyScript needs no link of its own.
+They can use the document and exist as long as the tab does. `offer` passes every `@tool` of this file to the connection
+that the page's JavaScript already has; PyScript opens no connection.
 """
 
 from pyscript.js_modules import tabrelay

@@ -1,22 +1,23 @@
 /**
- * Starts Python in the page when the page wants it, by the relay's own tag (`/-/pyscript.js`).
+ * Late start of Python in the page (PyScript), with the relay's copy (`/-/pyscript.js`).
  *
- * A page that need not wait has both tags in its HTML instead, as examples/data has.
+ * The script element must be in the document before PyScript is imported. A page that need not wait has both tags in its HTML
+ * instead, as in examples/data.
  */
 
 /**
  * @param {string} src the Python file to run in the page
- * @param {(message: string) => void} onError what Python wrote to stderr, a traceback as a rule
+ * @param {(message: string) => void} onError gets what Python wrote to stderr, usually a traceback
  * @returns {Promise<void>} when the file has run
  */
 export async function startPython(src, onError) {
   const script = document.createElement("script");
   script.type = "py";
   script.src = src;
-  // PyScript's plug-in for errors paints over the page, and this page has a place of its own for them.
+  // PyScript's plug-in for errors covers the page, and this page has an element for them.
   script.setAttribute("config", JSON.stringify({ plugins: ["!error"] }));
   const done = new Promise((resolve) => script.addEventListener("py:done", resolve, { once: true }));
-  // In the document before PyScript is: it looks for configurations only once, when it is imported.
+  // Before the import: PyScript reads configurations only once, when it is imported.
   document.body.append(script);
 
   const { hooks } = await import("/-/pyscript.js");

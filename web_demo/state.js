@@ -1,7 +1,7 @@
 /**
- * What the connection is doing, in words: a lamp, a title, what it means, and what to do about it.
+ * Texts for connection states on the demo page: lamp, title, meaning, and what to do.
  *
- * Pure: a state in, a notice out. It touches no document, so every sentence can be read (and tested) in one place.
+ * Pure functions: a state in, a notice out. It does not touch the document, so every text can be read and tested in one place.
  */
 
 import { sibling, startCommand } from "/-/page/clients.js";
@@ -17,7 +17,7 @@ import { sibling, startCommand } from "/-/page/clients.js";
  * @property {string} [todo] what the command below is for
  * @property {string} [command]
  * @property {"retry" | "take" | "reload"} [action]
- * @property {boolean} [hasDetail] whether the worker's own message adds something to these words
+ * @property {boolean} [hasDetail] whether the worker's message adds something to this text
  *
  * @typedef {{ origin: string, tokenCommand: string, server: string }} Place
  */

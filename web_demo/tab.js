@@ -1,5 +1,7 @@
 /**
- * Which tab this is, in words, and whether it is the one that gets calls when several could.
+ * Description of this tab for the demo page: its id, and whether it receives the calls when several tabs could.
+ *
+ * A pure function of the catalogue. It does not choose the tab: the worker does.
  */
 
 /**

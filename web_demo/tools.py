@@ -1,7 +1,7 @@
-"""Tools of the demo that run in the worker: one Python for all tabs of this browser.
+"""Python tools of the demo that run in the worker, shared by all tabs of this browser.
 
 The worker loads this file by its URL. A tool is a typed function: its signature becomes the schema that clients see,
-its docstring the description. Code here must not block: while it runs, the worker serves nobody else.
+its docstring the description. Code here must not block: while it runs, the worker handles no other call.
 """
 
 from tabserver import tool

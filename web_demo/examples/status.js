@@ -1,5 +1,5 @@
 /**
- * One line about the connection, for the examples. A page of yours may show as much or as little.
+ * Status line of the examples: shows the connection's state. Your page may show more or less.
  *
  * @param {import("/-/client.js").Connection} connection
  */

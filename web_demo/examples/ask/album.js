@@ -1,4 +1,4 @@
-/** A page that asks its user before it acts: by elicitation, so the question appears in the agent's own window. */
+/** Example of elicitation: a page that asks its user before it acts. The question appears in the agent's window. */
 
 import { connect } from "/-/client.js";
 import { showStatus } from "../status.js";
@@ -14,7 +14,7 @@ let photos = [
 ];
 
 const album = /** @type {HTMLElement} */ (document.querySelector("#photos"));
-// Tools that are marked destructive ask in their page by themselves. This page asks in its own way.
+// By default, tools that are marked destructive ask in a dialog of the page. This page asks in its own way.
 const connection = connect({ server: "album", approve: "none" });
 showStatus(connection);
 
@@ -56,7 +56,7 @@ connection.offerTool({
 });
 
 /**
- * A picture that needs no file: sky, sea and sun, blurred or not.
+ * A picture without a file: sky, sea and sun, blurred or not.
  * @param {number} id
  * @param {boolean} blurred
  */

@@ -1,6 +1,7 @@
 /**
- * An app on an origin of its own. It hosts the relay's loader, tabrelay.js, which names the relay's address and waits for a
- * relay that does not run; browsers start shared workers only from the page's origin, and the loader is the worker's file too.
+ * Example of an app on another origin than the relay's. It hosts the relay's loader, tabrelay.js, which contains the relay's
+ * address and retries until the relay runs. Browsers start shared workers only from the page's origin, so the loader is the
+ * worker's file too.
  *
  *     tabrelay serve notes
  *     python3 -m http.server 8000 --directory web_demo/examples/cross_origin

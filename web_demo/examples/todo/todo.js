@@ -1,4 +1,4 @@
-/** A to-do list that its user and an agent share: four tools and a resource, in JavaScript. */
+/** Example of a page with four tools and a resource in JavaScript: a to-do list that its user and an agent share. */
 
 import { connect } from "/-/client.js";
 import { showStatus } from "../status.js";
@@ -16,7 +16,7 @@ const form = /** @type {HTMLFormElement} */ (document.querySelector("#new"));
 const connection = connect({ server: "todo" });
 showStatus(connection);
 
-// -- what the page does, whoever asks ---------------------------------------------------------------------------------
+// -- the app itself, for people and agents ----------------------------------------------------------------------------
 
 /** @param {Todo[]} changed */
 function save(changed) {

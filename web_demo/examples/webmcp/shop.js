@@ -1,6 +1,6 @@
 /**
- * A WebMCP page: its tools are registered with the browser, and nothing here knows of Tabrelay but the last lines, which
- * show the connection. The script tag `webmcp.js` in the page's head brings the tools to MCP clients.
+ * Example of a WebMCP page: its tools are registered with the browser. The script tag `webmcp.js` in the page's head offers them
+ * to MCP clients. Only the last lines use Tabrelay, to show the connection.
  */
 
 import "./standin.js";
@@ -10,7 +10,7 @@ import { showStatus } from "../status.js";
 const PRODUCTS = [
   { id: "atlas", name: "Atlas of small islands", kind: "book", price: 24 },
   { id: "tea", name: "Tea from the hills", kind: "food", price: 9 },
-  { id: "novel", name: "A novel in letters", kind: "book", price: 14 },
+  { id: "novel", name: "A novel in letters", kind: "book", price: 14 }, // style: ok (a title)
   { id: "bread", name: "Rye bread", kind: "food", price: 4 },
 ];
 /** @type {typeof PRODUCTS} */
@@ -43,7 +43,7 @@ modelContext.registerTool({
   },
 });
 
-/** There is something to pay only while the basket is not empty: a tool may come and go. */
+/** The tool `check_out` is registered only while the basket is not empty. */
 function offerCheckOut() {
   if (basket.length && !withdrawal) {
     withdrawal = new AbortController();
@@ -88,5 +88,5 @@ function draw() {
 }
 
 draw();
-// The connection that webmcp.js made: connect() gives the same one for the same server.
+// The connection that webmcp.js made: connect() returns the same one for the same server.
 showStatus(connect({ server: "shop" }));

@@ -1,6 +1,6 @@
 /**
- * As much of WebMCP as this example needs, for browsers that don't have it. A page in earnest takes a whole polyfill, such as
- * @mcp-b/webmcp-polyfill.
+ * Minimal WebMCP polyfill: only what this example needs, for browsers without WebMCP. A real page uses a complete polyfill, such
+ * as @mcp-b/webmcp-polyfill.
  */
 
 class StandIn extends EventTarget {

@@ -1,7 +1,7 @@
 /**
- * The browsers that share one server's name, where several may: who is who, and which of them is in front.
+ * List of the browsers that offer one server, where several may, on the relay's page.
  *
- * Rows are made once and then told what changed, so that a selected address survives the next poll.
+ * Rows are made once and then updated, so that a selected address survives the next poll. It requests nothing: page.js does.
  */
 
 import { duration, element, setText } from "./element.js";

@@ -1,8 +1,8 @@
 /**
- * The last calls on the relay's page: when, what, by whom, how it ended. The newest first.
+ * List of the last calls on the relay's page: time, method, caller and outcome, the newest first.
  *
- * Names and arguments are other people's words, and go in as text. It is drawn anew only when something was called, and
- * never while somebody selects text in it.
+ * Names and arguments come from other programs and go in as text nodes. The list is drawn again only after a call, and never
+ * while the user selects text in it. It requests nothing: page.js does.
  */
 
 import { byId, duration, element, setText } from "./element.js";
@@ -19,7 +19,7 @@ import { TOOLS_CALL } from "./mcp_methods.js";
  * @property {string} outcome
  * @property {string} [why]
  * @property {number} [ms]
- * @property {number} [calls] that are not written down
+ * @property {number} [calls] how many calls have no entry
  * @property {unknown} [arguments]
  *
  * @typedef {{ is_on: boolean, has_arguments: boolean, mark: string, calls: Call[] | null }} CallLog

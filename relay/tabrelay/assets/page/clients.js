@@ -1,8 +1,8 @@
 /**
- * How to connect an MCP client to a server: the recipes as data, and the panel that shows them.
+ * Set-up instructions for MCP clients: the recipes as data, and the panel that shows them.
  *
- * No recipe holds a secret. Each names the command that prints the token, or a variable that holds it, so a page can be
- * shown, shared and screen-recorded.
+ * No recipe contains a secret. Each names the command that prints the token, or a variable that contains it, so a page can be
+ * shown, shared and recorded.
  */
 
 import { element } from "./element.js";
@@ -44,7 +44,7 @@ export function recipes(target) {
 }
 
 /**
- * Another verb of the program that prints the token, with the same flags: `tabrelay token --home X` becomes
+ * Another command of the program that prints the token, with the same flags: `tabrelay token --home X` becomes
  * `tabrelay pair --home X`.
  *
  * @param {string} tokenCommand
@@ -56,7 +56,7 @@ export function sibling(tokenCommand, verb) {
 }
 
 /**
- * `verb` started where this page came from.
+ * The command that starts a relay at this page's address.
  *
  * @param {string} tokenCommand
  * @param {"demo" | "serve"} verb
@@ -128,11 +128,10 @@ function json(value) {
 }
 
 /**
- * A row of tabs, one per client, over the steps of the chosen one. `update` does nothing when nothing changed, and keeps
- * the choice.
+ * A row of tabs, one per client, above the steps of the selected one. `update` draws only what changed, and keeps the selection.
  *
  * @param {HTMLElement} host
- * @param {string} label what a screen reader calls the row of tabs
+ * @param {string} label the accessible name of the row of tabs
  * @returns {{ update(target: Target): void }}
  */
 export function clientPanel(host, label) {
@@ -198,7 +197,7 @@ function stepNodes({ text, code }) {
  * @returns {HTMLElement}
  */
 export function command(text) {
-  // Wrapped word by word: a line may break between words, never after the dashes of `--transport`.
+  // One span per word: a line may break between words, never after the dashes of `--transport`.
   const words = text.split(/(\s+)/).map((part) => (/\S/.test(part) ? element("span", {}, part) : part));
   const code = element("code", {}, ...words);
   const button = element("button", { type: "button", class: "copy", "aria-label": "Copy the command" }, "Copy");
@@ -211,7 +210,7 @@ export function command(text) {
 }
 
 /**
- * Where the clipboard is not to be had (plain http from another computer), selects the text instead.
+ * Copies the text. Without a clipboard (http from another computer), it selects the text instead and returns false.
  *
  * @param {string} text
  * @param {HTMLElement} shown

@@ -1,6 +1,8 @@
 /**
- * Builds elements. Text always goes in as text nodes: names and descriptions come from other people's pages, so no
- * markup is ever parsed here. It is not a framework: it keeps no state and never updates anything by itself.
+ * DOM helpers of the relay's page and the demo: elements, lookups and durations.
+ *
+ * Text always goes in as text nodes: names and descriptions come from other programs, so no markup is parsed here. It is not a
+ * framework: it keeps no state and updates nothing by itself.
  */
 
 /**
@@ -24,7 +26,7 @@ export function element(tag, attributes = {}, ...children) {
 }
 
 /**
- * The element with this id; a page without it is broken, and says so at once.
+ * The element with this id. Throws if the page has none of that kind.
  *
  * @template {HTMLElement} T
  * @param {string} id
@@ -38,7 +40,7 @@ export function byId(id, kind) {
 }
 
 /**
- * Writes only what changed, so that selections, focus and screen readers are left in peace by a page that polls.
+ * Set a text only if it changed, so that polling disturbs no selection, focus or screen reader.
  *
  * @param {Element} target
  * @param {string} text
@@ -48,7 +50,7 @@ export function setText(target, text) {
 }
 
 /**
- * How long something took or has lasted, in the fewest words that still help.
+ * A duration as a short text.
  *
  * @param {number} ms
  * @returns {string}

@@ -1,5 +1,7 @@
 /**
- * The relays that share a bus, on the relay's page: this one first. Hidden where there is only one.
+ * List of the relays that share a bus, on the relay's page.
+ *
+ * This relay is first. The list is hidden for a relay without a bus. It requests nothing: page.js does.
  */
 
 import { byId, duration, element, setText } from "./element.js";

@@ -1,8 +1,8 @@
 /**
- * The relay's own page: pairs by the link it was opened with, then asks the relay how its servers are, every two seconds
- * while somebody looks.
+ * Entry point of the relay's page: pairing, and polling of the relay's status.
  *
- * It serves no tools and holds no link; the demo and other pages do that.
+ * It pairs with the code of its address, and then polls every 2 s while the page is visible. It offers no tools and starts no
+ * worker: the demo and other pages do.
  */
 
 import { askRelay, isPaired, pair, TOKEN_KEY } from "/-/client/redeem_code.js";
@@ -33,7 +33,7 @@ const pairs = pairsPanel(decide);
 const calls = callsPanel();
 const nodes = nodesPanel();
 
-/** How this relay is called on the command line; it says so itself once it has let us in. */
+/** The command that prints this relay's token; the relay's status contains it. */
 let tokenCommand = "tabrelay token";
 /** @type {string | undefined} why the last pairing link did not work */
 let problem;
@@ -145,21 +145,21 @@ async function decide(decision) {
 
 /** @param {string} name */
 async function accept(name) {
-  // What went wrong shows by itself: the note stays.
+  // After a failure the notice stays visible.
   await request("/-/drift", { accept: name }).catch(() => undefined);
   void keepPolling();
 }
 
 /** @param {string} name */
 async function reconnect(name) {
-  // How it went shows by itself, too.
+  // The next poll shows the outcome.
   await request(`/-/upstreams/${encodeURIComponent(name)}/reconnect`, {}).catch(() => undefined);
   void keepPolling();
 }
 
 async function showPairs() {
   const answer = await request("/-/pairs");
-  // A token of an earlier version may not look: then there is nothing to show.
+  // A token of an earlier version may not read the pairs: then there is nothing to show.
   if (answer.ok) pairs.update(await answer.json());
   else pairs.hide();
 }
@@ -195,7 +195,7 @@ async function start() {
   await keepPolling();
 }
 
-/** One poll at a time, and none while nobody looks. */
+/** One poll at a time, and none while the page is hidden. */
 async function keepPolling() {
   clearTimeout(timer);
   if (document.hidden) return;
@@ -204,9 +204,9 @@ async function keepPolling() {
   timer = setTimeout(() => void keepPolling(), POLL_MS);
 }
 
-// A pairing link opened over this very page changes only the fragment.
+// A pairing link that is opened in this page changes only the fragment.
 addEventListener("hashchange", () => void start());
-// Another tab may have paired meanwhile: the token is shared by all pages of this origin.
+// Another tab may have paired meanwhile: all pages of this origin share the keys.
 addEventListener("storage", ({ key }) => key === TOKEN_KEY && void keepPolling());
 document.addEventListener("visibilitychange", () => void keepPolling());
 

@@ -1,8 +1,9 @@
 /**
- * Pages of other origins on the relay's page: which of them ask to offer tools, with the code to compare, and which may.
+ * Pairing requests and paired origins on the relay's page, with the code to compare.
  *
- * It shows origins and names that the relay has checked, as text. A request's row is made once and stays as it is: a
- * request that takes another's place has another code and another row, so that nobody approves what they did not read.
+ * It shows origins and names that the relay has checked, as text nodes. A request's row is never changed: a request that replaces
+ * another has another code and another row, so that a user approves only what they have read. It sends decisions; the relay
+ * checks them.
  */
 
 import { byId, duration, element, setText } from "./element.js";
@@ -14,11 +15,11 @@ import { byId, duration, element, setText } from "./element.js";
  * @typedef {{ approve: string } | { refuse: string } | { revoke: string }} Decision
  */
 
-/** A click that was meant for something else, in the moment that a request appeared, decides nothing. */
+/** A button works this long after its request appears: a click that was meant for something else decides nothing. */
 const ENABLE_DELAY_MS = 600;
 
 /**
- * @param {(decision: Decision) => Promise<string | undefined>} decide tells the relay; gives back what went wrong
+ * @param {(decision: Decision) => Promise<string | undefined>} decide sends a decision to the relay; returns the problem, if any
  */
 export function pairsPanel(decide) {
   const section = byId("pairs", HTMLElement);

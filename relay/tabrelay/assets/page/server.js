@@ -1,7 +1,8 @@
 /**
- * One server on the relay's page: its state, its counters, its tools, and how to connect a client to it.
+ * Card of one server on the relay's page: state, counters, tools, and how to connect a client.
  *
- * A card is made once and then told what changed, so that an open choice or a selected text survives the next poll.
+ * A card is made once and then updated, so that the selected client and selected text survive the next poll. It requests
+ * nothing: its buttons call page.js.
  */
 
 import { browserList } from "./browsers.js";
@@ -20,10 +21,10 @@ import { duration, element, setText } from "./element.js";
  * @property {string | null} title
  * @property {Tool[]} tools
  * @property {number} in_flight
- * @property {"connecting" | "connected" | "waiting" | "failed" | "suspended" | "stopped"} [connection] of a server elsewhere
- * @property {number} [attempts] since it was there
+ * @property {"connecting" | "connected" | "waiting" | "failed" | "suspended" | "stopped"} [connection] of an upstream
+ * @property {number} [attempts] since the last connection
  * @property {number | null} [next_retry_s]
- * @property {string | null} [error] why it is not there
+ * @property {string | null} [error] why it is not connected
  * @property {number} calls
  * @property {{ added: string[], removed: string[], changed: string[] } | null} [drift] since the first use
  * @property {{ name: string, why: string }[]} [left_out]
@@ -129,7 +130,7 @@ function lampOf({ state, connection }) {
 }
 
 /**
- * A server elsewhere, which the relay itself connects to: how often it tried, and what comes next.
+ * Connection attempts of the relay to an upstream: how many so far, and what comes next.
  *
  * @param {Server} server
  */
