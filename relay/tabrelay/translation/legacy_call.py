@@ -21,7 +21,7 @@ from tabserver.wire.frames import Caller
 
 
 class LegacyServer(Protocol):
-    """A peer whose server has done the handshake, as the translator uses it: only ever with legacy callers."""
+    """A peer with an initialized legacy server, as the translator uses it: with legacy callers only."""
 
     @property
     def server(self) -> str: ...
@@ -55,7 +55,7 @@ class CallTranslator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Something the server wants to know. `id` is None when it ended its call with the question."""
+    """A question of the server. `id` is None if the server ended its call with the question."""
 
     id: jsonrpc.RequestId | None
     method: str
@@ -63,7 +63,7 @@ class Ask:
 
 
 class LegacyCall(Pending):
-    """A call as the legacy server has it. `outer` is the modern request that waits for it; None while it is parked."""
+    """A call at the legacy server. `outer` is the modern request that waits for it; None while it is parked."""
 
     __slots__ = (
         *("asks", "expiry", "handle", "keys", "level", "offered", "outcome", "outer", "timer", "token"),
@@ -75,12 +75,12 @@ class LegacyCall(Pending):
         self.outer: Pending | None = outer
         self.translator = translator
         self.level: str | None = None
-        self.token: object = None  # the progress token of the request that waits now
+        self.token: object = None  # progress token of `outer`
         self.asks: dict[str, Ask] = {}
-        self.asking_since = 0.0  # when the first question came that waits for others
+        self.asking_since = 0.0  # when the first question of the current round arrived
         self.offered: list[dict[str, Any]] = []
         self.keys = itertools.count(1)
-        self.outcome: dict[str, Any] | RelayError | None = None  # came while nobody waited
+        self.outcome: dict[str, Any] | RelayError | None = None  # arrived while the call was parked
         self.handle: str | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.expiry: asyncio.TimerHandle | None = None

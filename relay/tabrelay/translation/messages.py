@@ -1,7 +1,8 @@
-"""What a message of one era is called in the other: the per-method table, as pure functions on plain values.
+"""Translation table of MCP messages between the handshake era and the modern era, method by method.
 
-Both directions: a modern client (2026-07-28) at a server of the handshake era, and a client of that era at a modern
-server. A server that speaks both eras needs none of this; its messages cross unchanged.
+Pure functions on plain values, for both directions: a modern client (2026-07-28) with a legacy server, and a legacy
+client with a modern server. Messages of a server that supports both eras are not translated. Nothing is sent from here
+and no state of a call is kept.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from tabserver.wire.frames import Caller
 Params = dict[str, Any]
 Result = dict[str, Any]
 
-# What a modern request says of itself; a handshake server heard it once, in `initialize`. Other `_meta` keys pass.
+# Keys of `_meta` that describe the client in every modern request. A legacy server received this once, in `initialize`.
+# Other `_meta` keys are forwarded.
 ENVELOPE: Final = frozenset({eras.META_VERSION, eras.META_CLIENT, eras.META_CAPABILITIES, eras.META_LOG_LEVEL})
-# A retry's answers are for the relay, which asked.
+# Params of a retry that are for the relay, because the relay sent the questions.
 ANSWERS: Final = ("inputResponses", "requestState")
 
-# What only modern results have.
+# Members that only modern results have.
 MODERN_ONLY: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
 
 MAY_ASK: Final = frozenset({methods.TOOLS_CALL, methods.PROMPTS_GET, methods.RESOURCES_READ})
@@ -41,7 +43,7 @@ CACHEABLE: Final = frozenset(
         methods.RESOURCES_READ,
     }
 )
-# Methods that 2026-07-28 no longer has. The face refuses them too; a peer must not depend on that.
+# Methods that 2026-07-28 no longer has. The face rejects them too; a peer must not depend on that.
 REMOVED: Final = frozenset(
     {
         methods.INITIALIZE,
@@ -55,44 +57,44 @@ REMOVED: Final = frozenset(
 TASKS: Final = "io.modelcontextprotocol/tasks"
 
 
-# Codes of the handshake era that a modern client must never see.
+# Error codes of the handshake era that must not reach a modern client.
 RESOURCE_NOT_FOUND: Final = -32002
 URL_ELICITATION_REQUIRED: Final = -32042
 
-# What `subscriptions/listen` may ask for: its key, the server's capability, the notification.
+# Filters of `subscriptions/listen`: key, capability that the server needs, notification.
 LIST_CHANGES: Final = (
     ("toolsListChanged", "tools", methods.TOOLS_LIST_CHANGED),
     ("promptsListChanged", "prompts", methods.PROMPTS_LIST_CHANGED),
     ("resourcesListChanged", "resources", methods.RESOURCES_LIST_CHANGED),
 )
-# A little less than what orjson writes.
+# Levels of nesting; orjson writes slightly more.
 DEEPEST: Final = 250
 
 
 def text(message: Mapping[str, Any]) -> str | None:
-    """A message as one line of JSON; None if it nests deeper than can be written."""
+    """A message as one line of JSON; None if it nests too deeply to be written."""
     try:
         return orjson.dumps(message).decode()
     except orjson.JSONEncodeError:
-        # What is written here is read and written again further on: it must not nest deeper than that can.
+        # The text is parsed and serialized again by later steps, so it must not nest deeper than they can handle.
         if is_deeper_than(message, DEEPEST):
             return None
     try:
-        return json.dumps(message, separators=(",", ":"))  # numbers of more than 64 bits
+        return json.dumps(message, separators=(",", ":"))  # for numbers over 64 bits, which orjson rejects
     except ValueError:
         return None
 
 
 def is_removed(method: str) -> bool:
-    """Tasks changed their whole model between the eras: they are hidden, not translated."""
+    """Tasks have a different model in each era: they are hidden, not translated."""
     return method in REMOVED or method.startswith("tasks/")
 
 
-# -- requests ---------------------------------------------------------------------------------------------------------
+# -- requests ----------------------------------------------------------------------------------------------------------
 
 
 def legacy_params(params: Params) -> Params:
-    """A modern request's params without what only modern requests have."""
+    """Params of a modern request without the members that only modern requests have."""
     kept = {key: value for key, value in params.items() if key not in ANSWERS and key != "_meta"}
     meta = params.get("_meta")
     if isinstance(meta, dict) and (rest := {key: value for key, value in meta.items() if key not in ENVELOPE}):
@@ -101,7 +103,7 @@ def legacy_params(params: Params) -> Params:
 
 
 def modern_params(params: Params, caller: Caller, level: str | None) -> Params:
-    """A handshake caller's params with what a modern request must say of itself."""
+    """Params of a legacy caller with the `_meta` that every modern request must have."""
     meta = params.get("_meta")
     stamped = dict(meta) if isinstance(meta, dict) else {}
     stamped[eras.META_VERSION] = caller.version
@@ -114,13 +116,13 @@ def modern_params(params: Params, caller: Caller, level: str | None) -> Params:
 
 
 def log_level(params: Params) -> object:
-    """The level that the request asks for; None: no log message may be sent for it."""
+    """The log level that the request sets; None: no log message may be sent for it."""
     meta = params.get("_meta")
     return meta.get(eras.META_LOG_LEVEL) if isinstance(meta, dict) else None
 
 
 def is_level_enabled(message_params: object, wanted: str | None) -> bool:
-    """May this log message go to a request that asked for `wanted`?"""
+    """May this log message be sent to a request that set the level `wanted`?"""
     level = message_params.get("level") if isinstance(message_params, dict) else None
     if wanted is None or level not in methods.LOG_LEVELS:
         return False
@@ -133,16 +135,16 @@ def progress_token(params: Mapping[str, Any]) -> object:
 
 
 def digest(server: str, method: str, params: Params) -> str:
-    """What a retry must have in common with the request it continues: everything but envelope, token and answers."""
+    """Hash of everything that a retry and the request it continues must share: all but `_meta` and the answers."""
     asked = {key: value for key, value in params.items() if key not in ANSWERS and key != "_meta"}
     return hashlib.sha256(orjson.dumps([server, method, asked], option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-# -- results and errors -----------------------------------------------------------------------------------------------
+# -- results and errors ------------------------------------------------------------------------------------------------
 
 
 def discover(about: Mapping[str, Any]) -> Result:
-    """`server/discover`, told from what the server said in its handshake."""
+    """Result of `server/discover`, made from the server's InitializeResult."""
     result: Result = {
         "supportedVersions": list(eras.MODERN_VERSIONS),
         "capabilities": visible_capabilities(about),
@@ -153,7 +155,7 @@ def discover(about: Mapping[str, Any]) -> Result:
 
 
 def visible_capabilities(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Tasks are one caller's own, and have another model in each era: nobody is told of them."""
+    """The server's capabilities without tasks, which belong to one caller and have a different model in each era."""
     capabilities = about.get("capabilities")
     if not isinstance(capabilities, dict):
         return {}
@@ -165,7 +167,7 @@ def visible_capabilities(about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def modern_result(method: str, result: object, about: Mapping[str, Any]) -> Result:
-    """A handshake server's result, stamped. It says nothing of caching, so it is not to be cached."""
+    """Result of a legacy server with the modern members added. It has no cache hints, so it must not be cached."""
     stamped: Result = {**result} if isinstance(result, dict) else {}
     if method == methods.TOOLS_LIST and isinstance(stamped.get("tools"), list):
         stamped["tools"] = [_without_execution(tool) for tool in stamped["tools"]]
@@ -181,7 +183,7 @@ def modern_result(method: str, result: object, about: Mapping[str, Any]) -> Resu
 
 
 def _without_execution(tool: object) -> object:
-    """`execution` says how a tool wants to be run as a task, and tasks are hidden."""
+    """`execution` describes how a tool runs as a task, and tasks are hidden."""
     return {key: value for key, value in tool.items() if key != "execution"} if isinstance(tool, dict) else tool
 
 
@@ -192,7 +194,7 @@ def modern_error(error: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def url_elicitations(error: Mapping[str, Any]) -> list[Params] | None:
-    """The addresses that an error of the handshake era wants the user to visit; None if it is another error."""
+    """URLs that the user must open, from a legacy error that requires it; None for any other error."""
     if error.get("code") != URL_ELICITATION_REQUIRED:
         return None
     data = error.get("data")
@@ -209,7 +211,7 @@ def _is_url(item: object) -> bool:
 
 
 def initialized(discovered: Mapping[str, Any], version: str) -> Result:
-    """The answer to `initialize`, told from what a modern server said of itself."""
+    """Result of `initialize`, made from a modern server's DiscoverResult."""
     meta = discovered.get("_meta")
     info = meta.get(eras.META_SERVER_INFO) if isinstance(meta, dict) else None
     result: Result = {
@@ -223,7 +225,7 @@ def initialized(discovered: Mapping[str, Any], version: str) -> Result:
 
 
 def legacy_result(method: str, result: object) -> Result:
-    """A modern server's result without what only modern results have."""
+    """Result of a modern server without the members that only modern results have."""
     kept = {key: value for key, value in result.items() if key not in MODERN_ONLY} if isinstance(result, dict) else {}
     meta = kept.get("_meta")
     if isinstance(meta, dict) and eras.META_SERVER_INFO in meta:
@@ -238,7 +240,7 @@ def legacy_result(method: str, result: object) -> Result:
 
 
 def _with_object_schema(tool: object) -> object:
-    """Before 2026-07-28 structured results are objects: another value stands in one, under `result`."""
+    """Before 2026-07-28 structured results are objects: any other value is wrapped in one, under `result`."""
     schema = tool.get("outputSchema") if isinstance(tool, dict) else None
     if not isinstance(tool, dict) or schema is None or (isinstance(schema, dict) and schema.get("type") == "object"):
         return tool
@@ -253,11 +255,11 @@ def legacy_error(method: str, error: Mapping[str, Any]) -> dict[str, Any]:
     return dict(error) if isinstance(error.get("code"), int) else {**error, "code": jsonrpc.INTERNAL_ERROR}
 
 
-# -- what a server asks its client ------------------------------------------------------------------------------------
+# -- questions of a server to its client -------------------------------------------------------------------------------
 
 
 def modern_ask(method: str, params: object) -> dict[str, Any]:
-    """A server's request as an entry of `inputRequests`. What only pushed requests have goes: tokens, ids, tasks."""
+    """A server's request as an entry of `inputRequests`, without members of pushed requests: tokens, ids, tasks."""
     kept = dict(params) if isinstance(params, dict) else {}
     kept.pop("task", None)
     meta = kept.pop("_meta", None)
@@ -270,21 +272,21 @@ def modern_ask(method: str, params: object) -> dict[str, Any]:
 
 
 def legacy_ask(method: str, params: object) -> Params | None:
-    """An entry of `inputRequests` as the request of a handshake server."""
+    """Params of a legacy server's request, made from an entry of `inputRequests`."""
     if not isinstance(params, dict):
         return None
     asked = dict(params)
     if method == methods.ELICITATION_CREATE:
         if asked.get("mode") == "url":
-            # Nobody will say that it is done, but the form wants one.
+            # Required by the schema, although no completion notification will follow.
             asked.setdefault("elicitationId", secrets.token_hex(8))
         else:
-            asked.pop("mode", None)  # the first revision with elicitation knew forms only, and had no word for it
+            asked.pop("mode", None)  # the first revision with elicitation had only forms, and no `mode`
     return asked
 
 
 def missing_capability(capabilities: Mapping[str, Any], method: str, params: object) -> dict[str, Any] | None:
-    """What a client would have to be capable of to be asked this, if it is not; None if it may be asked."""
+    """The capability that a client lacks for this question; None if it may be asked."""
     asked = params if isinstance(params, dict) else {}
     if method == methods.ROOTS_LIST:
         return None if isinstance(capabilities.get("roots"), dict) else {"roots": {}}
@@ -298,13 +300,13 @@ def missing_capability(capabilities: Mapping[str, Any], method: str, params: obj
     mode = "url" if asked.get("mode") == "url" else "form"
     if not isinstance(elicitation, dict):
         return {"elicitation": {mode: {}}}
-    # The first revision with elicitation knew forms only, and an empty object still means them.
+    # The first revision with elicitation had only forms, and an empty object still means forms.
     is_able = isinstance(elicitation.get(mode), dict) or (mode == "form" and "url" not in elicitation)
     return None if is_able else {"elicitation": {mode: {}}}
 
 
 def fits(method: str, params: object, answer: Mapping[str, Any]) -> bool:
-    """Can this be the answer to that question?"""
+    """Could this be the answer to that question?"""
     if method == methods.ROOTS_LIST:
         return isinstance(answer.get("roots"), list)
     if method == methods.SAMPLING_CREATE_MESSAGE:
@@ -320,11 +322,11 @@ def fits(method: str, params: object, answer: Mapping[str, Any]) -> bool:
     return bool(content) and set(required) <= content.keys() <= fields.keys()
 
 
-# -- subscriptions ----------------------------------------------------------------------------------------------------
+# -- subscriptions -----------------------------------------------------------------------------------------------------
 
 
 def honoured(wanted: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a `subscriptions/listen` filter that this server can keep."""
+    """The part of a `subscriptions/listen` filter that this server supports."""
     capabilities = visible_capabilities(about)
 
     def can(name: str, feature: str) -> bool:
@@ -351,12 +353,12 @@ def is_wanted(message: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
 
 
 def covers(subscriptions: Sequence[str], uri: str) -> bool:
-    """A server may report a part of what was subscribed to, so everything below a subscribed URI counts."""
+    """A server may report a sub-resource of a subscription, so every URI below a subscribed one matches."""
     return any(uri == wanted or uri.startswith(wanted.rstrip("/") + "/") for wanted in subscriptions)
 
 
 def tagged(message: Mapping[str, Any], id: jsonrpc.RequestId) -> dict[str, Any]:
-    """A notification as it stands on a listen stream: it names the request that wanted it."""
+    """A notification for a listen stream, with the id of the request that subscribed."""
     params = message.get("params")
     kept = dict(params) if isinstance(params, dict) else {}
     meta = kept.get("_meta")
@@ -365,7 +367,7 @@ def tagged(message: Mapping[str, Any], id: jsonrpc.RequestId) -> dict[str, Any]:
 
 
 def untagged(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A notification of a listen stream as one that belongs to no request."""
+    """A notification of a listen stream without its subscription id."""
     params = message.get("params")
     kept = dict(params) if isinstance(params, dict) else {}
     meta = kept.pop("_meta", None)

@@ -1,8 +1,8 @@
-"""Where calls wait that asked their client something: a handle for each, good once, for one principal, for a while.
+"""Table of parked calls: calls that wait for their client's answer to a question, found again by a one-time handle.
 
-A modern client is not asked in the middle of a call: the call is answered with the question and a handle, and asked
-again with the answer and the handle. Meanwhile the server's own call is still under way, and it stands here. Handles
-live in this process only. Time is an argument, so nothing in here waits.
+A modern client is not asked during a call. The call is answered with the question and a handle, and the client sends
+it again with the answer and the handle; the server's call runs on in the meantime. A handle is valid once, for one
+principal, for one request and for a limited time, in this process only. Time is an argument: nothing here waits.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class ParkedSlot(Generic[T]):
 
 
 class ParkedCalls(Generic[T]):
-    """All parked calls of a relay."""
+    """All parked calls of a relay, with a limit for each principal."""
 
     def __init__(self, *, ttl_s: float, most: int) -> None:
-        """`most`: how many calls of one principal may stand here at a time."""
+        """`most`: parked calls of one principal at a time."""
         self.ttl_s = ttl_s
         self._most = most
         self._slots: dict[str, ParkedSlot[T]] = {}
@@ -40,16 +40,16 @@ class ParkedCalls(Generic[T]):
         return self._taken[principal] < self._most
 
     def park(self, item: T, principal: str, digest: str, now: float) -> str:
-        """The handle under which it waits."""
+        """Park an item. Returns its handle."""
         handle = secrets.token_urlsafe(24)
         self._slots[handle] = ParkedSlot(item, principal, digest, now + self.ttl_s)
         self._taken[principal] += 1
         return handle
 
     def take(self, handle: object, principal: str, digest: str, now: float) -> T | None:
-        """What waits under the handle, which is used up by this; None if it is not for this principal and request.
+        """Remove and return the item of a handle; None if it is not for this principal and request.
 
-        A handle in the wrong hands is not used up: its owner must not notice that somebody tried.
+        A handle that another principal tries stays valid: its owner must not notice the attempt.
         """
         slot = self._slots.get(handle) if isinstance(handle, str) else None
         if slot is None or slot.principal != principal or slot.digest != digest or now >= slot.until:

@@ -1,8 +1,8 @@
-"""Calls of many callers at a server that knows only one client: ids of our own, and whose a message of the server's is.
+"""Running calls of many callers on one connection to a server that knows only one client: our request ids → callers.
 
-Such a server names the call that it speaks of by our id or token, or not at all. Then it can only be guessed whose call
-it is, and a wrong guess would tell one caller of another: so there is an answer only where there is no choice. Pure: it
-is told the time.
+A server message names its call by our id or token, or names none. Without a name it is attributed only if exactly one
+caller can have caused it; otherwise it is dropped, because a wrong guess would disclose one caller's data to another.
+Pure: time is an argument.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from tabrelay.calls.calls import Notice, Pending
 from tabrelay.translation import messages
 from tabserver.wire import jsonrpc
 
-# A handler that was cancelled may still speak. For this long, nothing that names no call is taken for another's.
+# The handler of a cancelled call may still send messages. For this long, messages that name no call are not attributed.
 LINGER_S: Final = 30.0
-# Cancelled calls that are told apart. Of more, only the time is kept until which one of them may still speak.
+# Cancelled calls that are tracked by id. Of further ones only the latest end of that time is kept.
 MAX_LINGERING: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrackedCall:
-    """A call under way, and the progress token of its caller."""
+    """A running call, and the progress token of its caller."""
 
     pending: Pending
     token: object
@@ -33,7 +33,7 @@ class TrackedCall:
 
     @property
     def may_send(self) -> bool:
-        """Could the server ask or log something in the middle of it?"""
+        """May the server ask or log something during this call?"""
         return self.pending.call.method in messages.MAY_ASK
 
     def notify(self, method: str, params: dict[str, object]) -> None:
@@ -57,16 +57,16 @@ class SharedCalls:
         self._running[id] = running
 
     def get(self, id: object) -> TrackedCall | None:
-        """By our id or token. To Python `true` is the number 1, and it is nobody's id."""
+        """By our id or token. In Python `True == 1`, and `true` is not a valid id."""
         return self._running.get(id) if jsonrpc.is_request_id(id) else None
 
     def take(self, id: jsonrpc.RequestId) -> TrackedCall | None:
-        """The call is answered: nothing more is expected of it."""
+        """The call was answered: no further message of it is expected."""
         self._lingering.pop(id, None)
         return self._running.pop(id, None)
 
     def drop(self, id: jsonrpc.RequestId, now: float) -> TrackedCall | None:
-        """The call was cancelled: the server may still speak of it for a while."""
+        """The call was cancelled: the server may still send messages of it for LINGER_S."""
         running = self._running.pop(id, None)
         if running is not None and running.may_send:
             self._lingering[id] = now + LINGER_S
@@ -78,7 +78,7 @@ class SharedCalls:
         return next((id for id, running in self._running.items() if running.pending is pending), None)
 
     def find(self, channel: str, id: object) -> Pending | None:
-        """The call that a caller has under way under its own id."""
+        """The running call of a caller, by the caller's own id."""
         for running in self._running.values():
             if running.channel == channel and running.pending.call.id == id:
                 return running.pending
@@ -91,7 +91,7 @@ class SharedCalls:
         return [running for running in self._running.values() if running.may_send]
 
     def only_sender(self, now: float, among: list[TrackedCall] | None = None) -> TrackedCall | None:
-        """Whose call a message that names none belongs to, if it can be only one caller's."""
+        """The call of a message that names none, if only one caller can have caused it."""
         self._lingering = {id: until for id, until in self._lingering.items() if until > now}
         able = [running for running in self.senders() if among is None or running in among]
         if self._lingering or self._others_linger_until > now or len({running.channel for running in able}) != 1:
@@ -99,7 +99,7 @@ class SharedCalls:
         return able[-1]
 
     def clear(self) -> list[Pending]:
-        """The connection is gone; gives back the calls that had no answer."""
+        """The connection is gone. Returns the calls without an answer."""
         lost = [running.pending for running in self._running.values()]
         self._running.clear()
         self._lingering.clear()

@@ -1,6 +1,7 @@
-"""What all callers of one server share: who listens to what belongs to no call, log levels, resource subscriptions.
+"""Log levels, resource subscriptions and notification sinks of all callers that share one server connection.
 
-The server has one level and one set of subscriptions; each caller gets what it asked for. Knows no transport.
+The server has one log level and one set of subscriptions: the union of what the callers set. Each caller receives only
+what it asked for. Sends nothing to the server and knows no transport.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Subscribers:
 
     @property
     def level(self) -> str | None:
-        """The most talkative level that a caller asked for."""
+        """The most verbose level that a caller set."""
         return min(self._levels.values(), key=methods.LOG_LEVELS.index, default=None)
 
     @property
@@ -39,18 +40,18 @@ class Subscribers:
 
     @property
     def is_empty(self) -> bool:
-        """Does nobody listen?"""
+        """Is there no listener?"""
         return not self._sinks
 
     def listen(self, channel: str, sink: Callable[[Notice], None]) -> None:
         self._sinks[channel] = sink
 
     def clear_listeners(self) -> None:
-        """Nobody listens any more."""
+        """Remove all sinks."""
         self._sinks.clear()
 
     def leave(self, channel: str) -> list[str]:
-        """A caller is gone; gives back the URIs that nobody wants to hear of now."""
+        """A caller is gone. Returns the URIs that have no subscriber left."""
         self._sinks.pop(channel, None)
         self._levels.pop(channel, None)
         return [uri for uri in self.uris if self.unsubscribe(channel, uri)]
@@ -62,12 +63,12 @@ class Subscribers:
         self._levels[channel] = level
 
     def wants_level(self, channel: str, params: object) -> bool:
-        """Did this caller ask for log messages of that level?"""
+        """Does the level of this caller include this log message?"""
         level = self._levels.get(channel)
         return level is None or messages.is_level_enabled(params, level)
 
     def refusal(self, channel: str, uri: str) -> str | None:
-        """Why this caller can't subscribe to that; None if it can."""
+        """Why this caller can't subscribe to the URI; None if it can."""
         if len(uri) > MAX_URI:
             return f"The URI has {len(uri):,} characters, and at most {MAX_URI:,} can be subscribed to."
         if channel in self._subscribers.get(uri, ()):
@@ -89,7 +90,7 @@ class Subscribers:
         return len(channels) == 1
 
     def unsubscribe(self, channel: str, uri: str) -> bool:
-        """True if nobody wants to hear of it any more."""
+        """True if the resource has no subscriber left."""
         channels = self._subscribers.get(uri, set())
         if channel in channels:
             channels.discard(channel)
@@ -101,7 +102,7 @@ class Subscribers:
         return not channels
 
     def announce(self, message: dict[str, Any]) -> None:
-        """Lists concern everybody, a resource those who asked; anything else is nobody's for certain."""
+        """List changes go to all callers, a resource update to its subscribers; other notifications are dropped."""
         method, params = message["method"], message.get("params")
         uri = params.get("uri") if isinstance(params, dict) else None
         if method.endswith("/list_changed"):
@@ -112,14 +113,14 @@ class Subscribers:
         else:
             return
         text = messages.text(message)
-        # Each caller gets a copy of its own.
+        # Each caller gets its own copy.
         # defence: loop time: notifications for many callers
         notice = Notice(text if text is not None and len(text) <= MAX_ANNOUNCED else messages.text(brief) or "")
         for sink in [sink for channel, sink in self._sinks.items() if channel in channels]:
             sink(notice)
 
     def _subscribed_to(self, uri: str) -> Set[str]:
-        """The callers that want to hear of this resource."""
+        """The channels that subscribed to this resource."""
         found: set[str] = set()
         for wanted, channels in self._subscribers.items():
             if messages.covers((wanted,), uri):

@@ -1,11 +1,9 @@
-"""Answers modern calls with a server of the handshake era.
+"""Translator from modern calls to a server of the handshake era.
 
-Each modern call becomes one legacy call on a channel of its own, a `LegacyCall` one. When the server asks its client
-something in the middle of it, the modern call is answered with that question and the live one is parked; the client's
-retry takes it up again. The server never notices: what it did before it asked is done once.
-
-Knows no transport. The peer that owns a translator passes it modern calls, and receives legacy calls through
-`LegacyServer`.
+Each modern call becomes one legacy call on its own channel. When the server asks its client something during the call,
+the modern request is answered with that question and the legacy call is parked; the client's retry continues it. The
+server does not notice, and its work before the question is done once. Knows no transport: the peer that owns a
+translator passes modern calls in and receives legacy calls through `LegacyServer`.
 """
 
 from __future__ import annotations
@@ -27,13 +25,13 @@ from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 
 # A server that asks several things at once sends several messages, and its client answers them in one round. Each
-# message begins the wait anew: on a busy machine a server's process may pause between two of them.
+# message restarts this wait, because on a busy machine the server's process may pause between two of them.
 COALESCE_S: Final = 0.1
 MOST_COALESCE_S: Final = 1.0
 
 
 class ModernToLegacy:
-    """One per server that speaks only the handshake era. The parking is shared by all of a relay."""
+    """One per server that supports only the handshake era. All translators of a relay share `parked`."""
 
     def __init__(self, peer: LegacyServer, parked: ParkedCalls[LegacyCall]) -> None:
         self._peer = peer
@@ -43,10 +41,10 @@ class ModernToLegacy:
         self._listening: set[Pending] = set()
         self._ids = itertools.count(1)
 
-    # -- what the peer hands over -------------------------------------------------------------------------------------
+    # -- called by the peer --------------------------------------------------------------------------------------------
 
     def start(self, outer: Pending) -> None:
-        """Put a modern call on its way. Raises a RelayError when nothing was sent."""
+        """Start a modern call. Raises a RelayError if nothing was sent."""
         message = outer.call.message()
         method, params = outer.call.method, message.get("params")
         params = params if isinstance(params, dict) else {}
@@ -74,15 +72,15 @@ class ModernToLegacy:
             self._peer.end(outer.call.channel, why)
 
     def retire(self) -> None:
-        """The peer is gone for good: streams that would wait for it end."""
+        """The peer is permanently gone: end the listen streams that would wait for it."""
         for outer in list(self._listening):
             self._listening.discard(outer)
             outer.answer({"resultType": "complete", "_meta": {eras.META_SUBSCRIPTION: outer.call.id}})
 
-    # -- a call -------------------------------------------------------------------------------------------------------
+    # -- a call --------------------------------------------------------------------------------------------------------
 
     def _begin(self, outer: Pending, params: messages.Params, offered: dict[str, Any] | None = None) -> None:
-        """`offered`: answers that came before their questions. The keys are not ours, so what they fit tells."""
+        """`offered`: answers that came before their questions. Their keys are foreign, so content decides the match."""
         call = outer.call
         level = messages.log_level(params)
         if level is not None and level not in methods.LOG_LEVELS:
@@ -111,7 +109,7 @@ class ModernToLegacy:
             inner_call.values = None
 
     def receive(self, inner: LegacyCall, message: dict[str, Any]) -> None:
-        """The server said something before its answer."""
+        """Handle a message that the server sent before its answer."""
         method, params = message.get("method"), message.get("params")
         if "id" in message:
             self._asked(inner, Ask(message["id"], str(method), params))
@@ -124,13 +122,13 @@ class ModernToLegacy:
             if messages.is_level_enabled(params, inner.level):
                 inner.outer.notify(_notice(message))
         elif method == methods.PROGRESS and isinstance(params, dict):
-            if inner.token is not None:  # a retry may have brought another token than the request it continues
+            if inner.token is not None:  # a retry may have another token than the request it continues
                 inner.outer.notify(_notice({**message, "params": {**params, "progressToken": inner.token}}))
         else:
             inner.outer.notify(_notice(message))
 
     def ended(self, inner: LegacyCall, outcome: dict[str, Any] | RelayError) -> None:
-        """The server's answer, or the end of its peer. While the call is parked, it waits for the retry."""
+        """Handle the server's answer, or the loss of its peer. Of a parked call it is kept for the retry."""
         self._close(inner)
         inner.asks.clear()
         if inner.outer is None:
@@ -155,7 +153,7 @@ class ModernToLegacy:
             self._send_to_urls(inner, outer, urls)
 
     def _send_to_urls(self, inner: LegacyCall, outer: Pending, urls: list[messages.Params]) -> None:
-        """The server wants the user elsewhere first. Its call is over; the retry will make it anew."""
+        """The server requires the user to open URLs first. Its call has ended; the retry starts a new one."""
         needed = messages.missing_capability(
             outer.call.caller.capabilities, methods.ELICITATION_CREATE, {"mode": "url"}
         )
@@ -176,7 +174,7 @@ class ModernToLegacy:
             inner.outer = outer
             self._park(inner)
 
-    # -- asking the client --------------------------------------------------------------------------------------------
+    # -- asking the client ---------------------------------------------------------------------------------------------
 
     def _asked(self, inner: LegacyCall, ask: Ask) -> None:
         caller = inner.outer.call.caller if inner.outer is not None else inner.call.caller
@@ -204,7 +202,7 @@ class ModernToLegacy:
         inner.timer = self._loop.call_later(max(0.0, min(COALESCE_S, left_s)), self._park, inner)
 
     def _park(self, inner: LegacyCall) -> None:
-        """Answer the request that waits with the questions that are open, and keep the call for its retry."""
+        """Answer the waiting request with the open questions, and keep the call for its retry."""
         inner.timer = None
         outer = inner.outer
         if outer is None or not inner.asks:
@@ -217,7 +215,7 @@ class ModernToLegacy:
             return
         self._calls.pop(outer, None)
         inner.outer = None
-        # Computed only here: few calls ask, and it takes 30 ms for the largest.
+        # Computed only here: few calls ask, and the largest take 30 ms.
         digest = messages.digest(self._peer.server, inner.call.method, inner.call.message().get("params") or {})
         inner.handle = self._parked.park(inner, principal, digest, self._loop.time())
         inner.expiry = self._loop.call_later(self._parked.ttl_s, self._expired, inner)
@@ -225,15 +223,15 @@ class ModernToLegacy:
         outer.answer({"resultType": "input_required", "inputRequests": requests, "requestState": inner.handle})
 
     def _resume(self, outer: Pending, params: messages.Params) -> None:
-        """A retry: the answers go to the server, whose call this request waits for from now on."""
+        """Handle a retry: send the answers to the server; from now on this request waits for its call."""
         call, answers = outer.call, params.get("inputResponses", {})
         digest = messages.digest(self._peer.server, call.method, params)
         inner = self._parked.take(params.get("requestState"), call.caller.principal, digest, self._loop.time())
         if inner is None:
-            # Foreign, used, expired, for another request: whoever guesses learns nothing from the answer.
+            # One message for a foreign, used or expired handle and for another request: guessing reveals nothing.
             outer.refuse(jsonrpc.INVALID_PARAMS, "requestState is not valid (any more). Make the call again.")
             return
-        # A client that says something else of itself now has come by another session; its call is where it was.
+        # A client whose description changed arrives through another translator; the call stays with its own.
         inner.translator.continue_call(inner, outer, params, answers)
 
     def continue_call(
@@ -254,12 +252,12 @@ class ModernToLegacy:
             for key, ask in given.items():
                 assert ask.id is not None
                 self._answer(inner, jsonrpc.result_message(ask.id, answers[key]))
-            self._park(inner)  # asks again for what is missing
+            self._park(inner)  # asks again for missing answers
 
     def _retry_after_urls(
         self, inner: LegacyCall, outer: Pending, params: messages.Params, answers: list[dict[str, Any]]
     ) -> None:
-        """The user was sent to addresses: make the call again, if that is where they went."""
+        """The user was asked to open URLs: start the call again if all were accepted."""
         if any(answer.get("action") != "accept" for answer in answers):
             outer.refuse(jsonrpc.INVALID_PARAMS, "The user did not open the address that the server needs.")
         elif inner.asks:
@@ -293,7 +291,7 @@ class ModernToLegacy:
         if inner.level is not None:
             self._peer.end(inner.call.channel, "the call is over")
 
-    # -- listening ----------------------------------------------------------------------------------------------------
+    # -- listening -----------------------------------------------------------------------------------------------------
 
     def _listen(self, outer: Pending, params: messages.Params) -> None:
         call, wanted = outer.call, params.get("notifications")
@@ -319,7 +317,7 @@ class ModernToLegacy:
             )
 
     def _send_request(self, beside: Call, method: str, params: dict[str, Any]) -> None:
-        """A request of our own on a call's channel. What it answers changes nothing."""
+        """Send a request of the relay on a call's channel. Its response is ignored."""
         id = f"relay-{next(self._ids)}"
         payload = orjson.dumps(jsonrpc.request(id, method, params)).decode()
         with suppress(RelayError):

@@ -1,10 +1,9 @@
-"""Answers callers of the handshake era with a modern server.
+"""Translator from calls of the handshake era to a modern server.
 
-Each call becomes one modern request, stamped with what its caller said in `initialize`. When the server answers it with
-questions, they are asked on the caller's stream, in the caller's own way, and the request is made again with what it
-said. What a session has set (level, subscriptions) is kept here; one listen stream of the relay's own serves them all.
-
-Knows no transport. The peer that owns it gives it legacy calls, and gets modern ones back through `Modern`.
+Each legacy call becomes one modern request with the client description from `initialize`. When the server answers with
+questions, they are sent on the caller's stream as legacy requests, and the modern request is repeated with the answers.
+Log levels and subscriptions of sessions are kept here; one listen stream of the relay serves all of them. Knows no
+transport: the peer that owns a translator passes legacy calls in and receives modern ones through `ModernPeer`.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from tabserver.wire.frames import Caller
 MAX_ROUNDS: Final = 10
 MAX_QUESTIONS: Final = 64  # in one round
 RELISTEN_S: Final = 1.0
-DEFAULT_LEVEL: Final = "info"  # of a session that set none: the server decides then, and this is what most would say
+DEFAULT_LEVEL: Final = "info"  # of a session that set none: the server would choose then, and most choose this
 NOT_OFFERED: Final = frozenset({methods.SERVER_DISCOVER, methods.SUBSCRIPTIONS_LISTEN})
 
 
 class ModernPeer(Protocol):
-    """A peer whose server speaks 2026-07-28, as the interpreter uses it: only ever with modern callers."""
+    """A peer whose server supports 2026-07-28, as the translator uses it: with modern callers only."""
 
     @property
     def discovered(self) -> dict[str, Any]:
@@ -41,7 +40,7 @@ class ModernPeer(Protocol):
 
     @property
     def is_modern(self) -> bool:
-        """Is the server there, and a modern one?"""
+        """Is a modern server connected?"""
 
     def start(self, pending: Pending) -> None: ...
 
@@ -49,7 +48,7 @@ class ModernPeer(Protocol):
 
 
 class MultiRoundCall:
-    """A legacy call, over all the rounds that it takes."""
+    """A legacy call with all its rounds: one modern request for each."""
 
     def __init__(self, outer: Pending, params: messages.Params) -> None:
         self.outer = outer
@@ -62,7 +61,7 @@ class MultiRoundCall:
 
 
 class Round(Pending):
-    """One modern request of a talk."""
+    """One modern request of a legacy call."""
 
     __slots__ = ("translator", "whole_call")
 
@@ -76,7 +75,7 @@ class Round(Pending):
             self.whole_call.outer.notify(notice)
 
     def finish(self, reply: Reply) -> None:
-        """Raises ValueError when it can't be read, and is not finished then."""
+        """Raises ValueError if the reply can't be parsed; the round is then not finished."""
         reply.release()
         if not self.is_done:
             message = reply.message()
@@ -116,27 +115,27 @@ class NotificationSink(Pending):
 
 
 class LegacyToModern:
-    """One per upstream; used while its server is a modern one."""
+    """One per upstream; used while its server is modern."""
 
     def __init__(self, peer: ModernPeer, client: dict[str, Any]) -> None:
-        """`client`: who the relay is, when it listens for others."""
+        """`client`: the relay's client info, for its own listen stream."""
         self._peer = peer
         self._loop = asyncio.get_running_loop()
         self._subscribers = Subscribers()
         self._calls: dict[Pending, MultiRoundCall] = {}
         self._asked: dict[str, MultiRoundCall] = {}
         self._ids = itertools.count(1)
-        # Channels of our own: no caller's, and no other upstream's.
+        # Prefix of the relay's own channels, distinct from those of callers and other upstreams.
         self._prefix = f"own-{secrets.token_hex(3)}"
         self._relay = Caller(Era.MODERN, eras.MODERN_VERSIONS[0], "relay", client, {})
         self._sink: NotificationSink | None = None
         self._filter_key: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    # -- what the peer hands over -------------------------------------------------------------------------------------
+    # -- called by the peer --------------------------------------------------------------------------------------------
 
     def start(self, outer: Pending) -> None:
-        """Put a legacy call on its way. Raises a RelayError when nothing was sent."""
+        """Start a legacy call. Raises a RelayError if nothing was sent."""
         method, params = outer.call.method, outer.call.message().get("params")
         params = params if isinstance(params, dict) else {}
         if method == methods.INITIALIZE:
@@ -158,7 +157,7 @@ class LegacyToModern:
                 raise
 
     def cancel(self, outer: Pending, why: str) -> bool:
-        """The caller has gone or waited too long; False if the call is not here."""
+        """The caller has gone or waited too long. False if the call is not here."""
         whole_call = self._calls.get(outer)
         if whole_call is None:
             return False
@@ -169,7 +168,7 @@ class LegacyToModern:
         return True
 
     def notify(self, channel: str, message: dict[str, Any]) -> None:
-        """A caller's notification, or its response to a question."""
+        """Handle a caller's notification, or its response to a question."""
         method, params = message.get("method"), message.get("params")
         if method is None and jsonrpc.is_request_id(message.get("id")):
             self._receive_answer(channel, message)
@@ -186,7 +185,7 @@ class LegacyToModern:
         return [outer for outer in self._calls if outer.call.channel == channel]
 
     def end(self, channel: str) -> None:
-        """A session ends; its calls were cancelled."""
+        """A session ended; its calls were cancelled."""
         self._subscribers.leave(channel)
         self._relisten()
 
@@ -194,7 +193,7 @@ class LegacyToModern:
         self._subscribers.listen(channel, sink)
         self._relisten()
 
-    # -- a call -------------------------------------------------------------------------------------------------------
+    # -- a call --------------------------------------------------------------------------------------------------------
 
     def _ask_server(self, whole_call: MultiRoundCall) -> None:
         call, whole_call.rounds = whole_call.outer.call, whole_call.rounds + 1
@@ -218,7 +217,7 @@ class LegacyToModern:
             inner.values = None
 
     def answered(self, whole_call: MultiRoundCall, message: dict[str, Any]) -> None:
-        """The server's answer: it may be questions."""
+        """Handle the server's answer, which may consist of questions."""
         result = message.get("result")
         if isinstance(result, dict) and result.get("resultType") == "input_required":
             self._send_questions(whole_call, result)
@@ -236,7 +235,7 @@ class LegacyToModern:
         for id in whole_call.asks:
             self._asked.pop(id, None)
 
-    # -- asking the client --------------------------------------------------------------------------------------------
+    # -- asking the client ---------------------------------------------------------------------------------------------
 
     def _send_questions(self, whole_call: MultiRoundCall, result: dict[str, Any]) -> None:
         asked = result.get("inputRequests")
@@ -257,7 +256,7 @@ class LegacyToModern:
             self._next_round(whole_call)
 
     def _problem(self, whole_call: MultiRoundCall, asked: dict[str, Any]) -> str | None:
-        """Why these questions can't be asked."""
+        """Why these questions can't be asked; None if they can."""
         if whole_call.rounds >= MAX_ROUNDS:
             return f"The server asked more than {MAX_ROUNDS - 1} times without an end."
         if len(asked) > MAX_QUESTIONS:
@@ -297,7 +296,7 @@ class LegacyToModern:
             self.ended(whole_call)
             whole_call.outer.fail(error)
 
-    # -- what a session sets, and listening ---------------------------------------------------------------------------
+    # -- settings of sessions, and listening ---------------------------------------------------------------------------
 
     def _set_level(self, outer: Pending, level: object) -> None:
         if level not in methods.LOG_LEVELS:
@@ -326,13 +325,13 @@ class LegacyToModern:
         return capability in messages.visible_capabilities(self._peer.discovered)
 
     def came_up(self) -> None:
-        """The server is there (again): it knows nothing of what was listened to before."""
+        """The server is connected (again) and has no listen stream yet."""
         self._sink = None
         self._filter_key = set()
         self._relisten()
 
     def _relisten(self, delay_s: float = 0.0) -> None:
-        """Soon, and once for many changes that come together."""
+        """Update the listen stream soon, once for many changes that come together."""
         if self._timer is None and self._peer.is_modern:
             self._timer = self._loop.call_later(delay_s, self._listen)
 
@@ -341,7 +340,7 @@ class LegacyToModern:
         wanted = {key: True for key, _capability, _method in messages.LIST_CHANGES}
         filter = messages.honoured({**wanted, "resourceSubscriptions": self._subscribers.uris}, self._peer.discovered)
         is_needed = bool(filter) and (not self._subscribers.is_empty or bool(self._subscribers.uris))
-        # A server may be asked for more than was honoured: then asking again changes nothing.
+        # The server may not honour the whole filter; asking again with the same one changes nothing.
         key = {orjson.dumps(filter, option=orjson.OPT_SORT_KEYS).decode()} if is_needed else set()
         if not self._peer.is_modern or key == self._filter_key:
             return
@@ -365,7 +364,7 @@ class LegacyToModern:
             self._subscribers.announce(messages.untagged(message))
 
     def sink_closed(self, sink: NotificationSink) -> None:
-        """The stream ended. If the server is still there, it is listened to again."""
+        """The stream ended. If the server is still connected, open another one."""
         if sink is self._sink:
             self._sink = None
             self._filter_key = set()

@@ -38,7 +38,7 @@ class BusSync:
         if store is not None and on_change is not None and isinstance(key, str) and store.receive(key, row) is not None:
             on_change(key)
 
-    # -- what a session's client says to whichever relay it reaches --------------------------------------------------
+    # -- what a session's client says to whichever relay it reaches ----------------------------------------------------
 
     def on_message(self, handler: Callable[[str, dict[str, Any]], None]) -> None:
         self._on_message = handler
@@ -52,7 +52,7 @@ class BusSync:
         if payload is not None and isinstance(header.get("k"), str):
             self._on_message(header["k"], orjson.loads(payload))
 
-    # -- streams of 2024-11-05 ----------------------------------------------------------------------------------------
+    # -- streams of 2024-11-05 -----------------------------------------------------------------------------------------
 
     def serve_streams(
         self,

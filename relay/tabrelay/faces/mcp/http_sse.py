@@ -75,7 +75,7 @@ class SseFace:
         for connection in self._connections.values():
             connection.close()
 
-    # -- the stream ---------------------------------------------------------------------------------------------------
+    # -- the stream ----------------------------------------------------------------------------------------------------
 
     async def get(self, exchange: Exchange, server: str, principal: Principal) -> None:
         self._drain.admit()
@@ -113,7 +113,7 @@ class SseFace:
             if not stream.after(stream.sent) and not await stream.wait(self._keepalive_s):
                 await exchange.comment()
 
-    # -- messages -----------------------------------------------------------------------------------------------------
+    # -- messages ------------------------------------------------------------------------------------------------------
 
     async def post(self, exchange: Exchange, server: str, principal: Principal) -> None:
         query = parse_qs(exchange.scope.get("query_string", b"").decode("latin-1"))

@@ -111,7 +111,7 @@ class LegacyFace:
         """Write down what a relay that comes after this one must know."""
         self._sessions.flush()
 
-    # -- POST ---------------------------------------------------------------------------------------------------------
+    # -- POST ----------------------------------------------------------------------------------------------------------
 
     async def post(self, exchange: Exchange, server: str, principal: Principal, message: Any) -> None:
         id = request_id(message)
@@ -201,7 +201,7 @@ class LegacyFace:
             raise BadRequest("The header Mcp-Session-Id is there more than once.")
         return self._sessions.find(ids[0] if ids else None, server, principal.id)
 
-    # -- GET and DELETE -----------------------------------------------------------------------------------------------
+    # -- GET and DELETE ------------------------------------------------------------------------------------------------
 
     async def get(self, exchange: Exchange, server: str, principal: Principal) -> None:
         """The session's own stream: what belongs to no request. Or, after a loss, the rest of any stream."""

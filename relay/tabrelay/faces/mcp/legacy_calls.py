@@ -60,7 +60,7 @@ class SessionCalls:
         """Can a call on this channel be started now?"""
         return self._switch.is_up(server, channel) and not self._drain.is_on
 
-    # -- the regular path ---------------------------------------------------------------------------------------------
+    # -- the regular path ----------------------------------------------------------------------------------------------
 
     async def start(self, exchange: Exchange, session: Session, message: dict[str, Any]) -> Pending:
         """Start a request of a session. What it sets is recorded when the server accepts it."""
@@ -102,7 +102,7 @@ class SessionCalls:
             stream_after_s=stream_after_s,
         )
 
-    # -- the fast path ------------------------------------------------------------------------------------------------
+    # -- the fast path -------------------------------------------------------------------------------------------------
 
     def begin(
         self,
@@ -180,7 +180,7 @@ class SessionCalls:
         if session.replayed_to is not peer:
             self._session_replay.send(session)
 
-    # -- without a browser --------------------------------------------------------------------------------------------
+    # -- without a browser ---------------------------------------------------------------------------------------------
 
     def offline_answer(self, session: Session, message: dict[str, Any]) -> bytes | None:
         """The response from the cached catalogue while no browser is connected; None if a browser must answer."""
@@ -196,7 +196,7 @@ class SessionCalls:
         self._session_replay.record(session, message["method"], params)
         return orjson.dumps(jsonrpc.result_message(message["id"], result))
 
-    # -- both paths ---------------------------------------------------------------------------------------------------
+    # -- both paths ----------------------------------------------------------------------------------------------------
 
     def _call(self, request: RequestHeaders, session: Session, message: dict[str, Any], scope: Any) -> Call:
         trace = self._traces.begin(scope, request.header, session.server, message)

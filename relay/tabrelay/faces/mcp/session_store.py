@@ -128,7 +128,7 @@ class SessionStore:
         """The relay stops: write the file now."""
         self._file.flush()
 
-    # -- what the file holds ------------------------------------------------------------------------------------------
+    # -- what the file holds -------------------------------------------------------------------------------------------
 
     def rows(self) -> dict[str, SessionRecord]:
         return dict(self.records)

@@ -1,4 +1,8 @@
-"""The status of several relays as one: which nodes there are, and each server as the node says that has its browser."""
+"""Combined status of all relays on a bus: the list of nodes, and each server as reported by the node with its browser.
+
+A node answers in pages of ROWS_PER_PAGE servers. For a server that another node holds, that node's row replaces ours,
+with our address in it. Caches nothing: every status request asks all nodes.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import Any, Final
 from tabrelay.bus.envelope import number
 from tabrelay.bus.members import Membership
 
-# How many servers one node tells of in one answer: a bus limits how large that may be, and each takes time to write.
+# Servers in one answer of a node: a bus limits the size of a message, and each server takes time to serialize.
 ROWS_PER_PAGE: Final = 50
 MAX_PAGES: Final = 64
 NODE_FIELDS: Final = ("version", "port", "browsers", "in_flight", "since")
@@ -25,8 +29,8 @@ class ClusterStatus:
         rows: Callable[[Collection[str]], list[dict[str, Any]]],
         about: Callable[[], dict[str, Any]],
     ) -> None:
-        """`url`: of this node. `names`: the servers that have a browser here; `rows`: these as the status shows them.
-        `about`: what the others are told of this node."""
+        """`url`: of this node. `names`: the servers with a browser here; `rows`: their rows in the status.
+        `about`: what other nodes receive about this one."""
         self._url = url
         self._cluster = cluster
         self._names = names
@@ -46,7 +50,7 @@ class ClusterStatus:
     async def gather(
         self, own: list[dict[str, Any]], may_see: Callable[[str], bool]
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """The servers of all nodes, and the nodes. Of a server that is elsewhere, its own node knows best."""
+        """The servers of all nodes, and the nodes. The row of a server comes from the node with its browser."""
         rows = {row["name"]: row | {"node": self._cluster.id} if row["state"] == "online" else row for row in own}
         for page in range(MAX_PAGES):
             answers = await self._cluster.ask_all("status", {"page": page})
@@ -64,8 +68,8 @@ class ClusterStatus:
                 continue
             known = rows.get(name)
             if known is not None and "instances" in row and "instances" in known:
-                continue  # each of them knows all browsers that share the name
-            # It can be called here too, and this is the address that whoever asks has.
+                continue  # every node lists all browsers that share the name
+            # The server can be called through this node too, and this is the address that the client uses.
             instances = row.get("instances")
             for one in (row, *(instances if isinstance(instances, list) else ())):
                 if not isinstance(one, dict):
@@ -74,7 +78,7 @@ class ClusterStatus:
             rows[name] = row | {"node": str(answer.get("from"))}
 
     def _describe(self) -> list[dict[str, Any]]:
-        """This one first, then the others in the order in which they came."""
+        """This node first, then the others in the order in which they joined."""
         here = {"id": self._cluster.id, "is_this": True, "since": self._cluster.since, **self._about()}
         others = sorted(self._cluster.nodes.values(), key=lambda node: number(node.about.get("since")) or 0.0)
         return [

@@ -1,7 +1,7 @@
-"""Calls that came in at another relay and are for a browser of ours: the face that the bus has.
+"""Inbound calls from other relays over the bus, for browsers that are connected to this one.
 
-This relay is a pipe for them. Deadlines, retries, the call log and the caller itself are at the relay that sent them;
-when that is lost, so are the callers, and the browser is told to stop.
+This relay only passes them through. Deadlines, retries, the call log and the caller itself belong to the relay that
+sent the call; when that relay is lost, its calls are cancelled and its sessions ended at the browser.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ log = logging.getLogger(__name__)
 
 Key = tuple[str, str, RequestId]
 
-# Of a message's text: where its method stands.
+# The method of a notification is within this many characters of its text.
 METHOD_WITHIN: Final = 80
 
 
 class Forwarded(Pending):
-    """A call of another relay. Whatever the browser says of it goes there, and nothing is kept here."""
+    """A call of another relay. Every message of the browser about it is sent there; nothing is kept here."""
 
     __slots__ = ("_address", "_cluster", "_on_end", "node")
 
@@ -68,17 +68,17 @@ class Forwarded(Pending):
             self._on_end()
 
     def drop(self) -> None:
-        """Nobody waits for it any more, or somebody else answers it."""
+        """End it without an answer: no caller waits for it, or another relay answers it."""
         if not self.is_done:
             self.is_done = True
             self._on_end()
 
     def _send(self, header: dict[str, Any], payload: str | bytes | None = None) -> None:
-        with suppress(BusDown):  # it asks again when the bus is back
+        with suppress(BusDown):  # the other relay asks again when the bus is back
             self._cluster.send(self.node, header | self._key_fields(), payload)
 
     def _assure(self, header: dict[str, Any], payload: str | None = None) -> None:
-        """A question, or news: the browser says it once, whoever asks again."""
+        """Send reliably: the browser sends a question or a notification only once, even if the call is asked again."""
         self._cluster.send_reliably(self.node, header | self._key_fields(), payload)
 
     def _key_fields(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Forwarded(Pending):
 
 
 class Forwarding:
-    """Takes what other relays send for our browsers."""
+    """Handles messages of other relays for our browsers."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Forwarding:
     def in_flight(self) -> int:
         return len(self._calls)
 
-    # -- calls --------------------------------------------------------------------------------------------------------
+    # -- calls ---------------------------------------------------------------------------------------------------------
 
     def _call(self, node: str, header: dict[str, Any], payload: str | None) -> None:
         address, call = str(header.get("a")), _read_call(header, payload)
@@ -127,7 +127,7 @@ class Forwarding:
             return
         key = (address, call.channel, call.id)
         if key in self._calls and not self._calls[key].is_done:
-            return  # it is under way: its relay only wanted to be sure
+            return  # already running: the other relay sent it again after a silence
         refused = {"op": "refused", "a": address, "c": call.channel, "i": call.id}
         peer = self._local(address)
         if peer is None or not peer.is_up or self._drain.is_on:
@@ -140,7 +140,9 @@ class Forwarding:
             self._send(node, refused | {"op": "fail", "error": errors.to_dict(_unknown(address))})
             return
         self._calls[key] = pending
-        if call.method != methods.SUBSCRIPTIONS_LISTEN:  # which ends with the browser, and keeps nobody from stopping
+        if (
+            call.method != methods.SUBSCRIPTIONS_LISTEN
+        ):  # a listen stream ends with the browser, and must not delay a drain
             self._drain.exchanges.__enter__()
         try:
             peer.start(pending)
@@ -179,13 +181,13 @@ class Forwarding:
         pending.drop()
 
     def moved(self, pending: Pending) -> bool:
-        """Its browser went to another relay. Is it the sender's business to follow?"""
+        """Its browser moved to another relay. True if the sending relay has to follow it."""
         if isinstance(pending, Forwarded):
             pending.drop()
             return True
         return False
 
-    # -- sessions -----------------------------------------------------------------------------------------------------
+    # -- sessions ------------------------------------------------------------------------------------------------------
 
     def _notify(self, node: str, header: dict[str, Any], payload: str | None) -> None:
         found = self._session(node, header)
@@ -198,11 +200,11 @@ class Forwarding:
         if found is None:
             return
         peer, channel, caller = found
-        said = {"op": "heard", "a": header["a"], "c": channel}
+        fields = {"op": "heard", "a": header["a"], "c": channel}  # style: ok, a message type of the bus
 
         def receive(notice: Notice) -> None:
             send = self._send if is_droppable(notice) else self._cluster.send_reliably
-            send(node, said, notice.payload)
+            send(node, fields, notice.payload)
 
         peer.listen(channel, caller, receive)
 
@@ -212,7 +214,7 @@ class Forwarding:
         # defence: strings of a frame header: a channel from the bus
         if peer is None or caller is None or not is_channel(channel):
             return None
-        if header.get("late") is not True:  # else whoever says it need not be the one that has the session
+        if header.get("late") is not True:  # else the sender need not be the relay that holds the session
             self._channels.setdefault(node, {})[address, channel] = None
         return peer, channel, caller
 
@@ -223,10 +225,10 @@ class Forwarding:
         if peer is not None and is_channel(channel):
             peer.end(channel, str(header.get("why")))
 
-    # -- relays -------------------------------------------------------------------------------------------------------
+    # -- relays --------------------------------------------------------------------------------------------------------
 
     def _node_lost(self, node: str) -> None:
-        """Its callers are lost with it."""
+        """A relay is lost, and its callers with it."""
         for (address, _, _), pending in list(self._calls.items()):
             if pending.node == node:
                 self._stop(address, pending, "the relay that it came from is gone")
@@ -241,7 +243,7 @@ class Forwarding:
 
 
 def is_droppable(notice: Notice) -> bool:
-    """Is it a word on how things go? There may be very many, and whoever misses one hears the next."""
+    """Progress and log messages may be lost: there may be very many, and the next one replaces the last."""
     head = notice.payload[:METHOD_WITHIN]
     return '"notifications/progress"' in head or '"notifications/message"' in head
 
@@ -255,7 +257,7 @@ def _read_call(header: dict[str, Any], payload: str | None) -> Call | None:
 
 
 def _caller(header: dict[str, Any]) -> Caller | None:
-    """None: it is none, or its description is larger than a link's frame may carry."""
+    """None if it is invalid, or larger than a frame of the link may carry."""
     try:
         caller = Caller.from_dict(header.get("o"))
         _ = caller.text

@@ -1,5 +1,9 @@
-"""Requests that only one relay of several can answer: pairing codes and questions are in the memory of the one that has
-been on the bus for longest. The others hand such requests over to it, and pass its answer on."""
+"""ASGI proxy to the leader of several relays: the node that has been on the bus longest answers pairing requests.
+
+Pairing codes and questions exist only in the leader's memory, so other nodes forward these requests over the bus and
+return its response. A code that a relay printed at its start is known to that relay only, so redeeming one asks all
+nodes. There is no election: the node with the earliest start on the bus is the leader.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ from tabrelay.calls.principal import Principal
 PATHS: Final = frozenset({"/-/pair", "/-/ask", "/-/ask/answer", "/-/pairs", "/-/codes"})
 REDEEM: Final = "/-/pair"
 MAX_BODY: Final = 64 * 1024
-# Longer than a page that asks to be paired is kept waiting for its answer.
+# Longer than the long poll of a page that asks to be paired (HOLD_S in faces/web/pairing.py).
 ANSWER_TIMEOUT_S: Final = 60.0
 GONE: Final = b'{"error":"relay_unavailable","message":"The relay that knows of this is gone. Try again."}'
 
@@ -28,13 +32,13 @@ UNAVAILABLE: Final[Answer] = ({"status": 503, "headers": [["content-type", "appl
 
 
 class LeaderProxy:
-    """ASGI, in front of the application that has these routes."""
+    """ASGI middleware in front of the application with the pairing routes."""
 
     def __init__(self, app: ASGIApp, cluster: Membership) -> None:
         self._app = app
         self._cluster = cluster
         self._numbers = itertools.count(1)
-        # By the number of the request: who was asked, and who waits for the answer.
+        # By the number of the request: the node that was asked, and the future of its answer.
         self._waiting: dict[int, tuple[str, asyncio.Future[Answer]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         cluster.handle("http", self._receive_request)
@@ -43,10 +47,10 @@ class LeaderProxy:
         cluster.on_down.append(self._fail_waiting)
 
     def _leader(self) -> str | None:
-        """The eldest of the others, if that is older than we are."""
+        """The node that has been on the bus longest; None if that is this one."""
         nodes = [(float(node.about.get("since") or 0.0), node.id) for node in self._cluster.nodes.values()]
-        eldest = min([*nodes, (self._cluster.since, self._cluster.id)])
-        return None if eldest[1] == self._cluster.id else eldest[1]
+        leader = min([*nodes, (self._cluster.since, self._cluster.id)])
+        return None if leader[1] == self._cluster.id else leader[1]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] not in PATHS or not self._cluster.nodes or not self._cluster.is_up:
@@ -64,7 +68,7 @@ class LeaderProxy:
         await send({"type": "http.response.body", "body": text})
 
     async def _dispatch(self, scope: Scope, body: bytes) -> Answer:
-        """A code that somebody was shown at the start of a relay is known to that one only; all else to the eldest."""
+        """A code that a relay printed at its start is known to that relay only; everything else to the leader."""
         if scope["path"] != REDEEM:
             node = self._leader()
             return await (self._run_here(scope, body) if node is None else self._ask_node(node, scope, body))
@@ -95,7 +99,7 @@ class LeaderProxy:
             answer.set_result((header, (payload or "").encode()))
 
     def _fail_waiting(self, node: str | None = None) -> None:
-        """That relay is gone, or the bus is, and with it the answer."""
+        """A relay or the bus is gone, so these answers will not come."""
         for asked, answer in self._waiting.values():
             if node in (None, asked) and not answer.done():
                 answer.set_result(UNAVAILABLE)
@@ -122,7 +126,7 @@ class LeaderProxy:
         await self._app(scope, receive, send)
         return response, b"".join(parts)
 
-    # -- for the others -----------------------------------------------------------------------------------------------
+    # -- requests of other nodes ---------------------------------------------------------------------------------------
 
     def _receive_request(self, node: str, header: dict[str, Any], payload: str | None) -> None:
         task = asyncio.create_task(self._answer(node, header, (payload or "").encode()))
@@ -137,7 +141,7 @@ class LeaderProxy:
 
 
 def _pack(scope: Scope) -> dict[str, Any]:
-    """What the gate let through, with whom it recognised: the eldest asks nobody again."""
+    """The request and the principal that our gate recognised, so that the leader need not check the token again."""
     principal: Principal | None = scope.get("state", {}).get("principal")
     who = None
     if principal is not None:

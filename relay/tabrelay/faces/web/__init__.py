@@ -1,1 +1,1 @@
-"""The relay's own pages and routes below `/-/`."""
+"""The relay's own pages and the routes below `/-/`."""

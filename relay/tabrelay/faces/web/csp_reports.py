@@ -1,7 +1,7 @@
-"""What browsers report about the relay's own pages: something that the content security policy did not let through.
+"""Endpoint for content security policy reports of the relay's own pages (`POST /-/reports`).
 
-That is either a bug of ours or somebody's markup on the page, so it goes into the log. Nobody needs a token to report:
-a browser sends none. So what is written is checked, short, and little of it.
+A report means either a bug in our pages or foreign markup in them, so it is logged. Browsers send reports without a
+token. Therefore a report is validated, shortened, and limited to PER_MINUTE log lines a minute.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ TYPES: Final = ("application/csp-report", "application/reports+json", "applicati
 
 
 class CspReports:
+    """Logs valid reports, within a rate limit."""
+
     def __init__(self, policy: Policy, clock: Callable[[], float] = time.monotonic) -> None:
         self._policy = policy
         self._clock = clock
@@ -47,7 +49,7 @@ class CspReports:
                 body += chunk
                 if len(body) > MAX_BODY:
                     return Response(status_code=413)
-        except ClientDisconnect:  # nobody is left to answer, and it is no error of ours
+        except ClientDisconnect:  # no client is left to answer, and this is not a fault of the relay
             return Response(status_code=400)
         if self._is_within_rate():
             self._write(body)

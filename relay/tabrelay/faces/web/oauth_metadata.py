@@ -1,4 +1,8 @@
-"""`/.well-known/oauth-protected-resource…` (RFC 9728): where a client gets a token for a server of this relay."""
+"""OAuth protected resource metadata (RFC 9728): `/.well-known/oauth-protected-resource…`.
+
+Tells clients which authorization server issues tokens for a server of this relay. Without OAuth the routes answer 404.
+Tokens are verified in `admission.oauth`, not here.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +19,18 @@ if TYPE_CHECKING:
 
 
 class OAuthMetadata:
+    """Metadata of the relay and of each of its servers."""
+
     def __init__(self, resource: TokenVerifier | None) -> None:
-        """None: this relay takes its own tokens only, and there is nothing to tell."""
+        """None: this relay accepts its own tokens only, and has no metadata."""
         self._resource = resource
 
     def add_routes(self, app: FastAPI) -> None:
         app.add_api_route(WELL_KNOWN, self._relay, methods=["GET"])
         app.add_api_route(WELL_KNOWN + "/{server}", self._server, methods=["GET"])
         app.add_api_route(WELL_KNOWN + "/{server}/" + MCP, self._server_mcp, methods=["GET"])
-        # Clients of 2025-03-26 know no RFC 9728, and ask the resource server for its authorization server's metadata.
+        # Clients of 2025-03-26 do not use RFC 9728: they request the authorization server's metadata from the resource
+        # server.
         app.add_api_route("/.well-known/oauth-authorization-server", self._redirect_to_issuer, methods=["GET"])
 
     async def _relay(self) -> Response:

@@ -1,7 +1,8 @@
-"""The routes of pairing: the relay's own pages trade a one-time code for a token, other pages ask and are answered.
+"""Routes of pairing: the relay's own pages redeem one-time codes for tokens; pages of other origins ask the user.
 
-Who may come here was decided by the gate. The two ways look at the Origin again: for the first it must be one of ours,
-for the second it is what the token will be bound to.
+The gate has decided who may use these routes. The handlers check the Origin again: to redeem a code it must be one of
+the relay's own, and to ask it is the origin that the token will be bound to. A token is stored before its approval is
+used up. The state of requests and codes is in `admission.pairing` and `admission.pairing_codes`.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from tabserver.wire.names import check_server_name
 log = logging.getLogger(__name__)
 
 MAX_BODY: Final = 4096
-HOLD_S: Final = 20.0  # a page's question is answered by then, also without a decision
-MAX_HELD: Final = 64  # questions of pages that wait at a time; a newer one ends the oldest
+HOLD_S: Final = 20.0  # a long poll of a page is answered by then, also without a decision
+MAX_HELD: Final = 64  # long polls at a time; a newer one ends the oldest
 COLLECT_S: Final = 5.0  # how long an approval waits for the page of a request that is not in the list
 PROBLEMS: Final = {
     PairingCodeError.EXPIRED: "This pairing code is too old. For a new one, run: tabrelay pair",
@@ -54,7 +55,10 @@ def log_asking(asking: PairingRequest, others: list[str]) -> None:
 
 
 class PairingRoutes:
-    """What the routes share. `on_ask` hears of each request, with the origins that are paired for the same name."""
+    """Handlers of all pairing routes.
+
+    `on_ask` is called with each request and the origins that are already paired for the same name.
+    """
 
     def __init__(
         self,
@@ -76,12 +80,14 @@ class PairingRoutes:
         self._clock = clock
         self._pairing = Pairing()
         self._decided = asyncio.Event()
-        self._collecting: dict[str, asyncio.Future[PairingRequest]] = {}  # approvals by code that wait for their page
-        self._held: dict[object, None] = {}  # the questions that wait, oldest first
+        self._collecting: dict[
+            str, asyncio.Future[PairingRequest]
+        ] = {}  # approvals by code, until their page collects them
+        self._held: dict[object, None] = {}  # waiting long polls, oldest first
         self._is_closed = False
 
     def close(self) -> None:
-        """The relay stops: the questions that wait are answered now."""
+        """The relay stops: answer all waiting long polls."""
         self._is_closed = True
         self._held.clear()
         self._wake()
@@ -94,7 +100,7 @@ class PairingRoutes:
         app.add_api_route("/-/pairs", self._list, methods=["GET"])
         app.add_api_route("/-/pairs", self._change, methods=["POST"])
 
-    # -- the relay's own pages ----------------------------------------------------------------------------------------
+    # -- the relay's own pages -----------------------------------------------------------------------------------------
 
     async def _redeem(self, request: Request) -> Response:
         origin = _origin(request)
@@ -116,12 +122,12 @@ class PairingRoutes:
 
     async def _mint(self, request: Request) -> Response:
         code = self._tokens.mint(None, PERSON_TTL_S, self._clock())
-        # The gate has compared Host with the exact list, so it is safe to build an address on.
+        # The gate has compared Host with the exact list, so an address can be built from it.
         base = self._public_url or f"{request.scope['scheme']}://{request.headers['host'].strip()}"
         body = {"url": f"{base}/#pair={code}", "expires_s": int(PERSON_TTL_S)}
         return JSONResponse(body, headers=NO_STORE)
 
-    # -- pages of other origins ---------------------------------------------------------------------------------------
+    # -- pages of other origins ----------------------------------------------------------------------------------------
 
     async def _ask(self, request: Request) -> Response:
         body = await _json_object(request)
@@ -140,7 +146,7 @@ class PairingRoutes:
         return JSONResponse(answer, headers=NO_STORE)
 
     async def _answer(self, request: Request) -> Response:
-        """The page asks what became of its request; the answer comes when the user decided, or after a while."""
+        """Long poll of a page for the decision on its request; answered on the decision, or after HOLD_S."""
         body = await _json_object(request)
         if isinstance(body, Response):
             return body
@@ -187,11 +193,11 @@ class PairingRoutes:
         return found
 
     def _wake(self) -> None:
-        """Every page that waits looks again: at its own request, whichever was decided on."""
+        """Wake every waiting long poll; each checks its own request again."""
         decided, self._decided = self._decided, asyncio.Event()
         decided.set()
 
-    # -- the person ---------------------------------------------------------------------------------------------------
+    # -- the user ------------------------------------------------------------------------------------------------------
 
     async def _list(self) -> Response:
         now = self._clock()
@@ -248,8 +254,8 @@ class PairingRoutes:
         return JSONResponse(answer, headers=NO_STORE)
 
     async def _approve_unseen(self, code: str) -> PairingRequest | None:
-        """The code of a request that is not in the list, which has few places: the page that shows it collects its
-        token now, or the approval is taken back."""
+        """Approve a request that is not in the list, which is short: the page that shows the code collects its token
+        within COLLECT_S, or the approval is withdrawn."""
         if len(self._collecting) >= MAX_COLLECTING or not self._pairing.approve_unseen(code, self._clock()):
             return None
         collecting: asyncio.Future[PairingRequest] = asyncio.get_running_loop().create_future()
@@ -271,7 +277,7 @@ class PairingRoutes:
 
 
 def _origin(request: Request) -> str:
-    """Several are none, as they are for the gate."""
+    """Several Origin headers count as none, as in the gate."""
     # defence: two Origin headers of a page that asks
     return ", ".join(value.strip() for value in request.headers.getlist("origin"))
 
@@ -282,14 +288,14 @@ def _text(body: dict[str, Any], key: str) -> str:
 
 
 def _exact(origin: str) -> str:
-    """A token is bound to the text that a browser sends, so the text must be what a browser would send."""
+    """A token is bound to the exact text of Origin, so that text must be in the form that browsers send."""
     if parse_origin(origin) != origin:
         raise PolicyError("The Origin is not written the way a browser writes it.")
     return origin
 
 
 def _not_stored(problem: OSError | StateError) -> Response:
-    """RFC 4918 §11.5. The code or the approval is still good."""
+    """507 (RFC 4918 §11.5). The code or the approval stays valid."""
     reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else "its directory can't be used"
     log.error("A page's token can't be stored: %s", problem)
     why = f"The relay can't store this page's token ({reason})."
@@ -303,7 +309,7 @@ def _error(status: int, reason: str, message: str) -> Response:
 
 
 async def _json_object(request: Request) -> dict[str, Any] | Response:
-    """A small JSON object. The content type is required: forms, which any page may send, can't have it."""
+    """Read a small JSON object. The content type is required, because forms of other pages can't set it."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         return _error(415, "invalid_request", "Send it as application/json.")
     body = b""

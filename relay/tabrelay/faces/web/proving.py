@@ -1,7 +1,7 @@
-"""`/-/prove`: the relay proves to a client that it knows the client's token, before the client shows anything.
+"""Proof of the relay's identity (`POST /-/prove`): the relay knows a client's token before the client sends it.
 
-Open to every origin, and keeps nothing: an answer costs two signatures. The content type does not matter, so that pages
-of other origins need no preflight; the answer changes nothing and is of use only to the holder of the key.
+Open to every origin and stateless: an answer costs two signatures. The content type is not checked, so that pages of
+other origins need no preflight; the answer changes nothing and is useful only to the holder of the key.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ Prove = Callable[[str, str, str], dict[str, str] | None]
 
 
 class Proving:
+    """Signs challenges for the addresses of this relay."""
+
     def __init__(self, prove: Prove, authorities: frozenset[str]) -> None:
-        """`authorities`: the addresses that this relay alone holds. To sign another one would prove a program genuine
-        that has a port of the same computer and passes the challenge on."""
+        """`authorities`: the addresses that only this relay listens on. Signing any other one would vouch for a program
+        that holds a port of this computer and forwards the challenge."""
         self._prove = prove
         self._authorities = authorities
 

@@ -1,7 +1,7 @@
-"""The relay's own routes: its page at ``/`` and everything below ``/-/``: assets, demo, status. Pairing is in `pairs`.
+"""FastAPI application for `/` and `/-/`: the relay's page, static files, demo, health, status and the WebSocket probe.
 
-Who may come in was decided by the gate. These are not hot paths, so they are plain FastAPI routes, without its
-documentation pages. No MCP is spoken here.
+The gate has decided who may use these routes. They are not hot paths, so they are plain FastAPI routes, without its
+documentation pages. Pairing, admin and other route groups are added by the caller; MCP is not served here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PAGE_CSP = (
     "connect-src 'self'; worker-src 'self'; font-src 'self'; "
     f"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; report-uri {REPORTS}"
 )
-# A SharedWorker lives under the policy of its own script, not under that of the page which started it.
+# A SharedWorker is subject to the policy of its own script, not to that of the page that started it.
 WORKER_CSP = f"default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'; report-uri {REPORTS}"
 PAGE_HEADERS = {
     "Content-Security-Policy": PAGE_CSP,
@@ -38,12 +38,12 @@ PAGE_HEADERS = {
     "X-Frame-Options": "DENY",
 }
 
-LARGE = 1024 * 1024  # of a file: worth a thought about how it is sent
+LARGE = 1024 * 1024  # bytes; larger files are sent without gzip on loopback
 SHARED = {"Access-Control-Allow-Origin": "*", "Cross-Origin-Resource-Policy": "cross-origin"}
 
 
 class RouteGroup(Protocol):
-    """Whoever has routes of their own."""
+    """An object that adds routes to the application."""
 
     def add_routes(self, app: FastAPI) -> None: ...
 
@@ -61,8 +61,8 @@ def web_app(
     is_draining: Callable[[], bool] = lambda: False,
     public_url: str = "",
 ) -> FastAPI:
-    """The application for ``/`` and ``/-/``. `rooms` add routes of their own; `probe` may refuse a principal a name
-    that its token would allow."""
+    """The application for ``/`` and ``/-/``. `groups` add further routes; `probe` may refuse a principal a name that
+    its token would allow."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.add_exception_handler(404, _not_found)
     _add_information(app, assets, status, probe, is_draining)
@@ -85,7 +85,7 @@ def _add_information(
     async def manifest() -> Response:
         headers = {**SHARED, "Cache-Control": "no-cache"}
         try:
-            # Hashing a runtime of 15 MB the first time must not hold up calls that are under way.
+            # Hashing a runtime of 15 MB the first time must not delay running calls.
             return JSONResponse(await asyncio.to_thread(assets.manifest), headers=headers)
         except AssetsMissing as missing:
             return JSONResponse({"error": "assets_missing", "message": str(missing)}, 503, headers=headers)
@@ -96,7 +96,7 @@ def _add_information(
 
     @app.get("/-/probe/{server:path}")
     async def may_serve(server: str, request: Request) -> Response:
-        """A browser is not told why its WebSocket was refused, so it asks here."""
+        """Reason for a refused WebSocket: browsers do not expose it to pages, so the page asks here."""
         try:
             check_server_name(server)
         except ServerNameError as problem:
@@ -119,7 +119,7 @@ def _add_files(app: FastAPI, assets: Assets, public_url: str) -> None:
         return _file(await asyncio.to_thread(assets.lookup, inside), request, PAGE_HEADERS)
 
     async def icon(request: Request) -> Response:
-        # Browsers ask for this name by themselves, whatever the page says; they go by the type, not by the suffix.
+        # Browsers request this name whatever the page declares; they use the content type, not the suffix.
         return _file(await asyncio.to_thread(assets.lookup, "page/favicon.svg"), request, {})
 
     async def shared(path: str, request: Request) -> Response:
@@ -127,10 +127,10 @@ def _add_files(app: FastAPI, assets: Assets, public_url: str) -> None:
         return _file(await asyncio.to_thread(assets.lookup, path), request, headers)
 
     async def loader(request: Request) -> Response:
-        """The file that an app on another origin hosts, with the address of this relay in it."""
-        # The gate has compared Host with the exact list, so an address can be built with it.
+        """The loader script that an app on another origin hosts, with the address of this relay in it."""
+        # The gate has compared Host with the exact list, so an address can be built from it.
         host = request.headers["host"].strip()
-        is_public = host == urlsplit(public_url).netloc  # behind a proxy, which may take https away
+        is_public = host == urlsplit(public_url).netloc  # behind a proxy, which may terminate TLS
         base = public_url if is_public else f"{request.scope['scheme']}://{host}"
         asset = await asyncio.to_thread(assets.loader, base)
         return _file(asset, request, {**SHARED, "Content-Security-Policy": WORKER_CSP})
@@ -167,7 +167,7 @@ def _file(asset: Asset | None, request: Request, headers: dict[str, str]) -> Res
 
 
 def _wants_gzip(asset: Asset, request: Request) -> bool:
-    """A browser on this computer takes longer to unpack a large file than to get it as it is."""
+    """On loopback, decompressing a large file takes a browser longer than receiving it uncompressed."""
     if len(asset.body) > LARGE and is_loopback(urlsplit(f"//{request.headers.get('host', '')}").hostname or ""):
         return False
     return _accepts_gzip(request.headers.get("accept-encoding", ""))
