@@ -84,7 +84,7 @@ async def test_when_the_last_tab_closes_the_worker_serves_on_and_the_tabs_tools_
         assert text(await client.call_tool("work_in_worker", {"key": "on"})) == "on;"
         # At first it may be a reload; then the tool is no longer there.
         left = await client.call_tool("work", {"key": "late"})
-        assert left.is_error and "was closed or is being loaded again" in text(left)
+        assert left.is_error and "was closed or is reloading" in text(left)
         async with asyncio.timeout(30):
             names = ["work"]
             while "work" in names:

@@ -185,7 +185,7 @@ def test_a_call_for_a_tab_that_may_have_been_closed_waits_a_moment_only(rig: Hub
     assert not rig.results
     rig.wait(0.2)
     [result] = rig.results
-    assert result["isError"] and 'The tab "Tab a" was closed or is being loaded again' in text_of(result)
+    assert result["isError"] and 'The tab "Tab a" was closed or is reloading' in text_of(result)
     assert result["_meta"]["tabrelay/error"] == {"reason": "tab_left", "delivered": "no", "retryable": True}
     # It was only reloaded, and slowly: what is called then is called, and nothing is called twice.
     again = rig.tab("a", "info")

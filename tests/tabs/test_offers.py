@@ -193,7 +193,7 @@ async def test_a_tab_that_leaves_or_fails_is_an_error_of_the_protocol(
     assert await house.reply(is_modern=True) == {"code": -32603, "message": "out of ink"}
     house.bench.modern(method, params, channel="m2")
     house.answer(port, {"content": []})
-    assert "is no result" in (await house.bench.reply("m2"))["message"]
+    assert "is not a valid result" in (await house.bench.reply("m2"))["message"]
     house.bench.modern(method, params, channel="m3")
     house.hub.detach(port)
     gone = await house.bench.reply("m3")

@@ -208,7 +208,7 @@ def test_when_the_pinned_tab_is_gone_no_other_tab_answers(rig: HubRig) -> None:
     rig.results.clear()
     rig.call("info")
     [result] = rig.results
-    assert result["isError"] and '"Tab a" (a) that is pinned is gone' in text_of(result)
+    assert result["isError"] and 'The pinned tab "Tab a" (a) is gone' in text_of(result)
     assert not other.of("call")
 
 
@@ -226,7 +226,7 @@ def test_a_pinned_tab_without_the_tool_does_not_lend_its_name_to_another(rig: Hu
     other = rig.tab("b", "draw")
     pinned(rig, "a", pins=True)
     rig.call("draw")
-    assert 'that is pinned does not offer the tool "draw"' in text_of(rig.results[0])
+    assert 'The pinned tab "Tab a" does not offer the tool "draw"' in text_of(rig.results[0])
     assert not other.of("call")
 
 

@@ -248,7 +248,7 @@ async def test_a_tool_in_a_named_tab_is_run_there(late: Late) -> None:
     ("arguments", "said"),
     [
         ({"name": "drawn"}, 'Unknown tool "drawn". Did you mean "draw"?'),
-        ({}, "Say which tool"),
+        ({}, "Name the tool"),
         ({"name": 7}, "name: expected string"),
         ({"name": "draw", "arguments": [1]}, "arguments: expected object"),
         ({"name": "draw", "arguments": "x"}, "arguments: expected object"),

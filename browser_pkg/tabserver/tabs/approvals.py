@@ -120,7 +120,7 @@ class Approvals:
             deny(_not_run(text, "approval_unseen"))
         # defence: questions that are open
         elif len(self._open) >= MOST_OPEN:
-            text = f'"{asked.name}" needs the user\'s approval, and {MOST_OPEN} other calls wait for theirs already.'
+            text = f'"{asked.name}" needs the user\'s approval, and {MOST_OPEN} other calls already wait for theirs.'
             deny(_not_run(text, "approval_busy", tab))
         else:
             question = self._open[call] = _OpenQuestion(asked, tab, go, deny)
@@ -177,7 +177,7 @@ class Approvals:
         if self._open.get(call) is question:
             self.drop(call)
             tab, name, wait_s = question.tab, question.asked.name, self.timing.approve_s
-            text = f'Nobody allowed "{name}" in the tab {tab.label} within {wait_s:g} s.'
+            text = f'The user did not allow "{name}" in the tab {tab.label} within {wait_s:g} s.'
             question.deny(_not_run(text, "approval_timeout", tab))
 
 

@@ -387,4 +387,5 @@ class TabCalls:
 
 
 def _changed_meanwhile(name: str) -> RoutingError:
-    return RoutingError(f'"{name}" was changed, or is another page\'s now. Try again. It was not run.', "tab_gone")
+    text = f'The definition of "{name}" changed, or another page offers it now. Try again. It was not run.'
+    return RoutingError(text, "tab_gone")

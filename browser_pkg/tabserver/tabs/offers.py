@@ -37,7 +37,7 @@ def check_tool(tool: Any) -> Item:
     if not isinstance(tool, dict):
         raise ValueError("A tool is an object with a name, a description and an inputSchema.")
     if not _TOOL_NAME.fullmatch(str(tool.get("name", ""))):
-        raise ValueError("A tool's name has 1 to 128 letters, digits, '_', '-' or '.'.")
+        raise ValueError("A tool's name has 1 to 128 characters: A-Z, a-z, 0-9, '_', '-' and '.'.")
     checked = _reduce(tool, _TOOL_FIELDS)
     schema = checked.setdefault("inputSchema", {"type": "object"})
     if not isinstance(schema, dict) or schema.get("type") != "object":

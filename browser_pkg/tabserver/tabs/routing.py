@@ -96,8 +96,8 @@ def find_destination(
     if tab in entry.tabs:
         return _in_tab(tab, kind, entry.own_key)
     others = ", ".join(f"{other.label} ({other.id})" for other in entry.tabs)
-    which = "that is pinned " if target.is_pinned else ""
-    text = f'The tab {tab.label} {which}does not offer the {NOUNS[kind]} "{key}". Tabs that do: {others}.'
+    which = "pinned tab" if target.is_pinned else "tab"
+    text = f'The {which} {tab.label} does not offer the {NOUNS[kind]} "{key}". Tabs that do: {others}.'
     raise RoutingError(text, "tab_lacks_it", tab)
 
 
@@ -119,7 +119,7 @@ def gone_in_call(tab: Tab, key: str) -> RoutingError:
 
 def tab_left(tab: Tab, key: str) -> RoutingError:
     """The page went away a moment ago and did not announce that it returns."""
-    text = f'The tab {tab.label} was closed or is being loaded again, so "{key}" was not called. Is it open? Try again.'
+    text = f'The tab {tab.label} was closed or is reloading, so "{key}" was not called. If it is open, try again.'
     return RoutingError(text, "tab_left", tab)
 
 
@@ -148,6 +148,6 @@ def _tab_gone(target: Target, tabs: Mapping[str, Tab], departed: Mapping[str, st
     there = [f"{tab.label} ({tab.id})" for tab in tabs.values()]
     rest = f" Open tabs: {', '.join(there[:10])}{', …' if len(there) > 10 else ''}." if there else " No tab is open."
     if target.is_pinned:
-        return RoutingError(f"The tab {label} that is pinned is gone. Pin another one, or none.{rest}", "tab_gone")
+        return RoutingError(f"The pinned tab {label} is gone. Pin another tab, or none.{rest}", "tab_gone")
     what = "is gone" if name else "is not there"
     return RoutingError(f"The tab {label} {what}.{rest}", "tab_gone")

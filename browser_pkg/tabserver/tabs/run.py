@@ -217,7 +217,7 @@ class Run:
         if _is_result(self.kind, result):
             self._answer(result)
         else:
-            self._fail({"message": f'The page\'s answer for "{self.name}" is no result.'})
+            self._fail({"message": f'The page\'s answer to "{self.name}" is not a valid result.'})
 
     def _answer(self, result: Result) -> None:
         """Finish with a result of the tab, whose `_meta` names the tab."""
@@ -227,7 +227,7 @@ class Run:
         self.finish(result)
 
     def _fail(self, message: Message) -> None:
-        text, code = str(message.get("message") or "It failed in the page."), message.get("code")
+        text, code = str(message.get("message") or "The call failed in the page."), message.get("code")
         if message.get("name") == ResourceNotFound.__name__ and self.kind in ("resources", "templates"):
             data = message.get("data")
             self.finish(ResourceNotFound(str(data["uri"] if isinstance(data, dict) and "uri" in data else self.name)))
@@ -243,7 +243,7 @@ class Run:
         try:
             asked = {key: read_question(q.get("method"), q.get("params")) for key, q in message["requests"].items()}
         except (AttributeError, ValueError) as error:
-            self.finish(Refusal(INTERNAL_ERROR, f"The page asks what can't be asked: {error}"))
+            self.finish(Refusal(INTERNAL_ERROR, f"The page's question to the client is not valid: {error}"))
         else:
             assert self.tab is not None
             self.finish(InputRequired(asked, {ASKING_TAB: self.tab.id, "state": message.get("state")}))

@@ -60,7 +60,7 @@ def _call_tool(owner: StaticToolsOwner, arguments: Arguments, request: Request, 
         name, tab = _text(arguments, "name"), _text(arguments, "tab")
         inner = arguments.get("arguments")
         if name is None:
-            raise ToolError('Say which tool: {"name": …}. tools_list has the names.')
+            raise ToolError('Name the tool: {"name": …}. tools_list returns the names.')
         if name == TOOL_CALL:
             raise ToolError("tool_call runs the tools that tools_list shows, not itself.")
         # Some models write the object as JSON text, as they do for function calls.
@@ -125,9 +125,9 @@ def _pin(owner: StaticToolsOwner, id: str | None, request: Request) -> Result:
     text = f"Your calls go to the tab {tab.label} ({tab.id}) from now on."
     if request.caller.era is Era.MODERN:
         client = (request.caller.client or {}).get("name")
-        who = f'every client called "{client}"' if client else "every client that does not say its name"
+        who = f'every client called "{client}"' if client else "every client without a name"
         # A modern request has no session that could limit the pin, and the model should know that.
-        text += f" This is so for {who} with your token, until it is unpinned, or not used for an hour."
+        text += f" This applies to {who} with your token, until the tab is unpinned or not used for an hour."
     return text_result(text)
 
 

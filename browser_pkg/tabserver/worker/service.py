@@ -32,7 +32,7 @@ from .js_calls import GrantedCalls
 
 _STATE_MESSAGES: Final = {
     "connecting": "Connecting to the relay",
-    "stopped": "The connection was closed by a page.",
+    "stopped": "A page closed the connection.",
 }
 
 
@@ -160,4 +160,4 @@ def describe_state(state: TransportState, server: str) -> dict[str, Any]:
 def _report_bug(error: Exception) -> None:
     # A failed dial is part of the state that pages receive.
     if not isinstance(error, DialError):
-        report(error, "the connection to the relay met an error")
+        report(error, "the connection to the relay failed")
