@@ -1,9 +1,9 @@
-"""The calls of many callers on one line: ids, tokens and questions kept apart.
+"""Connection to an upstream that many callers share: request ids, progress tokens and questions per call.
 
-Over HTTP each call has an answer stream of its own, so what the server says in the middle of a call is known to be that
-call's. Over a pipe it is not: then a message that names no call is given to nobody, unless there is only one who it can
-be for. Calls that may ask take turns for that (the `floor`); and a question waits a moment: the call that asked can't
-end before it is answered, others can.
+Over HTTP each call has a separate response stream, so a server message during a call belongs to that call. Over a pipe
+a message that names no call is attributed only if exactly one call can have caused it, and never guessed. For that,
+calls that may ask take turns (`QuestionQueue`), and a question waits a moment: the call that asked can't end before it
+is answered, other calls can. No I/O: `DispatcherConnection` sends and receives.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from tabserver.wire.eras import Era
 
 ATTRIBUTE_S: Final = 10.0
 
-# Set where a call is sent. HTTP transports read the answer in the sender's context, and the SDK's streams carry it on.
+# Set where a call is sent. HTTP transports read the response in the sender's context, and the SDK's streams keep it.
 CALL: ContextVar[TrackedCall | None] = ContextVar("tabrelay_call", default=None)
 
 
 class ConnectionOwner(Protocol):
-    """What a connection tells whoever has it."""
+    """What a connection reports to its owner."""
 
     def announced(self, connection: UpstreamConnection, message: dict[str, Any]) -> None:
         """A notification that belongs to no call."""
 
     def tools_changed(self) -> None:
-        """Whatever is known of the tools may be wrong now."""
+        """Cached facts about the tools may be wrong now."""
 
     def wants_log(self, channel: str, params: object) -> bool:
         """Did this caller ask for log messages of that level?"""
 
     def roots(self) -> list[dict[str, Any]]:
-        """What the relay itself answers when it is asked for roots outside of any call."""
+        """The relay's own answer to `roots/list` outside of any call."""
 
 
 @dataclass(slots=True, eq=False)
 class ServerQuestion:
-    """A request of the server's that a caller was asked."""
+    """A request of the server that was forwarded to a caller."""
 
     running: TrackedCall
     answer: asyncio.Future[dict[str, Any]]
@@ -66,7 +66,7 @@ class UpstreamConnection:
         limits: QuestionLimits,
         question_queue: QuestionQueue | None = None,
     ) -> None:
-        """`floor`: for a line on which questions do not say whose they are. `limits`: of the server's questions."""
+        """`question_queue`: for a transport without call context. `limits`: of the server's questions."""
         self._owner = owner
         self._question_queue = question_queue
         self.dispatcher = DispatcherConnection(
@@ -92,7 +92,8 @@ class UpstreamConnection:
     async def call(
         self, pending: Pending, params: dict[str, Any] | None, headers: dict[str, str] | None = None
     ) -> dict[str, Any]:
-        """Do a call; gives its result. Raises the server's MCPError or a LineFault. Cancelled, it cancels the call."""
+        """Make a call and return its result. Raises the server's MCPError, or ConnectionFault. If it is cancelled, it
+        cancels the call at the server."""
         id = self.dispatcher.new_id()
         token = messages.progress_token(params) if params is not None else None
         if params is not None and token is not None:
@@ -130,7 +131,7 @@ class UpstreamConnection:
             self._changed.set()
 
     def answer(self, channel: str, message: dict[str, Any]) -> bool:
-        """A caller's response to a question; False if it was not asked here, or not of this caller."""
+        """Take a caller's answer to a question. False if it was not asked here, or not of this caller."""
         question = self._questions.get(message["id"])
         if question is None or question.running.channel != channel or question.answer.done():
             return False
@@ -145,7 +146,7 @@ class UpstreamConnection:
         return True
 
     def _fail_questions(self, running: TrackedCall) -> None:
-        """The call is over: nobody will answer what it asked."""
+        """The call is over: its questions get an error, since no caller will answer them."""
         for question in self._questions.values():
             if question.running is running and not question.answer.done():
                 question.answer.set_exception(refusal(jsonrpc.INVALID_REQUEST, "The caller of this call has left."))
@@ -165,7 +166,7 @@ class UpstreamConnection:
             if owner is not None and owner.token is not None:
                 owner.notify(method, {**content, "progressToken": owner.token})
         elif method == methods.CANCELLED:
-            return  # the dispatcher has stopped the question that it is about
+            return  # the dispatcher has cancelled the question
         elif method == methods.LOG_MESSAGE:
             owner = running or self._calls.only_sender(self._loop.time())
             if owner is not None and self._owner.wants_log(owner.channel, content):
@@ -195,7 +196,7 @@ class UpstreamConnection:
         return await self._forward_question(running, method, params)
 
     async def _find_call(self) -> TrackedCall | None:
-        """Waits for a moment, for so many questions at a time: each is held meanwhile."""
+        """Find the call of a question. It may take a moment, so the number of questions that wait is limited."""
         # defence: questions whose call is not known yet
         if self._unattributed >= self._max_unattributed:
             text = f"{self._max_unattributed} questions wait already until it is clear which call they belong to."
@@ -207,7 +208,7 @@ class UpstreamConnection:
             self._unattributed -= 1
 
     async def _attribute(self) -> TrackedCall | None:
-        """The only call that it can come from. Those that begin later can't be it, so the choice only gets smaller."""
+        """The only call that can have caused it. Calls that begin later can't, so the candidates only get fewer."""
         candidates = self._calls.senders()
         if self._question_queue is not None:
             candidates = self._question_queue.candidates(candidates)
@@ -237,7 +238,7 @@ class UpstreamConnection:
             raise refusal(jsonrpc.INVALID_REQUEST, why)
         self._open.add(running, len(text))
         question = self._questions[id] = ServerQuestion(running, self._loop.create_future())
-        # It may be that the server has left, and nobody waits for what its caller says.
+        # The server may disconnect before the caller answers: then the exception is read here.
         question.answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
         running.pending.notify(Notice(text))
         if self._question_queue is not None:
@@ -245,7 +246,7 @@ class UpstreamConnection:
         try:
             await asyncio.wait({question.answer})
         except asyncio.CancelledError:
-            # The server no longer wants to know; its caller knows the question under our id.
+            # The server withdrew the question; its caller has it under our id.
             running.notify(methods.CANCELLED, {"requestId": id})
             if self._question_queue is not None:
                 self._question_queue.withdrawn(running)
@@ -259,5 +260,5 @@ class UpstreamConnection:
 
 
 def _as_id(value: object) -> object:
-    """Some servers give back a number as text."""
+    """Some servers return a number as text."""
     return int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value

@@ -1,7 +1,8 @@
-"""One open connection to an upstream: requests and notifications out, answers, requests and notifications in.
+"""JSON-RPC connection to an upstream on the official SDK's dispatcher: requests and notifications in both directions.
 
-The official SDK's dispatcher does the work: ids, waiting, and telling the server when nobody waits any more. It and its
-streams are known only here and in the transports. This knows JSON-RPC, no MCP method, and no transport.
+The SDK's dispatcher matches responses and cancels abandoned requests. An error that stands for a lost connection
+becomes a `ConnectionFault` with whether the request can have arrived; the server's own errors stay `MCPError`. Only
+this module and the transports use the SDK's streams. It uses no MCP method and no transport.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ Params = Mapping[str, Any] | None
 OnRequest = Callable[[str, dict[str, Any] | None], Awaitable[dict[str, Any]]]
 OnNotification = Callable[[str, dict[str, Any] | None, contextvars.Context | None], None]
 
-# How the SDK's HTTP transport begins to say that a stream ended before its answer. Servers use the same code for errors
-# of their own, so the code alone does not tell.
+# Start of the SDK's error text when an HTTP stream ended before its response. Servers use the same code for other
+# errors, so the code alone is not enough.
 LOST_STREAM: Final = ("SSE stream ended", "SSE stream failed")
 
 
 class Report(Protocol):
-    """How a transport says what went wrong: a request will have no answer, or there will be none at all any more.
-    `sent`: these requests left, and no other did."""
+    """How a transport reports a fault: a request gets no response, or (id None) the connection is lost. `sent`: only
+    these requests were sent."""
 
     def __call__(
         self, id: RequestId | None, fault: UpstreamFault, sent: Collection[RequestId] | None = None, /
@@ -49,7 +50,7 @@ class Report(Protocol):
 
 
 class ReadStream(Protocol):
-    """The SDK's stream of what comes in."""
+    """The SDK's stream of received messages."""
 
     async def receive(self) -> SessionMessage | Exception: ...
 
@@ -57,7 +58,7 @@ class ReadStream(Protocol):
 
 
 class WriteStream(Protocol):
-    """The SDK's stream of what goes out."""
+    """The SDK's stream of messages to send."""
 
     async def send(self, item: SessionMessage, /) -> None: ...
 
@@ -73,20 +74,20 @@ class Closable(Protocol):
 
 
 class UpstreamTransport(Protocol):
-    """How an upstream is reached. Whatever fails below is said with `report`, under the id of its request."""
+    """How an upstream is connected. Faults are reported with `report`, under the id of the request."""
 
     @property
     def has_call_context(self) -> bool:
-        """Does what comes in the middle of a call come in the context of whoever sent that call?"""
+        """Are messages during a call received in the context in which that call was sent?"""
 
     def open(self, report: Report) -> AbstractAsyncContextManager[Streams]: ...
 
     def adapt(self, fault: UpstreamFault) -> bool:
-        """Could not be greeted that way: True if there is another, which the next `open` takes."""
+        """The handshake failed with this fault. True if there is another way, which the next `open` uses."""
 
 
 class Half(Generic[Inner]):
-    """One direction of a connection, and the fact that nothing more comes or goes."""
+    """One direction of a connection, and whether it has ended."""
 
     def __init__(self, inner: Inner) -> None:
         self._inner = inner
@@ -104,11 +105,11 @@ class Half(Generic[Inner]):
 
 
 class ReadHalf(Half[ReadStream]):
-    """What comes in."""
+    """Received messages."""
 
     @property
     def last_context(self) -> contextvars.Context | None:
-        """Of whoever wrote the message that was read last: HTTP transports read an answer in its request's context."""
+        """Context of the message that was read last: HTTP transports read a response in its request's context."""
         return getattr(self._inner, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
@@ -129,7 +130,7 @@ class ReadHalf(Half[ReadStream]):
 
 
 class WriteHalf(Half[WriteStream]):
-    """What goes out, and which requests certainly did not."""
+    """Messages to send, and the requests that the stream accepted: all others were certainly not sent."""
 
     def __init__(self, inner: WriteStream) -> None:
         super().__init__(inner)
@@ -149,7 +150,7 @@ class WriteHalf(Half[WriteStream]):
 
 
 class DispatcherConnection:
-    """Made before its transport opens, so that the transport can report to it. Used once."""
+    """One connection, used once. It is made before its transport opens, so that the transport can report to it."""
 
     def __init__(self, *, ids: IdFormat, on_request: OnRequest, on_notification: OnNotification) -> None:
         self._ids = itertools.count(1)
@@ -166,7 +167,7 @@ class DispatcherConnection:
         self._opened = asyncio.Event()
 
     async def run(self, streams: Streams) -> None:
-        """Carry messages until the connection is closed by the other side, or this is cancelled."""
+        """Carry messages until the other side closes the connection, or this is cancelled."""
         self._read_half, self._write_half = ReadHalf(streams[0]), WriteHalf(streams[1])
         self._dispatcher = JSONRPCDispatcher(self._read_half, self._write_half, on_stream_exception=_log_invalid)
         try:
@@ -181,13 +182,13 @@ class DispatcherConnection:
         await self._opened.wait()
 
     async def ended(self) -> UpstreamFault:
-        """Wait until the connection is of no use any more."""
+        """Wait until the connection can no longer be used."""
         await self._ended.wait()
         assert self.end_fault is not None
         return self.end_fault
 
     def report(self, id: RequestId | None, fault: UpstreamFault, sent: Collection[RequestId] | None = None, /) -> None:
-        """The transport's word."""
+        """Take a report of the transport."""
         if id is not None:
             self._fail(id, fault)
         for unsent in [other for other in self._waiting if sent is not None and other not in sent]:
@@ -207,7 +208,7 @@ class DispatcherConnection:
             self._ended.set()
 
     def new_id(self) -> RequestId:
-        """Never used before on this line."""
+        """An id that was not used before on this connection."""
         number = next(self._ids)
         return number if self._id_format == "integer" else f"tabrelay-{number}"
 
@@ -220,7 +221,7 @@ class DispatcherConnection:
         headers: dict[str, str] | None = None,
         may_cancel: bool = True,
     ) -> dict[str, Any]:
-        """The result. Raises MCPError with the server's own error, or LineFault when there is no answer of its."""
+        """The result. Raises MCPError with the server's own error, or ConnectionFault if there is no response."""
         if self._dispatcher is None or self.end_fault is not None:
             raise ConnectionFault(
                 UpstreamFault(
@@ -249,7 +250,7 @@ class DispatcherConnection:
             self._write_half.handed_over.discard(id)
 
     def _classify(self, id: RequestId, error: MCPError) -> Exception:
-        """Tell the server's own errors from those that stand for a lost connection."""
+        """Separate the server's own errors from those that stand for a lost connection."""
         assert self._read_half is not None and self._write_half is not None
         fault = self._faults.get(id)
         if fault is None and error.code == CONNECTION_CLOSED:
@@ -273,14 +274,14 @@ class DispatcherConnection:
         return await self._on_request(method, dict(params) if params is not None else None)
 
     def _received_notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
-        """In the order of arrival, before anything that came later is looked at."""
+        """In the order of arrival, before any later message is handled."""
         assert self._read_half is not None
         self._on_notification(method, dict(params) if params is not None else None, self._read_half.last_context)
         return True
 
 
 class _Started(TaskStatus[None]):
-    """The dispatcher's word that it runs."""
+    """Sets an event when the dispatcher runs."""
 
     def __init__(self, event: asyncio.Event) -> None:
         self._event = event
@@ -290,12 +291,12 @@ class _Started(TaskStatus[None]):
 
 
 def refusal(code: int, message: str) -> MCPError:
-    """What a handler of the server's requests raises to answer with an error."""
+    """The exception that a handler of the server's requests raises to answer with an error."""
     return MCPError.from_error_data(ErrorData(code=code, message=message))
 
 
 async def _ignore(context: object, method: str, params: object) -> None:
-    """Every notification was taken when it arrived."""
+    """Every notification was handled when it arrived."""
 
 
 async def _log_invalid(error: Exception) -> None:

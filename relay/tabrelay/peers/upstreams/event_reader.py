@@ -1,6 +1,7 @@
-"""Bytes of a server-sent event stream, cut into events. Pure.
+"""Parser of a server-sent event stream: bytes in, events out.
 
-Comments and unknown fields are left out. The bytes of one event have a limit.
+The bytes of one event have a limit; of a longer event only the beginning is kept. Comments and unknown fields are
+dropped. Pure: it reads from no connection.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 _FIELDS: Final = (b"event", b"id", b"retry")
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"  # a byte order mark may stand before the first line
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"  # allowed before the first line
 KEPT_BYTES: Final = 4096
 
 
 @dataclass(slots=True)
 class UpstreamEvent:
-    """`is_too_long`: `data` is only its beginning."""
+    """One event. `is_too_long`: `data` is only its beginning."""
 
     data: bytes
     fields: dict[bytes, bytes] = field(default_factory=dict)
@@ -29,12 +30,12 @@ class UpstreamEvent:
 
 
 class EventReader:
-    """Of one stream. `largest`: bytes of one event."""
+    """Parser of one stream. `max_bytes`: of one event."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._is_first = True
-        self._had_return = False  # at the end of the chunk before: a line feed belongs to it
+        self._had_return = False  # at the end of the previous chunk: a line feed belongs to it
         self._line: list[bytes] = []  # of a line that is not complete
         self._fields: dict[bytes, bytes] = {}
         self._data: list[bytes] = []

@@ -1,5 +1,8 @@
-"""What goes wrong on the way to an upstream, as a value: what to tell people, and whether the request can have
-arrived."""
+"""Faults of upstream connections as values: a text for users, and whether the request can have arrived.
+
+`Redactor` removes the server's secrets from texts, and `relay_error` maps a fault to the caller's error. Nothing is
+retried here.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,15 @@ from tabrelay.errors import (
 
 MAX_TEXT: Final = 1000
 MAX_DATA: Final = 2000
-SHORTEST_SECRET: Final = 6  # what is shorter stands in too many harmless words
+SHORTEST_SECRET: Final = 6  # a shorter one is part of too many harmless words
 _CREDENTIALS: Final = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}")
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamFault:
-    """`delivered` is "no" only where the server certainly did not act on the request. `ends_line`: the connection is of
-    no use any more, and another one may be. `status`: the HTTP status, if it was one. `answer`: what was wrong with the
-    answer, if there was one."""
+    """`delivered` is "no" only if the server certainly did not act on the request. `ends_connection`: this connection
+    can no longer be used, but a new one may be. `status`: the HTTP status, if there was one. `answer`: what was wrong
+    with the response, if there was one."""
 
     text: str
     delivered: Delivered = "unknown"
@@ -38,7 +41,7 @@ class UpstreamFault:
 
 
 class ConnectionFault(Exception):
-    """A request that got no answer of the server's."""
+    """A request that got no response of the server."""
 
     def __init__(self, fault: UpstreamFault) -> None:
         super().__init__(fault.text)
@@ -46,11 +49,11 @@ class ConnectionFault(Exception):
 
 
 class Redactor:
-    """Takes the secrets of one server out of what is said about it, and keeps it short."""
+    """Removes the secrets of one server from texts about it, and shortens them."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         known = {secret for secret in secrets if len(secret) >= SHORTEST_SECRET}
-        # A header's value is often a scheme and a token; the token alone must not be seen either.
+        # A header's value is often a scheme and a token. The token alone must not be shown either.
         known |= {part for secret in known for part in secret.split() if len(part) >= SHORTEST_SECRET}
         ordered = sorted(known, key=len, reverse=True)
         self._known = re.compile("|".join(map(re.escape, ordered))) if ordered else None
@@ -66,7 +69,7 @@ class Redactor:
 
 
 def relay_error(server: str, fault: UpstreamFault) -> RelayError:
-    """What the caller is told."""
+    """The error that the caller gets."""
     if fault.answer is not None:
         kind = ResultTooLarge if fault.answer == "too_large" else BadAnswer
         return kind(f'Server "{server}" answered, but {fault.text}.')
@@ -80,7 +83,7 @@ def relay_error(server: str, fault: UpstreamFault) -> RelayError:
 
 
 def first_leaf(error: BaseException) -> BaseException:
-    """The one error that matters of a group: task groups wrap what went wrong."""
+    """The first error inside exception groups, in which task groups wrap errors."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
     return error

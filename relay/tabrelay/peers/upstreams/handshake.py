@@ -1,7 +1,8 @@
-"""The first words with an upstream: which era it speaks, and what it says of itself. No I/O: it asks through a line.
+"""Era negotiation with an upstream: `server/discover` first, then `initialize`.
 
-A modern server is asked `server/discover`; whoever does not understand that is greeted with `initialize`. A server that
-started too slowly to answer the first question may understand it after all when it hears the second, and says so.
+A server that does not answer `server/discover` as a modern one gets `initialize`. A server that started too slowly to
+answer the first request may be modern all the same, and refuse the second: then it gets `server/discover` again. No
+I/O: requests go through a `HandshakeChannel`.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from tabserver.wire.eras import Era
 PROBE_S: Final = 5.0
 
 CLIENT: Final = {"name": "tabrelay", "version": __version__}
-# All that a caller may be capable of, for a session that all of them share: a server asks only for what its client has
-# declared, and which caller it will be is not known yet. A caller that can't is answered for, with an error.
+# All client capabilities, for a session that callers share: the callers are not known yet, and a server requests only
+# what its client has declared. For a caller without the capability, the relay answers with an error.
 ALL_CAPABILITIES: Final[dict[str, Any]] = {
     "elicitation": {"form": {}, "url": {}},
     "sampling": {"tools": {}},
@@ -33,14 +34,14 @@ ALL_CAPABILITIES: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class ClientIdentity:
-    """Who a server of the handshake era is told that it talks to, and what that client can be asked."""
+    """Client info and capabilities that are sent to a server of the handshake era."""
 
     client: dict[str, Any]
     capabilities: dict[str, Any]
 
 
 class HandshakeChannel(Protocol):
-    """What is needed of a connection to say hello."""
+    """The part of a connection that the handshake needs."""
 
     async def request(
         self, method: str, params: dict[str, Any], *, headers: dict[str, str] | None = None, may_cancel: bool = True
@@ -51,7 +52,8 @@ class HandshakeChannel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ServerAbout:
-    """What a server said of itself. `result` has the form of its era: of `initialize`, or of `server/discover`."""
+    """A server's answer to the handshake. `result` has the form of its era: of `initialize`, or of
+    `server/discover`."""
 
     era: Era
     version: str
@@ -61,7 +63,7 @@ class ServerAbout:
 async def negotiate(
     channel: HandshakeChannel, choice: EraChoice, identity: ClientIdentity | None = None, *, probe_s: float = PROBE_S
 ) -> ServerAbout:
-    """Raises LineFault, with words for people, if the two can't understand each other."""
+    """Raises ConnectionFault, with a text for users, if there is no common version."""
     identity = identity or ClientIdentity(CLIENT, {})
     if choice == "legacy":
         return await _initialize(channel, identity)
@@ -78,7 +80,7 @@ async def negotiate(
     try:
         return await _initialize(channel, identity)
     except MCPError as error:
-        # It was too slow to answer the first question, and that question has settled its era.
+        # It was too slow to answer the first request, and that request has fixed its era.
         again = await _discover(channel, None) if error.code == jsonrpc.UNSUPPORTED_VERSION else None
         if again is None:
             raise _refused(error) from None
@@ -86,7 +88,7 @@ async def negotiate(
 
 
 async def _discover(channel: HandshakeChannel, timeout_s: float | None) -> ServerAbout | None:
-    """None: nothing that a modern server would say. Raises its error."""
+    """None if the answer is not that of a modern server. Raises the server's error."""
     version = eras.MODERN_VERSIONS[0]
     params = {"_meta": request_meta(version)}
     try:
@@ -96,7 +98,7 @@ async def _discover(channel: HandshakeChannel, timeout_s: float | None) -> Serve
     except TimeoutError:
         return None
     except ConnectionFault as lost:
-        # What an HTTP server says to a request that it has no use for is no word about its era; a lost connection is.
+        # An HTTP error status for an unknown request does not identify the era. A lost connection is a failure.
         if lost.fault.ends_connection or lost.fault.status in (None, 401, 403) or (lost.fault.status or 0) >= 500:
             raise
         return None
@@ -106,12 +108,12 @@ async def _discover(channel: HandshakeChannel, timeout_s: float | None) -> Serve
 
 
 def request_meta(version: str, capabilities: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What a modern request of the relay's own says of itself."""
+    """The `_meta` of a modern request that the relay itself makes."""
     return {eras.META_VERSION: version, eras.META_CLIENT: CLIENT, eras.META_CAPABILITIES: capabilities or {}}
 
 
 def _is_modern_only(error: MCPError) -> bool:
-    """Does it refuse our version and name only others of its era? Then `initialize` would be no use."""
+    """Does it refuse our version and name only other modern ones? Then `initialize` would not help."""
     data = error.error.data
     supported = data.get("supported") if isinstance(data, dict) else None
     if error.code != jsonrpc.UNSUPPORTED_VERSION or not isinstance(supported, list):

@@ -1,11 +1,12 @@
 """Large messages of upstream connections, parsed and written without the SDK.
 
-The SDK parses a message in one callback of the event loop, whatever its size, and takes several times as long as the
-relay's own parser. So a message of more than `LARGE` bytes is weighed, parsed and written here, in several turns. The
-SDK validates only what is around its contents (`params`, `result`, `data` of an error).
+The SDK parses a message in one event-loop callback, whatever its size, and takes several times as long as the relay's
+own parser. So a message of more than `LARGE` bytes is checked, parsed and encoded here, in several callbacks. The SDK
+validates only the message around its contents (`params`, `result`, `data` of an error).
 
-Over HTTP the SDK has transports of its own. There, a large message is kept in a `Deposit` while the SDK carries a small
-one that has the deposit's ticket in place of the contents. Tickets are random, so that no server can name one.
+Over HTTP the relay uses the SDK's transports. There, a `LargeMessageStore` keeps the large message while the SDK
+carries a small one with a ticket in place of the contents (the claim check pattern). The key of tickets is random, so
+that no server can forge one. The module opens no connection.
 """
 
 from __future__ import annotations
@@ -36,18 +37,18 @@ from tabserver.wire.jsonrpc import INTERNAL_ERROR, RequestId
 
 # defence: loop time: large messages of upstream servers are not the SDK's
 LARGE: Final = 64 * 1024
-"""Bytes of a message that the SDK parses and writes itself."""
+"""Bytes of a message that the SDK still parses and encodes itself."""
 MAX_NOTICE: Final = 4 * 1024 * 1024
 EVENTS_AT_ONCE: Final = 32
 DROP_S: Final = 5.0
-INVALID_JSON: Final = b"{"  # which the SDK answers for, as for everything that is not JSON
+INVALID_JSON: Final = b"{"  # the SDK answers for it, as for any text that is not JSON
 _MEMBERS: Final = ("jsonrpc", "id", "method", "params", "result", "error")
 _CONTENTS: Final = ("params", "result")
 
 
 @dataclass(frozen=True, slots=True)
 class MessageLimits:
-    """Of one message of a server: its bytes, and the values in it."""
+    """Limits of one message of a server: its bytes, and the values in it."""
 
     size: int
     values: int
@@ -58,9 +59,10 @@ class TooManyValues(Exception):
 
 
 async def parse(data: bytes, most: int) -> Any:
-    """The values of a message; a large one takes several turns. Raises Heavy, or ValueError if it is not JSON.
+    """The values of a message; a large one takes several callbacks. Raises TooManyValues, or ValueError if it is not
+    JSON.
 
-    A notification or a question is written and parsed again for a caller of the other era, so it has a smaller limit.
+    A notification or request is encoded and parsed again for a caller of the other era, so it has a smaller limit.
     """
     if len(data) <= LARGE:
         return orjson.loads(data)
@@ -77,7 +79,7 @@ async def parse(data: bytes, most: int) -> Any:
 
 
 def to_message(value: Any) -> JSONRPCMessage:
-    """The SDK's message of these values, whose contents are not looked into. Raises ValueError."""
+    """The SDK's message of these values. Its contents are not validated. Raises ValueError."""
     if not isinstance(value, dict):
         raise ValueError("not an object")
     frame, contents, data = _split(value)
@@ -103,7 +105,7 @@ def _split(value: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], Any]:
 
 
 def encode(message: JSONRPCMessage) -> bytes:
-    """As JSON. orjson refuses integers of more than 64 bits, which the SDK writes."""
+    """The message as JSON. orjson refuses integers of more than 64 bits, which the SDK encodes."""
     known = message.model_fields_set
     fields = {name: getattr(message, name) for name in type(message).model_fields if name in known}
     if isinstance(message, JSONRPCError):
@@ -115,7 +117,7 @@ def encode(message: JSONRPCMessage) -> bytes:
 
 
 class LargeMessageStore:
-    """The large messages of one connection that the SDK has just now."""
+    """The large messages of one connection for which the SDK carries a ticket now."""
 
     def __init__(self) -> None:
         self._key = secrets.token_hex(16)
@@ -126,8 +128,8 @@ class LargeMessageStore:
     # -- from the server ----------------------------------------------------------------------------------------------
 
     def replace(self, value: Any) -> tuple[str, bytes]:
-        """A ticket, and a small message in place of these values. Raises ValueError if they are not a message. Call
-        `drop_soon` when the SDK has passed the small message on, or will not."""
+        """Store a message; returns its ticket, and a small message in its place. Raises ValueError if the values are
+        not a message. Call `drop_soon` when the SDK has passed the small message on, or will not."""
         message = to_message(value)
         ticket = self._ticket()
         small: dict[str, Any] = {"jsonrpc": "2.0"}
@@ -143,12 +145,12 @@ class LargeMessageStore:
         return ticket, orjson.dumps(small)
 
     def drop_soon(self, ticket: str) -> None:
-        """The SDK's stream may have the small message for a few more turns of the event loop."""
+        """Remove it later: the SDK's stream may have the small message for a few more event-loop iterations."""
         if ticket in self._inbound:
             asyncio.get_running_loop().call_later(DROP_S, self._inbound.pop, ticket, None)
 
     def restore(self, message: JSONRPCMessage) -> JSONRPCMessage:
-        """The message that this one stands for, or itself."""
+        """The message of this one's ticket, or the message itself if it has none."""
         contents = message.error.data if isinstance(message, JSONRPCError) else _contents(message)
         ticket = self._named(contents)
         if ticket is None:
@@ -160,13 +162,13 @@ class LargeMessageStore:
             error = {"code": INTERNAL_ERROR, "message": "The message was lost."}
             return to_message({"jsonrpc": "2.0", "id": message.id, "error": error})
         if isinstance(found, JSONRPCResponse | JSONRPCError) and isinstance(message, JSONRPCResponse | JSONRPCError):
-            found.id = message.id  # the SDK knows better which request a stream answers
+            found.id = message.id  # the SDK knows which request a stream answers
         return found
 
     # -- to the server ------------------------------------------------------------------------------------------------
 
     def put(self, message: JSONRPCMessage) -> JSONRPCMessage:
-        """The message itself, or a small one in its place."""
+        """The message itself, or, if it is large, a small one in its place."""
         if isinstance(message, JSONRPCNotification) and message.method == methods.CANCELLED:
             self._cancel((message.params or {}).get("requestId"))
         if isinstance(message, JSONRPCError) or not _contents(message):
@@ -184,8 +186,8 @@ class LargeMessageStore:
             del self._outbound[ticket]
 
     def claim(self, values: Any) -> tuple[str, bytes | None] | None:
-        """The ticket in a message that the SDK sends, and the text that it stands for; None if it has no ticket. The
-        text is None if the request was cancelled."""
+        """The ticket in a message that the SDK sends, and the stored text; None if it has no ticket. The text is None
+        if the request was cancelled."""
         contents = values.get("params", values.get("result")) if isinstance(values, dict) else None
         ticket = self._named(contents)
         if ticket is None:
@@ -194,7 +196,7 @@ class LargeMessageStore:
         return ticket, text
 
     def forget(self, ticket: str) -> None:
-        """It was sent."""
+        """Remove a message that was sent."""
         self._outbound.pop(ticket, None)
 
     def _ticket(self) -> str:
@@ -222,7 +224,7 @@ class _Sending(Protocol):
 
 
 class RestoringStream:
-    """What comes from the SDK's transport, with the large messages in their places."""
+    """Read stream of the SDK's transport that restores the large messages."""
 
     def __init__(self, inner: _Receiving, store: LargeMessageStore) -> None:
         self._inner = inner
@@ -243,7 +245,7 @@ class RestoringStream:
 
 
 class StoringStream:
-    """What goes to the SDK's transport, without the large messages."""
+    """Write stream to the SDK's transport that replaces the large messages."""
 
     def __init__(self, inner: _Sending, store: LargeMessageStore) -> None:
         self._inner = inner
@@ -261,7 +263,7 @@ async def small_events(
     chunks: AsyncIterator[bytes], store: LargeMessageStore, limits: MessageLimits, on_heavy: Callable[[bytes], None]
 ) -> AsyncGenerator[bytes, None]:
     """An event stream for the SDK: few events at a time, and a small message in place of each large one. A message
-    beyond the limits is left out, and `on_heavy` gets it; of one that is too long, its beginning."""
+    beyond the limits is dropped and passed to `on_heavy`; of one that is too long, only its beginning."""
     reader = EventReader(limits.size)
     async for chunk in chunks:
         pieces: list[bytes] = []
@@ -276,7 +278,7 @@ async def small_events(
             if ticket or len(pieces) >= EVENTS_AT_ONCE:
                 try:
                     yield b"".join(pieces)
-                finally:  # the SDK asks for more when it has passed on what it got
+                finally:  # the SDK reads on when it has passed on what it got
                     store.drop_soon(ticket)
                 pieces.clear()
                 await asyncio.sleep(0)
@@ -286,7 +288,7 @@ async def small_events(
 
 
 async def _replace(event: UpstreamEvent, store: LargeMessageStore, most: int) -> str:
-    """Deposit the large message of an event; gives its ticket."""
+    """Store the large message of an event; returns its ticket."""
     ticket = ""
     try:
         ticket, event.data = store.replace(await parse(event.data, most))

@@ -1,6 +1,7 @@
-"""All servers elsewhere of one relay: made of their specs, started, changed and stopped together.
+"""Pool of a relay's upstreams: created from their specs, and started, changed and stopped together.
 
-A change touches only the servers that it is about. What one of them does is its own affair.
+A change of the configuration touches only the upstreams whose spec changed. Connecting and reconnecting one upstream is
+the work of its `Supervisor`.
 """
 
 from __future__ import annotations
@@ -36,16 +37,16 @@ from tabrelay.translation.parked_calls import ParkedCalls
 
 log = logging.getLogger(__name__)
 
-# Clients that come first shall find most servers there; a slow one must not keep the relay from starting.
+# The first clients should find most upstreams connected, but a slow one must not delay the start of the relay.
 START_WAIT_S: Final = 0.25
-# Sessions of one server that clients have to themselves: each is a process, or costs somebody else's memory.
+# Sessions of one upstream that serve a single client each: each is a process, or costs memory at a remote server.
 MAX_CHILDREN: Final = 8
 MAX_SESSIONS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class PooledUpstream:
-    """One server: what it was made of, and the sessions with it. How the first of them is, is how the server is."""
+    """One upstream: its spec and its sessions. The state of the first session is the state of the upstream."""
 
     spec: UpstreamSpec
     sessions: UpstreamSessions
@@ -68,7 +69,7 @@ class PooledUpstream:
         return self.supervisor.absence()
 
     def describe(self) -> dict[str, Any]:
-        """For the status: how it is, and when it will be tried again."""
+        """For the status page: its state, and when the next attempt is."""
         status = self.supervisor.status
         now = asyncio.get_running_loop().time()
         retry_s = None if status.retry_at is None else max(0.0, round(status.retry_at - now, 1))
@@ -85,7 +86,7 @@ class PooledUpstream:
 
 
 class UpstreamPool:
-    """Name -> ship."""
+    """The upstreams of one relay by name."""
 
     def __init__(
         self,
@@ -94,7 +95,7 @@ class UpstreamPool:
         on_up: Callable[[str], None],
         sign_in: Callable[[HttpSpec], SignIn | None] | None = None,
     ) -> None:
-        """`sign_in`: who gets tokens for servers that want one."""
+        """`sign_in` returns the source of tokens for a server that requires one."""
         self._sign_in = sign_in
         self._registry = registry
         self._settings = settings
@@ -103,7 +104,7 @@ class UpstreamPool:
         self._upstreams: dict[str, PooledUpstream] = {}
 
     async def start(self, specs: Iterable[UpstreamSpec]) -> None:
-        """Start them all; returns when they are there, or after a moment."""
+        """Start them all. Returns when they are connected, or after `START_WAIT_S`."""
         await self.change(specs)
         waits = [asyncio.create_task(pooled.reach()) for pooled in self._upstreams.values()]
         if waits:
@@ -113,7 +114,7 @@ class UpstreamPool:
             await asyncio.gather(*waits, return_exceptions=True)
 
     async def change(self, specs: Iterable[UpstreamSpec]) -> None:
-        """From now on there are these. Those that are the same as before are not touched."""
+        """Replace the set of upstreams. Those with an unchanged spec are not touched."""
         wanted = {spec.name: spec for spec in specs}
         gone = [name for name, pooled in self._upstreams.items() if wanted.get(name) != pooled.spec]
         await asyncio.gather(*(self._remove(name, is_replaced=name in wanted) for name in gone))
@@ -151,7 +152,7 @@ class UpstreamPool:
         history: AskHistory,
         whole: Callable[[], UpstreamSessions],
     ) -> UpstreamSession:
-        """One session. The first, which has no client to introduce, is the one that the registry is told of."""
+        """Make one session. The first one, without a client's identity, is entered in the registry."""
         settings, name, is_first = self._settings, spec.name, identity is None
         redact, roots = Redactor(spec.secrets), _roots(spec)
         identity = identity or ClientIdentity(
@@ -186,7 +187,7 @@ class UpstreamPool:
         supervisor = Supervisor(
             name,
             transport=transport,
-            # Without a session of its own a client is served all the same, so it need not wait long for one.
+            # A client without a separate session shares the first one, so it need not wait long.
             retry_policy=RetryPolicy(probes=not isinstance(spec, StdioSpec))
             if is_first
             else RetryPolicy(probes=False, steps_s=()),
@@ -220,7 +221,7 @@ class UpstreamPool:
 
 
 def _problem(status: Status, retry_s: float | None) -> str | None:
-    """In words, for people."""
+    """A sentence for users."""
     if status.state == "connected":
         return None
     parts = [status.state, f"{status.attempts} attempts" if status.attempts else ""]
@@ -230,7 +231,7 @@ def _problem(status: Status, retry_s: float | None) -> str | None:
 
 
 def _roots(spec: UpstreamSpec) -> list[dict[str, Any]]:
-    """The folder that a child process was given, if it was given one."""
+    """The working folder that the spec gives a child process, if any."""
     if not isinstance(spec, StdioSpec) or spec.cwd is None:
         return []
     folder = Path(spec.cwd)

@@ -1,9 +1,9 @@
-"""Whose turn it is to ask, where a server's questions do not say which call they belong to.
+"""Turns of calls that may ask questions, where a server's questions do not name their call.
 
-On a pipe a question names no call. It can be told only while there is one call that it can come from, so calls that may
-ask take turns: one has the floor from when it is sent until it ends, or until its question is out; it gets the floor
-back before it gets its answer. Which tools ask is learnt: one that never did needs no floor, and one that nobody knows
-yet waits for it only a moment. Knows no transport.
+On a pipe a question names no call. It can be attributed only while one call can have caused it, so calls that may ask
+take turns. A call has the turn from when it is sent until it ends, or until its question is out; it gets the turn back
+before it gets its answer. Which tools ask is recorded: one that never asked needs no turn, and an unknown one waits for
+it only a moment. No I/O, and independent of the transport.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Any, Final
 from tabrelay.translation.shared_calls import TrackedCall
 from tabserver.wire import methods
 
-# Questions that are asked at once come at once. After this, a call that waits for its answer asks nothing else.
+# Parallel questions of a call arrive together. After this, a call that waits for an answer asks nothing else.
 BURST_S: Final = 0.25
-# For a tool that nobody knows: those that ask mostly ask at once.
+# For an unknown tool: most tools that ask do so at the start.
 UNKNOWN_WAIT_S: Final = 1.0
-# For a tool that is known to ask. Past this it goes on, and its question may have to wait.
+# For a tool that is known to ask. After this it runs without a turn, and its question may have to wait.
 ASKING_WAIT_S: Final = 10.0
 MAX_HISTORY: Final = 4096
 
 
 class AskHistory:
-    """What is known of a server's tools, prompts and resources: does it ask in the middle of a call?"""
+    """Which tools, prompts and resources of a server ask questions during a call."""
 
     def __init__(self) -> None:
         self._asks: dict[str, bool] = {}
@@ -35,14 +35,14 @@ class AskHistory:
         return self._asks.get(what)
 
     def record(self, what: str, *, asks: bool) -> None:
-        """One that asked once may always do so."""
+        """A target that asked once may ask again."""
         if what in self._asks or len(self._asks) < MAX_HISTORY:
             self._asks[what] = asks or self._asks.get(what, False)
 
 
 @dataclass(slots=True)
 class QuestionTurn:
-    """One call that may ask."""
+    """State of one call that may ask."""
 
     what: str
     is_active: bool = False
@@ -53,7 +53,7 @@ class QuestionTurn:
 
 
 class QuestionQueue:
-    """Of one connection."""
+    """The turns of one connection."""
 
     def __init__(self, history: AskHistory) -> None:
         self._history = history
@@ -62,7 +62,7 @@ class QuestionQueue:
         self._loop = asyncio.get_running_loop()
 
     async def acquire(self, running: TrackedCall, what: str) -> None:
-        """Wait for the floor, as far as this call needs it."""
+        """Wait for the turn, if this call needs it."""
         turn = self._turns[running] = QuestionTurn(what)
         asks = self._history.get(what)
         if asks is not False:
@@ -89,7 +89,7 @@ class QuestionQueue:
         self._freed.set()
 
     def asked(self, running: TrackedCall) -> None:
-        """Its caller has the question."""
+        """The question was sent to its caller."""
         turn = self._turns.get(running)
         if turn is None:
             return
@@ -106,7 +106,7 @@ class QuestionQueue:
             self._freed.set()
 
     async def answered(self, running: TrackedCall) -> None:
-        """Its answer is there: return when it may have it."""
+        """The answer has arrived. Return when it may be passed to the server."""
         turn = self._turns.get(running)
         if turn is None:
             return
@@ -116,15 +116,15 @@ class QuestionQueue:
             turn.is_waiting = False
 
     def withdrawn(self, running: TrackedCall) -> None:
-        """The server wants no answer any more, and goes on."""
+        """The server withdrew its question and goes on with the call."""
         turn = self._turns.get(running)
         if turn is not None:
             turn.questions -= 1
             turn.is_waiting = turn.is_waiting and turn.questions > 0
 
     def candidates(self, speakers: Sequence[TrackedCall]) -> list[TrackedCall]:
-        """Whose a question can be that has just come. Within one client's calls what is known of them counts; between
-        clients nothing is guessed."""
+        """Calls that can have caused a question that has just arrived. Among calls of one client the history counts;
+        between clients nothing is guessed."""
         able = [running for running in speakers if not self._is_waiting(running)] or list(speakers)
         if len({_client(running) for running in able}) == 1:
             return [running for running in able if not self._never_asks(running)] or able
@@ -138,7 +138,7 @@ class QuestionQueue:
 
 
 def target_of(method: str, params: dict[str, Any] | None) -> str:
-    """What a call is of: a tool, a prompt or a resource."""
+    """The target of a call: a tool, a prompt or a resource."""
     name = (params or {}).get("uri" if method == methods.RESOURCES_READ else "name")
     return f"{method} {name}" if isinstance(name, str) and len(name) <= 1024 else method
 

@@ -1,7 +1,7 @@
-"""What a modern HTTP server wants repeated in headers: the method, the name, and arguments that a tool marks.
+"""Routing headers for modern HTTP upstreams: method, name, and arguments that a tool's schema marks.
 
-Which arguments these are stands in the tool's schema, so a server's tools are read before the first call of one. A tool
-whose marks break the rules is not passed on: no client may call it.
+The marks (`x-mcp-header`) are in the tool's schema, so the tools are read before the first call of one. A tool with
+invalid marks is removed from lists: no client may call it. Headers of incoming requests are checked in `faces`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tabserver.wire import methods
 
 log = logging.getLogger(__name__)
 
-# Where the value that `Mcp-Name` repeats stands in the params.
+# The member of the params that `Mcp-Name` repeats.
 NAMED_BY: Final = {methods.TOOLS_CALL: "name", methods.PROMPTS_GET: "name", methods.RESOURCES_READ: "uri"}
 MAX_PAGES: Final = 64
 MAX_TOOLS: Final = 10_000
 
 
 class RoutingHeaders:
-    """The tools of one upstream, as far as headers go."""
+    """The marked arguments of one upstream's tools."""
 
     def __init__(self, server: str) -> None:
         self._server = server
@@ -36,11 +36,11 @@ class RoutingHeaders:
         self._lock = asyncio.Lock()
 
     def invalidate(self) -> None:
-        """The tools are others now."""
+        """The tools have changed: read them again before the next call."""
         self._loaded_from = None
 
     def filter_tools(self, tools: list[Any]) -> list[Any]:
-        """The tools that may be passed on; what they want repeated is remembered."""
+        """The tools that may be passed on. Their marked arguments are cached."""
         kept = []
         for tool in tools:
             wanted = param_headers.read(tool.get("inputSchema")) if isinstance(tool, dict) else ()
@@ -66,7 +66,7 @@ class RoutingHeaders:
         return found
 
     async def _load_tools(self, connection: UpstreamConnection) -> None:
-        """Read the tools, once for each connection and each change. Raises LineFault."""
+        """Read the tools, once for each connection and each change. Raises ConnectionFault."""
         async with self._lock:
             if self._loaded_from is connection:
                 return

@@ -1,8 +1,10 @@
-"""When to connect again, and whether: pure, it is told the time.
+"""Retry policy of upstream connections: delays, probes and suspension.
 
 connected ──lost──► attempt, 0.5 s, attempt, 1 s, attempt, 2 s, attempt, 4 s, attempt ──► failed (a child process)
                                                                                      └──► waiting: 15 s … 5 min (HTTP)
-more than five such rounds in 30 s ──► suspended, until somebody says so
+more than five such rounds in 30 s ──► suspended, until `tabrelay reconnect`
+
+Pure: time is an argument. `Supervisor` waits and connects.
 """
 
 from __future__ import annotations
@@ -21,15 +23,15 @@ LAST_PROBE_S: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class NextTry:
-    """Try again after this. `is_probe`: the round is over, and this is only to see whether somebody is there now."""
+    """Try again after this. `is_probe`: the round is over, and this only checks whether the server is available."""
 
     delay_s: float
     is_probe: bool = False
 
 
 class RetryPolicy:
-    """`probes`: whether a server that stays away is looked for. A child process is not: starting it over and over would
-    cost more than it brings. `steps_s`: none for a connection that can be done without."""
+    """`probes`: whether to probe a server that stays away. A child process is not probed: starting it again and again
+    costs too much. `steps_s`: empty for an optional connection."""
 
     def __init__(self, *, probes: bool, steps_s: Sequence[float] = STEPS_S) -> None:
         self._probes = probes
@@ -40,7 +42,7 @@ class RetryPolicy:
         self.attempts = 0
 
     def begin(self, now: float) -> bool:
-        """A round begins: the connection was lost, or a call wants one. False if there were too many lately."""
+        """Begin a round: the connection was lost, or a call needs it. False if there were too many lately."""
         self._rounds.append(now)
         self._step = 0
         self.attempts = 0
@@ -65,6 +67,6 @@ class RetryPolicy:
         self.attempts = 0
 
     def reset(self) -> None:
-        """Somebody asked for it by hand: nothing counts any more."""
+        """The user requested a reconnect: forget all failures."""
         self.connected()
         self._rounds.clear()

@@ -1,11 +1,10 @@
-"""One server elsewhere, and the sessions that the relay has with it.
+"""Peer for one upstream, and its sessions: a shared one, and separate ones for clients that can be asked.
 
-A server of the handshake era learns once, when a session begins, who its client is and what that client can be asked.
-So clients that can be asked something get a session of their own: one for each token, client and set of capabilities,
-however many connections they have. All others, and the relay itself, share the first, in which nothing can be asked.
-Modern servers learn it with every request, and need no second session.
-
-Such a session can be done without: where it can't be had, its callers share the first one too.
+A server of the handshake era gets its client's identity and capabilities once, when a session begins. So clients with
+capabilities get a separate session: one for each token, client and set of capabilities, however many connections they
+have. All others, and the relay itself, share the first session, in which nothing can be asked. Modern servers get the
+capabilities with every request, and need only one session. A separate session is optional: if it can't be opened, its
+callers share the first one.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ from tabserver.wire.frames import Caller
 log = logging.getLogger(__name__)
 
 ASKABLE: Final = ("elicitation", "sampling", "roots")
-# As long as a client's own session with the relay may rest.
+# As long as a client's session with the relay may be idle.
 IDLE_S: Final = 1800.0
 SWEEP_S: Final = 60.0
-# A server of which there can be only one is not asked for another all the time.
+# After a failure, separate sessions are not tried for this long: some servers allow only one.
 SHARE_S: Final = 300.0
 MAX_IDENTITY: Final = 4096
 
 
 @dataclass(slots=True, eq=False)
 class UpstreamSession:
-    """What a session consists of, and who depends on it."""
+    """One session: its upstream and supervisor, and the channels that use it."""
 
     upstream: Upstream
     supervisor: Supervisor
@@ -58,7 +57,8 @@ NewSession = Callable[[ClientIdentity | None], UpstreamSession]
 
 
 class UpstreamSessions:
-    """A peer, as the switch sees it. `make` gives the first session when it gets None, else one for that client."""
+    """The peer of one upstream. `new_session(None)` makes the first session, `new_session(identity)` one for a
+    client."""
 
     def __init__(
         self, server: str, new_session: NewSession, *, is_shared: bool, max_sessions: int, in_flight_limit: int
@@ -86,7 +86,7 @@ class UpstreamSessions:
         yield from list(self._own.values())
 
     async def stop(self) -> None:
-        """End them all, and return when nothing of them is left."""
+        """End all sessions, and return when their processes and connections are gone."""
         if self._sweeping is not None:
             self._sweeping.cancel()
         for session in self:
@@ -175,10 +175,10 @@ class UpstreamSessions:
             self._sinks[channel] = (caller, sink)
         session.upstream.listen(channel, caller, sink)
 
-    # -- whose session ------------------------------------------------------------------------------------------------
+    # -- choosing a session -------------------------------------------------------------------------------------------
 
     def _session_for(self, channel: str, caller: Caller, *, is_hello: bool = False) -> UpstreamSession:
-        """A client with a session of its own in the relay stays where it is, for as long as that lasts."""
+        """The session for a caller. A client with a session in the relay keeps its choice until that session ends."""
         bound = self._bound.get(channel)
         if bound is not None:
             return bound
@@ -215,7 +215,7 @@ class UpstreamSessions:
         return len(self._own) < self._max_sessions
 
     def _sweep(self) -> None:
-        """Sessions that nobody uses any more end."""
+        """End sessions that were idle for too long."""
         now = self._loop.time()
         for session in list(self._own.values()):
             if session.is_idle and now - session.last_used > IDLE_S:
@@ -229,7 +229,7 @@ class UpstreamSessions:
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
-    # -- a session that is not there yet ------------------------------------------------------------------------------
+    # -- sessions that are not connected yet --------------------------------------------------------------------------
 
     async def _start_later(self, session: UpstreamSession, pending: Pending) -> None:
         try:
@@ -244,7 +244,7 @@ class UpstreamSessions:
             pending.fail(error)
 
     def _fall_back(self, session: UpstreamSession) -> None:
-        """Its callers share the first session from now on, and nobody else gets one for a while."""
+        """Move its callers to the first session, and open no separate sessions for `SHARE_S`."""
         if session.key not in self._own:
             return
         self._share_until = self._loop.time() + SHARE_S
@@ -256,12 +256,12 @@ class UpstreamSessions:
 
 
 def client_identity(caller: Caller) -> ClientIdentity | None:
-    """What a server is told of a caller; None if there is nothing that it could be asked."""
+    """The identity that a server gets for a caller; None if the caller has no capability that a server could use."""
     able = {name: caller.capabilities[name] for name in ASKABLE if isinstance(caller.capabilities.get(name), dict)}
     if not able:
         return None
     if "roots" in able:
-        able["roots"] = {}  # nobody tells the server when they change
+        able["roots"] = {}  # changes are not reported to the server
     known: dict[str, Any] = caller.client if isinstance(caller.client, dict) else {}
     is_named = isinstance(known.get("name"), str) and isinstance(known.get("version"), str)
     client = known if is_named and len(json.dumps(known)) <= MAX_IDENTITY else CLIENT

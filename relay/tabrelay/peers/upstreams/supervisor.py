@@ -1,7 +1,7 @@
-"""One task per upstream: connects, greets, notices the end, connects again. Everything that can break, breaks in here.
+"""Supervisor of one upstream connection: a task that connects, negotiates, detects the end and connects again.
 
-The SDK's transports cancel whoever holds them when something goes wrong inside; so each connection has a task of its
-own, and a failure of one upstream reaches neither another nor a caller.
+The SDK's transports cancel the task that opened them when they fail. So each connection has a separate task, and a
+failure of one upstream reaches neither another one nor a caller. The delays between attempts are `RetryPolicy`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CallLater = Callable[[float, Callable[[], None]], SupervisorTimer]
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What people are shown. `retry_at` is on the loop's clock."""
+    """The state for the status page. `retry_at` is on the loop's clock."""
 
     state: State
     attempts: int
@@ -44,7 +44,7 @@ class Status:
 
 
 class Supervisor:
-    """`on_up` and `on_away` are called as the server comes and goes."""
+    """`on_up` and `on_away` are called when the server connects and disconnects."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Supervisor:
         self._opening: asyncio.Task[object] | None = None
         self._stopping = asyncio.Event()
 
-    # -- what others ask ----------------------------------------------------------------------------------------------
+    # -- interface ----------------------------------------------------------------------------------------------------
 
     @property
     def status(self) -> Status:
@@ -94,20 +94,20 @@ class Supervisor:
         self._task = asyncio.create_task(self._run(), name=f"upstream {self._name}")
 
     async def wait_for_start(self) -> None:
-        """Return when the server is there. A server that is not looked for any more gets one attempt for this. Raises
-        ServerOffline as soon as it is known that it won't come."""
-        # Lost a moment ago counts as lost: its task may not have noticed yet.
+        """Return when the server is connected. A server that waits or has failed gets one attempt for this. Raises
+        ServerOffline as soon as it is known that it won't connect."""
+        # A connection that was just lost counts as lost: its task may not have noticed yet.
         if self._current is not None and self._current.dispatcher.end_fault is None:
             return
         if self._state in ("suspended", "stopped"):
             raise self._offline()
         if self._state in ("waiting", "failed"):
             self._wake.set()
-        # Shared by all who wait: shielded, so that one of them leaving does not end it for the others.
+        # All callers wait for one future. It is shielded, so that a cancelled caller does not cancel it for the others.
         await asyncio.shield(self._outcome)
 
     def reconnect(self) -> None:
-        """By hand: whatever counted against it is forgotten, and it is connected anew."""
+        """The user requested it: forget all failures, and connect again."""
         self._retry_policy.reset()
         if self._state == "connected" and self._current is not None:
             self._current.dispatcher.report(None, UpstreamFault("it was asked to connect anew", ends_connection=True))
@@ -117,7 +117,7 @@ class Supervisor:
             self._wake.set()
 
     async def stop(self) -> None:
-        """End it, and return when nothing of it is left."""
+        """Stop it, and return when its task has ended."""
         self._set("stopped")
         self._stopping.set()
         self._wake.set()
@@ -128,7 +128,7 @@ class Supervisor:
         self._resolve(ServerOffline(f'Server "{self._name}" was stopped.'))
 
     def absence(self) -> str:
-        """Why there is nobody, and what will be done about it."""
+        """Why the server is not connected, and what happens next."""
         why = f": {self._error}" if self._error else ""
         if self._state == "suspended":
             return (
@@ -158,7 +158,7 @@ class Supervisor:
             is_allowed = self._retry_policy.begin(self._clock())
 
     async def _try_until_over(self) -> None:
-        """Attempts until the server was there and left again, or no more are to be made."""
+        """Try until the server was connected and disconnected again, or the policy allows no more attempts."""
         while not self._stopping.is_set():
             self._retry_policy.attempted()
             was_up = await self._attempt()
@@ -176,8 +176,8 @@ class Supervisor:
             self._set("connecting")
 
     async def _attempt(self) -> bool:
-        """One connection, from its first byte to its end. True if it could be used."""
-        # In a task of its own: see above.
+        """One connection, from its first byte to its end. True if it was usable."""
+        # In a separate task: see the module docstring.
         task = asyncio.create_task(self._connection())
         await asyncio.wait({task})
         was_up, self._was_up = self._was_up, False
@@ -208,14 +208,14 @@ class Supervisor:
                     await asyncio.wait({stopping, ended}, return_when=asyncio.FIRST_COMPLETED)
                 return dispatcher.end_fault if ended.done() and not stopping.done() else None
             finally:
-                # Before the transport is closed, which may take its time: nobody shall use it any more.
+                # Before the transport is closed, which may take a while: no call may use it any more.
                 self._down()
                 for task in (negotiation, stopping, ended, carrying):
                     task.cancel()
                 await asyncio.wait({negotiation, stopping, ended, carrying})
 
     async def _open(self, stack: AsyncExitStack, dispatcher: DispatcherConnection) -> Streams | None:
-        """None when nobody wants it any more."""
+        """None if the supervisor was stopped meanwhile."""
         self._opening = asyncio.current_task()
         try:
             async with asyncio.timeout(self._start_s):
@@ -255,7 +255,7 @@ class Supervisor:
             raise ConnectionFault(UpstreamFault(f"it did not answer within {self._start_s:g} s")) from None
 
     async def _wait_for_wake(self, delay_s: float | None = None) -> None:
-        """Wait until somebody wants the server, or for this long."""
+        """Wait until a caller needs the server, or for this long."""
         self._wake.clear()
         timer = self._call_later(delay_s, self._wake.set) if delay_s is not None else None
         self._retry_at = self._clock() + delay_s if delay_s is not None else None
@@ -271,11 +271,11 @@ class Supervisor:
             self._state = state
 
     def dismiss(self, error: RelayError) -> None:
-        """Whoever waits, waits no longer."""
+        """Fail all callers that wait."""
         self._resolve(error)
 
     def _resolve(self, outcome: RelayError | None) -> None:
-        """Tell everybody who waits, and begin anew."""
+        """Give all callers that wait this outcome, and make a new future for the next ones."""
         round, self._outcome = self._outcome, asyncio.get_running_loop().create_future()
         if round.done():
             return
@@ -283,14 +283,14 @@ class Supervisor:
             round.set_result(None)
         else:
             round.set_exception(outcome)
-            round.exception()  # it may be that nobody waited
+            round.exception()  # mark it as read: there may be no caller
 
     def _offline(self) -> ServerOffline:
         return ServerOffline(self.absence(), retry_after_ms=3000)
 
 
 def _fault(task: asyncio.Task[UpstreamFault | None]) -> UpstreamFault | None:
-    """What ended a connection, in words for people."""
+    """What ended a connection, with a text for users."""
     if task.cancelled():
         return UpstreamFault("the connection was broken off")
     error = task.exception()

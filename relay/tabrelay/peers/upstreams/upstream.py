@@ -1,7 +1,8 @@
-"""A server elsewhere, as the switch sees it: calls of every era, whatever era the server speaks.
+"""Calls to one upstream session, from clients of every era to a server of either era.
 
-Where client and server speak the same era, a call crosses as it is, under an id of our own; else through a translator.
-A call that certainly did not arrive is made once more, on a connection made anew; one that may have arrived never is.
+If client and server have the same era, a call is passed on unchanged under another id; if not, a translator converts
+it. A call that certainly did not arrive is made once more on a new connection. A call that may have arrived is repeated
+only if its method is idempotent. Connecting is the `Supervisor`'s work.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 
 MAX_LISTENERS: Final = 512
 MAX_SORTED: Final = 10_000  # tools; of longer lists, clients get no more than `max_tools`
-# Asking these again does no harm, even if they were answered already.
+# Repeating these does no harm, even if they were processed already.
 IDEMPOTENT: Final = frozenset(
     {
         methods.COMPLETION_COMPLETE,
@@ -52,7 +53,7 @@ IDEMPOTENT: Final = frozenset(
 
 
 class Upstream:
-    """One server. Stays when its connections go, so that callers that listen hear the next one."""
+    """One server session. It outlives its connections, so that callers that listen receive from the next one."""
 
     def __init__(
         self,
@@ -65,8 +66,8 @@ class Upstream:
         roots: list[dict[str, Any]],
         wait_for_start: Callable[[], Any],
     ) -> None:
-        """`reach` waits for a connection, and raises ServerOffline when there will be none. `repeating`: for servers
-        that want parts of a request repeated in HTTP headers."""
+        """`wait_for_start` waits for a connection, and raises ServerOffline if there will be none. `routing_headers`:
+        for servers that are connected over HTTP."""
         self._server = server
         self._in_flight_limit = in_flight_limit
         self._timeout_s = timeout_s
@@ -83,7 +84,7 @@ class Upstream:
     # -- connections --------------------------------------------------------------------------------------------------
 
     def up(self, connection: UpstreamConnection) -> None:
-        """Begin with a server that knows nothing yet of what our callers asked of it."""
+        """Use a new connection. The server gets the log level and the subscriptions that callers asked for before."""
         self._connection = connection
         if connection.era is Era.MODERN:
             self._to_modern.came_up()
@@ -97,7 +98,7 @@ class Upstream:
         self._connection = None
 
     def retire(self) -> None:
-        """For good: streams that would wait for it end."""
+        """Stop permanently: calls and streams end."""
         self._connection = None
         self._to_legacy.retire()
         for pending, task in list(self._tasks.items()):
@@ -120,12 +121,12 @@ class Upstream:
 
     @property
     def in_flight(self) -> int:
-        """Calls that will end; a stream that somebody listens on is none."""
+        """Number of calls that will end. A subscription stream does not count."""
         return sum(pending.call.method != methods.SUBSCRIPTIONS_LISTEN for pending in self._tasks)
 
     @property
     def is_idle(self) -> bool:
-        """Does nobody call, wait for an answer, or listen?"""
+        """Has it neither a call nor a listening client?"""
         return not self._tasks and self._subscribers.is_empty
 
     @property
@@ -134,14 +135,14 @@ class Upstream:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What a server of the handshake era said of itself."""
+        """The `initialize` result of a server of the handshake era, as clients see it."""
         about = self.discovered
         known = {"serverInfo": {"name": self._server, "version": "0"}, **about}
         return {**known, "capabilities": messages.visible_capabilities(about)}
 
     @property
     def discovered(self) -> dict[str, Any]:
-        """What the server said of itself, in the form of its era."""
+        """The server's answer to the handshake, in the form of its era."""
         about = self._connection.about if self._connection is not None else None
         return about.result if about is not None else {}
 
@@ -183,11 +184,11 @@ class Upstream:
             return
         if method == methods.CANCELLED and isinstance(params, dict):
             self._cancel_by_id(channel, params.get("requestId"))
-        # Anything else would speak for every caller at once: the server has its own handshake, and asks for roots anew.
+        # Any other notification would speak for all callers: the relay sent `initialized`, and roots are asked anew.
         self._to_modern.notify(channel, message)
 
     def _cancel_by_id(self, channel: str, id: object) -> None:
-        """Servers do not answer what was cancelled, and the caller's stream must end."""
+        """Cancel a call by its id. Servers do not answer a cancelled request, but the caller's stream must end."""
         for pending in self._of(channel):
             if pending.call.id == id:
                 self._tasks[pending].cancel()
@@ -211,7 +212,7 @@ class Upstream:
         self._subscribers.listen(channel, sink)
         self._to_modern.listen(channel, sink)
 
-    # -- a call that crosses as it is ---------------------------------------------------------------------------------
+    # -- calls without translation ------------------------------------------------------------------------------------
 
     def _of(self, channel: str) -> list[Pending]:
         return [pending for pending in self._tasks if pending.call.channel == channel]
@@ -243,7 +244,7 @@ class Upstream:
         task.add_done_callback(ended)
 
     def _expire(self, pending: Pending, after_s: float) -> None:
-        """The caller is told first: a server that does not read must not delay that."""
+        """Fail the call before cancelling it: a server that does not read must not delay that."""
         pending.fail(DeadlinePassed(f"Request timeout after {after_s * 1000:.0f}ms"))
         self._tasks[pending].cancel()
 
@@ -262,7 +263,7 @@ class Upstream:
         except ConnectionFault as lost:
             if not _may_repeat(pending, lost.fault):
                 raise relay_error(self._server, lost.fault) from None
-        # One reconnect, one more try; how that one ends is the answer.
+        # One reconnect and one more attempt, whose outcome is final.
         await self._wait_for_start()
         try:
             return await self._attempt(pending, params)
@@ -274,7 +275,7 @@ class Upstream:
         if connection is None:
             raise ConnectionFault(UpstreamFault("it is not connected", delivered="no", ends_connection=True))
         headers = None
-        if self._routing_headers is not None:  # it is reached over HTTP
+        if self._routing_headers is not None:  # connected over HTTP
             headers = headers_for(params)
             if connection.era is Era.MODERN:
                 headers |= await self._routing_headers.headers(connection, method, params or {})
@@ -290,7 +291,7 @@ class Upstream:
         return _encode_reply(pending, jsonrpc.result_message(pending.call.id, result))
 
     def _sort_tools(self, connection: UpstreamConnection, tools: list[Any]) -> list[Any]:
-        """In the order of their names, so that the same tools are the same bytes after a reconnect."""
+        """Sort tools by name, so that the same tools are the same bytes after a reconnect."""
         if len(tools) > MAX_SORTED:
             return tools
         if self._routing_headers is not None and connection.era is Era.MODERN:
@@ -326,12 +327,12 @@ class Upstream:
             if self._subscribers.unsubscribe(call.channel, params["uri"]):
                 self._start_task(pending, params)
             else:
-                pending.answer({})  # another caller still wants to hear of it
+                pending.answer({})  # another caller is still subscribed
         else:
             self._start_task(pending, params)
 
     def _version(self, caller: Caller) -> str:
-        """The older of what the client speaks and what the server speaks."""
+        """The older of the client's and the server's protocol version."""
         known = [
             version
             for version in (caller.version, self.about.get("protocolVersion"))
@@ -340,7 +341,7 @@ class Upstream:
         return max(known, key=eras.LEGACY_VERSIONS.index)
 
     def _send_own_request(self, method: str, params: dict[str, Any]) -> None:
-        """A request of our own, whose answer changes nothing."""
+        """Send a request of the relay itself. Its answer is ignored."""
         connection = self._connection
         if connection is None:
             return
@@ -355,7 +356,7 @@ class Upstream:
         self._own_requests.add(task)
         task.add_done_callback(self._own_requests.discard)
 
-    # -- what the connection tells ------------------------------------------------------------------------------------
+    # -- reports of the connection ------------------------------------------------------------------------------------
 
     def announced(self, connection: UpstreamConnection, message: dict[str, Any]) -> None:
         if connection is self._connection:
@@ -373,7 +374,8 @@ class Upstream:
 
 
 def _may_repeat(pending: Pending, fault: UpstreamFault) -> bool:
-    """Only what certainly did not arrive, or does no harm twice. Somebody who listens does so again by himself."""
+    """May the call be made again? Only if it certainly did not arrive, or is idempotent. Clients renew a subscription
+    themselves."""
     if pending.is_done or pending.call.method == methods.SUBSCRIPTIONS_LISTEN:
         return False
     if fault.delivered == "no":

@@ -1,4 +1,10 @@
-"""HTTP client for the SDK's transports whose requests always get a response."""
+"""HTTP client for the SDK's transports that reports failures instead of raising them.
+
+The SDK's transports end a whole connection when one request can't be sent, and report little about the cause. So this
+client turns every failure into an `UpstreamFault`, reported under the id of its request with whether the server can
+have received it, and gives the transport a 202. It also replaces large messages, and signs requests. It uses HTTP and
+JSON-RPC, but no MCP method.
+"""
 
 from __future__ import annotations
 
@@ -29,36 +35,36 @@ log = logging.getLogger(__name__)
 
 CONNECT_S: Final = 10.0
 WRITE_S: Final = 30.0
-# A message that has no answer is acknowledged at once; the SDK sends nothing else before it is.
+# A message without a response is acknowledged at once. The SDK sends nothing else until then.
 ACCEPT_S: Final = 10.0
-DELETE_S: Final = 2.0  # saying goodbye to a session
+DELETE_S: Final = 2.0  # for the request that ends a session
 MAX_REDIRECTS: Final = 5
 MAX_ERROR_BODY: Final = 100_000
 MAX_CONNECTIONS: Final = 1024
-# Headers that are not true of other contents.
+# Headers that describe the body, and are wrong for a replaced one.
 BODY_HEADERS: Final = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 HINTS: Final = ("WWW-Authenticate", "Mcp-Auth-Server", "Retry-After")
-# Refused before anything was done. A 5xx may come of something that was begun.
+# Refused before the request was processed. After a 5xx, processing may have begun.
 NOT_PROCESSED: Final = frozenset({400, 401, 403, 404, 405, 406, 411, 413, 414, 415, 417, 421, 426, 428, 429, 431, 451})
 NEVER_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
 
 class NoToken(Exception):
-    """The server wants one, and there is none; the text says what to do."""
+    """The server requires a token, and there is none. The text explains what to do."""
 
 
 class SignIn(Protocol):
-    """Tokens for one server, and others when they are refused. Both raise NoToken."""
+    """Source of tokens for one server, and of new ones when they are refused. Both methods raise NoToken."""
 
     async def header(self) -> str | None:
-        """The Authorization to send; None as long as nobody wanted one."""
+        """The Authorization header to send; None until the server has required one."""
 
     async def refused(self, used: str | None, response: httpx2.Response) -> bool:
-        """The server did not take it. True: there is another one now."""
+        """The server refused the token. True if there is a new one now."""
 
 
 class AnsweringClient(httpx2.AsyncClient):
-    """An HTTP client whose requests always have an answer. What went wrong is told through `report`."""
+    """An HTTP client whose requests always get a response. Faults go to `report`."""
 
     def __init__(
         self, spec: HttpSpec, report: Report, redact: Redactor, limits: MessageLimits, sign_in: SignIn | None = None
@@ -77,11 +83,11 @@ class AnsweringClient(httpx2.AsyncClient):
         self._limits = limits
         self.large_messages = LargeMessageStore()
         self._listened = False
-        # HTTP+SSE: answers come by another stream, so nobody waits for that of a POST.
+        # HTTP+SSE: responses arrive on a separate stream, so the response to a POST is ignored.
         self.has_answer_stream = False
 
     async def __aenter__(self) -> AnsweringClient:
-        # The SDK's HTTP+SSE transport enters the client that it is given, which was entered already.
+        # The SDK's HTTP+SSE transport enters the client a second time.
         return self if self._state.name == "OPENED" else await super().__aenter__()
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
@@ -112,7 +118,8 @@ class AnsweringClient(httpx2.AsyncClient):
             self.large_messages.forget(ticket)
 
     async def _send_signed(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
-        """With the token that there is; if that is refused, once more with another. What was refused was not done."""
+        """Send with the current token; if it is refused, once more with a new one. A refused request was not
+        processed."""
         if self._sign_in is None or _origin(request.url) != self._origin:
             return await super().send(request, **options)
         for is_last in (False, True):
@@ -128,7 +135,8 @@ class AnsweringClient(httpx2.AsyncClient):
         return response
 
     async def _listen(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
-        """A stream of the server's own. Not every server has one; one that was there and went is the line's end."""
+        """Open the server's stream (GET), or end the session (DELETE). The stream is optional; if it was open and is
+        lost, the connection ends."""
         if request.method == "DELETE":
             request.extensions["timeout"] = httpx2.Timeout(DELETE_S).as_dict()
         try:
@@ -190,13 +198,14 @@ class AnsweringClient(httpx2.AsyncClient):
         return UpstreamFault(text, answer="too_large")
 
     def _with_small_events(self, response: httpx2.Response, id: RequestId | None) -> httpx2.Response:
-        """For the SDK, which would read a large event in one callback. `id`: of the request that the stream answers."""
+        """Replace large events, which the SDK would parse in one callback. `id`: of the request that the stream
+        answers."""
 
         def too_large(data: bytes) -> None:
             found = too_long(data)
             log.warning("%s: passed over a message of at least %d bytes", self._server, found.size)
             answered = id if id is not None or found.id is None else orjson.loads(found.id)
-            if answered is not None and found.is_answer:  # a question has an id of the server's own
+            if answered is not None and found.is_answer:  # the id of a question is the server's
                 self._report(answered, self._too_large_fault())
 
         kept = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in BODY_HEADERS]
@@ -206,7 +215,7 @@ class AnsweringClient(httpx2.AsyncClient):
         return httpx2.Response(response.status_code, headers=kept, stream=stream, request=response.request)
 
     async def _read(self, response: httpx2.Response, most: int) -> bool:
-        """Read a body; False if there is more of it. What was read is its content from then on."""
+        """Read a body; False if it has more bytes than `most`. The bytes become the content of the response."""
         body = bytearray()
         try:
             async for chunk in response.aiter_bytes():
@@ -221,7 +230,7 @@ class AnsweringClient(httpx2.AsyncClient):
     async def _status_fault(
         self, response: httpx2.Response, *, is_session: bool = False, ends_line: bool = False
     ) -> UpstreamFault:
-        """A status that is no success, in words, with what may help."""
+        """The fault for an error status, with the server's text and helpful headers."""
         if not await self._read(response, MAX_ERROR_BODY):
             response._content = b""
         body = response.text
@@ -232,7 +241,7 @@ class AnsweringClient(httpx2.AsyncClient):
         hints = [f"{name}: {response.headers[name]}" for name in HINTS if name in response.headers]
         text = f"HTTP {response.status_code}: {explanation}" + (f" [{'; '.join(hints)}]" if hints else "")
         status = response.status_code
-        # Servers that were restarted know the session no more. Some say so with 400.
+        # A restarted server does not know the session. Some servers answer 400 then.
         is_forgotten = is_session and (status == 404 or (status == 400 and "session" in body.lower()))
         return self._redact.fault(
             UpstreamFault(
@@ -254,7 +263,7 @@ class AnsweringClient(httpx2.AsyncClient):
         )
 
     def _report_fault(self, request: httpx2.Request, id: RequestId | None, fault: UpstreamFault) -> httpx2.Response:
-        """Tell it to whoever waits, and give the SDK what it expects of a message that needs no answer."""
+        """Report the fault, and return the response that the SDK expects for a message without an answer."""
         log.debug("%s: %s", self._server, fault.text)
         if id is not None or fault.ends_connection:
             self._report(id, fault)
@@ -296,19 +305,19 @@ def _wants_token(response: httpx2.Response) -> bool:
 
 
 def _is_same_server(asked: httpx2.Request, next: httpx2.Request) -> bool:
-    """May a message, and the headers that were configured for one address, go where it is sent on to?"""
+    """May a redirect be followed with the message and the configured headers? Only on the same host."""
     is_upgrade = (asked.url.scheme, next.url.scheme) == ("http", "https") and asked.url.port is next.url.port is None
     is_same = (asked.url.scheme, asked.url.port) == (next.url.scheme, next.url.port) or is_upgrade
     return asked.method == next.method and asked.url.host == next.url.host and is_same
 
 
 def _message(request: httpx2.Request) -> Any:
-    """What the SDK sends: a small message, or a ticket for a large one."""
+    """The message that the SDK sends: a small one, or a ticket for a large one."""
     return _loads(request.content)
 
 
 def _loads(text: bytes) -> Any:
-    """None for what is not JSON."""
+    """None if it is not JSON."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -330,6 +339,6 @@ def _is_answer(message: Any, *, needs_error: bool = False) -> bool:
 
 
 def _readable_text(body: str) -> str:
-    """What a refusal says, if it is in words and not in HTML."""
+    """The text of an error response, if it is not HTML."""
     text = " ".join(body.split())[:MAX_DATA]
     return "" if text.startswith("<") else text

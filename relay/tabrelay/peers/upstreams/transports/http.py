@@ -1,8 +1,7 @@
-"""A server that is reached over HTTP: the SDK's Streamable HTTP and HTTP+SSE transports, on a client that never fails.
+"""HTTP transport to an upstream: the SDK's Streamable HTTP and HTTP+SSE transports on an `AnsweringClient`.
 
-Left alone, those transports end a whole connection when one request can't be sent, and say little of what went wrong.
-So the client under them turns every failure into a value: it is reported under the id of its request, with whether the
-server can have seen it, and the transport gets an answer that it can live with. Knows HTTP and JSON-RPC, no MCP method.
+With transport "auto" it starts with Streamable HTTP, and changes to the other one after a status that indicates it. It
+uses no MCP method.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from tabrelay.peers.upstreams.large_messages import (
 )
 from tabrelay.peers.upstreams.transports.answering_client import AnsweringClient, SignIn
 
-ENDPOINT_S: Final = 10.0  # for the first event of HTTP+SSE
-# What says that this address knows no Streamable HTTP; then it may know what came before.
+ENDPOINT_S: Final = 10.0  # to the first event of HTTP+SSE
+# Statuses of an address without Streamable HTTP: it may support HTTP+SSE.
 OTHER_TRANSPORT: Final = frozenset({400, 404, 405})
 
 
@@ -50,7 +49,7 @@ class HttpTransport:
     def adapt(self, fault: UpstreamFault) -> bool:
         if self._spec.transport != "auto" or fault.status not in OTHER_TRANSPORT:
             return False
-        # The next time around it is the other one's turn again: a server may learn.
+        # The next attempt starts with the other one again: the server may have been updated.
         self._is_sse = not self._is_sse
         return self._is_sse
 
@@ -75,7 +74,7 @@ class HttpTransport:
             return client
 
         try:
-            # The SDK waits for ever when the address that it is given is of another origin.
+            # The SDK waits without a limit when the server gives it an address of another origin.
             async with asyncio.timeout(ENDPOINT_S):
                 return await stack.enter_async_context(sse_client(self._spec.url, httpx_client_factory=client_factory))
         except TimeoutError:

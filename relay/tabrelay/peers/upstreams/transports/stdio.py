@@ -1,7 +1,7 @@
-"""A server that runs as a child process: JSON-RPC messages as lines on its stdin and stdout.
+"""Stdio transport to a child process: JSON-RPC messages as lines on its stdin and stdout.
 
-The SDK's own stdio transport reads lines of any length into memory and hides its process; this one has the same streams
-and a bound, says why a process ended, and leaves none behind. It knows no MCP method.
+The SDK's stdio transport reads lines of any length into memory and hides the process. This one has the same streams, a
+limit for lines, the reason why a process ended, and leaves no process behind. It uses no MCP method.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_STDERR_LINE: Final = 2000
 
 
 class UpstreamProcess:
-    """The transport of one spec. Each `open` is another process."""
+    """The transport of one spec. Each `open` starts another process."""
 
     has_call_context = False
 
@@ -66,7 +66,7 @@ class UpstreamProcess:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                # The relay's own environment has secrets that are none of the server's business.
+                # The relay's environment has secrets that the server must not get.
                 env=get_default_environment() | dict(spec.env),
                 cwd=spec.cwd,
             )
@@ -93,7 +93,7 @@ class StdioTransport:
         self._redact = redact
         self._report = report
         self._stderr_lines: deque[str] = deque(maxlen=STDERR_LINES)
-        # Written to the end, and not answered yet.
+        # Requests that were written completely, and have no response yet.
         self._sent: set[jsonrpc.RequestId] = set()
         self._incoming, self._read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         self._write, self._outgoing = anyio.create_memory_object_stream[SessionMessage](0)
@@ -105,7 +105,7 @@ class StdioTransport:
         return self._read, self._write
 
     async def __aexit__(self, *exc: object) -> None:
-        # What was said before still reaches a process that reads; one that does not must not keep us.
+        # Queued messages still go to a process that reads. One that does not must not delay the end.
         self._write.close()
         self._read.close()
         await asyncio.wait({self._stdin_task}, timeout=process_group.EXIT_S)
@@ -131,14 +131,14 @@ class StdioTransport:
                         await self._incoming.send(message)
                     elif number % LINES_AT_ONCE == 0:
                         await asyncio.sleep(0)
-        # A moment, so that it can be said how it ended; the pipe may be closed by a process that goes on.
+        # Wait a moment for the exit status, which is part of the fault. A process may also close its pipe and go on.
         await asyncio.wait({self._stderr_task}, timeout=process_group.KILL_S)
         await process_group.wait_until(lambda: self._process.returncode is not None, process_group.KILL_S)
         self._report(None, UpstreamFault(self._end_text(), ends_connection=True), self._sent)
         self._incoming.close()
 
     async def _message(self, line: bytes | LineTooLong) -> SessionMessage | None:
-        """What a line says; None if it is no message, which is said in the log and does no harm."""
+        """The message of a line; None if it is not a message, which is logged."""
         if isinstance(line, LineTooLong):
             text = f"its answer has {line.size:,} bytes; at most {self._limits.size:,} are taken"
             self._skip(line, text)
@@ -168,21 +168,21 @@ class StdioTransport:
 
     def _skip(self, line: LineTooLong, text: str) -> None:
         log.warning("%s: passed over a line of %d bytes", self._name, line.size)
-        if line.id is not None and line.is_answer:  # a question has an id of the server's own
+        if line.id is not None and line.is_answer:  # the id of a question is the server's
             self._report(json.loads(line.id), UpstreamFault(text, answer="too_large"))
 
     async def _write_stdin(self) -> None:
         async with self._outgoing:
             if await self._write_all():
                 return
-            # Until it is said how it ended, and which requests it never had, nobody may find the line closed: what was
-            # being written just now would pass for delivered.
+            # The stream must stay open until the end is reported with the requests that were not sent: a request that
+            # is being written now would pass for delivered.
             await asyncio.wait({self._stdout_task}, timeout=4 * process_group.KILL_S)
             if not self._stdout_task.done():
                 self._report(None, UpstreamFault("it reads no more", ends_connection=True), self._sent)
 
     async def _write_all(self) -> bool:
-        """Write what there is to say. False: nobody reads the pipe any more; the last line was not written whole."""
+        """Write all messages. False if the process no longer reads: then the last line was not written completely."""
         stdin = self._process.stdin
         assert stdin is not None
         with contextlib.suppress(anyio.ClosedResourceError):
@@ -192,14 +192,14 @@ class StdioTransport:
                     await stdin.drain()
                 except OSError:
                     return False
-                if stdin.is_closing():  # asyncio takes what is written to a broken pipe, and says nothing
+                if stdin.is_closing():  # asyncio accepts writes to a broken pipe without an error
                     return False
                 if isinstance(item.message, JSONRPCRequest):
                     self._sent.add(item.message.id)
         return True
 
     async def _read_stderr(self) -> None:
-        """What it says on stderr is for people: kept for the moment it fails, and logged."""
+        """Log stderr, and keep its last lines for the text of a failure."""
         assert self._process.stderr is not None
         lines = LineSplitter(MAX_STDERR_LINE)
         while data := await self._process.stderr.read(CHUNK):
@@ -221,8 +221,8 @@ class StdioTransport:
 
 
 def _answer_id(line: bytes) -> Any:
-    """The id of an answer that only a lenient reader understands. That reader takes long for a large one: there, the id
-    is looked for at its beginning and its end."""
+    """The id of a response that only a lenient parser accepts. That parser is slow for a large one: there, the id is
+    searched at the beginning and the end."""
     if len(line) > LARGE:
         found = too_long(line)
         return json.loads(found.id) if found.id is not None and found.is_answer else None
