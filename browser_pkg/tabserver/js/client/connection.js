@@ -52,7 +52,7 @@ export function connect(options) {
 function ownRelay() {
   if (new URL(import.meta.url).pathname.startsWith("/-/")) return import.meta.url;
   throw new TypeError(
-    "This app has its own copy of client.js, so connect() must be told where the relay is: " +
+    "This app has its own copy of client.js, so connect() needs the relay's address: " +
       'connect({ server, relay: "http://127.0.0.1:4747" })',
   );
 }

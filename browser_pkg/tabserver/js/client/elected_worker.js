@@ -31,7 +31,7 @@ export class Candidate {
     navigator.locks
       .request(`tabrelay-lead:${key}`, { signal: this.#closing.signal }, () => this.#lead(url, name, failed))
       .catch((error) => {
-        if (!this.#closing.signal.aborted) failed(`The browser does not give out its locks: ${error}`);
+        if (!this.#closing.signal.aborted) failed(`The browser refuses Web Locks: ${error}`);
       });
   }
 

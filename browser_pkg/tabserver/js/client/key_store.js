@@ -27,7 +27,7 @@ export async function keepKeys(name, token) {
       await withStore("readwrite", (store) => store.put(keys, name));
       entry = `key ${keys.worker.id}`;
     } catch (error) {
-      console.warn("tabrelay: this browser can't keep a key that can't be exported", error);
+      console.warn("tabrelay: this browser can't store non-exportable keys", error);
     }
   }
   localStorage.setItem(name, entry);

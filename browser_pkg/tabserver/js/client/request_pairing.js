@@ -81,7 +81,7 @@ async function waitForKeys(key, delay_ms, signal, refused) {
  */
 async function sendRequest(relay, server, signal, onCode) {
   const asked = await post(`${relay}/-/ask`, { server }, signal);
-  if (asked.status !== 200) return { problem: String(asked.body.message ?? `It answered ${asked.status}.`) };
+  if (asked.status !== 200) return { problem: String(asked.body.message ?? `The relay answered ${asked.status}.`) };
   const { request, code, expires_s } = asked.body;
   const detail = { relay, server, code: String(code), expires_ms: Date.now() + Number(expires_s) * 1000 };
   const close = onCode(detail) ? () => {} : showCodePanel(detail);
@@ -104,7 +104,7 @@ async function pollAnswer(request, relay, signal) {
     const { status, body } = await post(`${relay}/-/ask/answer`, { request }, signal);
     if (status === 200 && body.state === "approved") return { token: String(body.token) };
     const isTemporary = RETRY_STATUSES.includes(status);
-    if (status !== 200 && !isTemporary) return { problem: String(body.message ?? `It answered ${status}.`) };
+    if (status !== 200 && !isTemporary) return { problem: String(body.message ?? `The relay answered ${status}.`) };
     await pause(isTemporary ? RETRY_MS : POLL_PAUSE_MS, signal);
   }
 }

@@ -191,7 +191,7 @@ class RunningCall {
    */
   async #ask(method, params, key) {
     this.signal.throwIfAborted();
-    if (this.#hasEnded) throw new DOMException("The call is over: nobody can be asked any more.", "InvalidStateError");
+    if (this.#hasEnded) throw new DOMException("The call is over: its client can't be asked any more.", "InvalidStateError");
     const ask = ++this.#lastAsk;
     const waiting = /** @type {PromiseWithResolvers<Record<string, unknown>>} */ (Promise.withResolvers());
     this.#pending ??= new Map();

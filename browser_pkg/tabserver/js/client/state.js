@@ -82,8 +82,8 @@ export class ConnectionState {
    */
   #withVersion(state) {
     if (!this.#isOutdated || state.state !== "connected" || state.why) return state;
-    const message = `This app's copy of the client is of another version than the relay. ` +
-      `Bundle it anew: npm install ${this.#relay}/-/tabrelay.tgz`;
+    const message = `This app's copy of the client has another version than the relay. ` +
+      `Update it: npm install ${this.#relay}/-/tabrelay.tgz`;
     return { ...state, why: "version", message };
   }
 }

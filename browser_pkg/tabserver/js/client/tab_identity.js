@@ -113,7 +113,7 @@ function storageKey() {
 export async function holdPageLock(server) {
   const lock = `tabrelay-page:${server}:${crypto.randomUUID()}`;
   const release = await holdLock(lock);
-  if (!release) throw new Error("The browser does not give out its locks.");
+  if (!release) throw new Error("The browser refuses Web Locks.");
   return { lock, release };
 }
 
