@@ -1,4 +1,4 @@
-"""js/worker/granted_calls.js: it carries out what was granted, and nothing else."""
+"""js/worker/granted_calls.js carries out the calls that were granted, and no others."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ def request(name: str = "info", id: Any = 1, **more: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params} | more
 
 
-def frame(seq: int, channel: str = "c1", said: Any = None, id: Any = 1, caller: Any = None, **more: Any) -> str:
-    said = request(id=id) if said is None else said
+def frame(seq: int, channel: str = "c1", payload: Any = None, id: Any = 1, caller: Any = None, **more: Any) -> str:
+    payload = request(id=id) if payload is None else payload
     head = {"t": "msg", "s": seq, "a": 0, "c": channel, "k": "req", "i": id, "o": caller or CALLER} | more
-    return json.dumps(head, separators=(",", ":")) + "\n" + (said if isinstance(said, str) else json.dumps(said))
+    return (
+        json.dumps(head, separators=(",", ":")) + "\n" + (payload if isinstance(payload, str) else json.dumps(payload))
+    )
 
 
 async def play(tmp_path: Path, *steps: Any) -> list[list[Any]]:
@@ -80,40 +82,40 @@ async def test_a_tool_of_the_worker_is_run_and_its_answer_written(tmp_path: Path
     assert log[4][2:] == ["served", "7", "c2", "1", PLAIN]
 
 
-async def test_python_is_told_of_many_calls_at_once(tmp_path: Path) -> None:
+async def test_python_gets_the_records_of_many_calls_at_once(tmp_path: Path) -> None:
     steps = [["frame", frame(n, f"c{n}")] for n in range(2, 6)]
     log = await play(tmp_path, *granted(), *steps, answered("x2"), ["time"], answered("x1"), answered("x3"), ["time"])
     sizes = sum(len(frame(n, f"c{n}")) - 1 for n in range(2, 6))
     assert kinds(log)[1:] == ["post"] * 4 + ["next_seq", "write", "record", "write", "write", "record"]
-    told = log[7][1:]
-    assert told[:6] == [f"4 {sizes} 0 5", "served", "7", "c3", "1", PLAIN]
-    under_way = [told[at + 1 : at + 6] for at, line in enumerate(told) if line == "sent"]
-    assert under_way == [["7", f"x{n - 1}", "1000", f"c{n}", "1"] for n in (2, 4, 5)]
+    records = log[7][1:]
+    assert records[:6] == [f"4 {sizes} 0 5", "served", "7", "c3", "1", PLAIN]
+    running = [records[at + 1 : at + 6] for at, line in enumerate(records) if line == "sent"]
+    assert running == [["7", f"x{n - 1}", "1000", f"c{n}", "1"] for n in (2, 4, 5)]
     assert log[10][1:] == ["0 0 0 5", "answered", "x1", PLAIN, "answered", "x3", PLAIN]
-    # Numbers go on by themselves, until Python gives another.
+    # JavaScript counts the numbers on, until Python returns another one.
     assert [json.loads(log[at][1].partition("\n")[0])["s"] for at in (6, 8, 9)] == [4, 4, 5]
 
 
-async def test_there_is_one_timer_at_a_time_and_one_that_is_too_late_does_nothing(tmp_path: Path) -> None:
+async def test_one_timer_runs_at_a_time_and_one_that_fires_late_does_nothing(tmp_path: Path) -> None:
     steps = [["frame", frame(2, "c2")], ["frame", frame(3, "c3")], ["unrecorded"], ["time"], ["time"]]
     assert kinds(await play(tmp_path, *granted(), *steps))[1:] == ["post", "post", "unrecorded"]
 
 
 @pytest.mark.parametrize("size", [10, 5000])
-async def test_python_is_never_far_behind(tmp_path: Path, size: int) -> None:
-    said = request(params={"arguments": {"a": "x" * size}})
-    log = await play(tmp_path, *granted(), *(["frame", frame(n, f"c{n}", said)] for n in range(2, 102)))
+async def test_pythons_records_never_lag_far_behind(tmp_path: Path, size: int) -> None:
+    payload = request(params={"arguments": {"a": "x" * size}})
+    log = await play(tmp_path, *granted(), *(["frame", frame(n, f"c{n}", payload)] for n in range(2, 102)))
     recorded = [int(each[1].split()[0]) for each in log if each[0] == "record"]
     assert recorded == ([64] if size == 10 else [51])
 
 
-def test_python_leaves_room_for_all_that_may_be_written_before_it_is_told() -> None:
-    """Both sides have these bounds written down."""
+def test_python_leaves_room_for_all_answers_that_it_may_have_no_record_of() -> None:
+    """Python and JavaScript each define these limits."""
     source = (JS / "worker" / "granted_calls.js").read_text()
-    found = re.findall(r"^const (MAX_ANSWER_CHARACTERS|MAX_UNRECORDED\w*) = ([0-9 *]+);", source, re.MULTILINE)
+    found = re.findall(r"^const (MAX_RESULT_CHARACTERS|MAX_UNRECORDED\w*) = ([0-9 *]+);", source, re.MULTILINE)
     bounds = {name: math.prod(map(int, product.split("*"))) for name, product in found}
     around = 1024  # header and envelope; channel and id are at most 256 characters
-    assert bounds["MAX_ANSWER_CHARACTERS"] == MAX_RESULT_CHARACTERS and bounds["MAX_UNRECORDED"] <= MAX_UNRECORDED
+    assert bounds["MAX_RESULT_CHARACTERS"] == MAX_RESULT_CHARACTERS and bounds["MAX_UNRECORDED"] <= MAX_UNRECORDED
     assert (
         bounds["MAX_UNRECORDED_CHARACTERS"] + MAX_RESULT_CHARACTERS + MAX_UNRECORDED * around
         <= MAX_UNRECORDED_CHARACTERS
@@ -136,7 +138,7 @@ async def test_python_gets_the_records_of_calls_before_anything_else(
     assert kinds(log)[1:] == ["post", "record", received]
 
 
-async def test_what_python_asks_for_it_is_not_told_again_and_the_next_number_is_its_own(tmp_path: Path) -> None:
+async def test_records_that_python_asked_for_are_not_sent_again_and_the_next_number_is_pythons(tmp_path: Path) -> None:
     steps = [
         ["frame", frame(2, "c2")],
         answered(),
@@ -173,7 +175,9 @@ async def test_what_python_asks_for_it_is_not_told_again_and_the_next_number_is_
         ({"run": PLAIN, "revokes": True}, ["next_seq", "run", "finish"]),
     ],
 )
-async def test_what_the_worker_did_with_it_decides(tmp_path: Path, python: Any, expected: list[str]) -> None:
+async def test_the_tools_outcome_decides_how_the_call_is_answered(
+    tmp_path: Path, python: Any, expected: list[str]
+) -> None:
     second = frame(2, "c2")
     log = await play(tmp_path, *granted(port=0), ["python", python], ["frame", second], ["time"])
     assert kinds(log)[1:] == expected
@@ -182,7 +186,7 @@ async def test_what_the_worker_did_with_it_decides(tmp_path: Path, python: Any, 
         assert log[-1] == ["finish", 0, "c2", "1", len(header) + len(payload), payload, python["run"]]
 
 
-async def test_a_tool_is_not_run_for_a_call_that_acknowledges_more_than_was_said(tmp_path: Path) -> None:
+async def test_a_tool_is_not_run_for_a_call_that_acknowledges_more_than_was_sent(tmp_path: Path) -> None:
     steps = [["python", {"run": PLAIN}], ["frame", frame(2, "c2", a=4)]]
     assert kinds(await play(tmp_path, *granted(port=0), *steps))[1:] == ["next_seq", "receive"]
     steps[1] = ["frame", frame(2, "c2", a=3)]
@@ -191,30 +195,30 @@ async def test_a_tool_is_not_run_for_a_call_that_acknowledges_more_than_was_said
 
 OTHERS: dict[str, Any] = {
     "another caller": frame(2, caller={"principal": "other"}),
-    "another tool": frame(2, said=request("other")),
-    "another meta": frame(2, said=request(params={"_meta": {"progressToken": 1}})),
-    "another meta of that length": frame(2, said=request(params={"_meta": {"m": 2}})),
-    "a tab that is named": frame(2, said=request(params={"arguments": {"_tab": "b"}})),
+    "another tool": frame(2, payload=request("other")),
+    "another meta": frame(2, payload=request(params={"_meta": {"progressToken": 1}})),
+    "another meta of that length": frame(2, payload=request(params={"_meta": {"m": 2}})),
+    "a tab that is named": frame(2, payload=request(params={"arguments": {"_tab": "b"}})),
     "a number that was not due": frame(3),
     "one that came before": frame(1),
     "asked again": frame(2, d=1),
-    "another method": frame(2, said=request(method="tools/list")),
-    "another id": frame(2, said=request(id=2)),
-    "an id that is none": frame(2, said=request(id=True)),
-    "more members": frame(2, said=request(params={"requestState": "s"})),
-    "another order": frame(2, said=dict(reversed(request().items()))),
-    "other spaces": frame(2, said=json.dumps(request(), separators=(",", ":"))),
-    "arguments twice": frame(2, said=json.dumps(request()).replace('"_meta"', '"arguments": {"b": 1}, "_meta"')),
-    "more than one line": frame(2, said=json.dumps(request()).replace('"a": 1', '"a":\n1')),
-    "arguments that are none": frame(2, said=request(params={"arguments": []})),
-    "no JSON": frame(2, said='{"jsonrpc"'),
-    "no number": frame(2, said=json.dumps(request()).replace("1}", "NaN}")),
-    "no object": frame(2, said="null"),
-    "very deep": frame(2, said=request(params={"arguments": {"a": json.loads("[" * 257 + "]" * 257)}})),
-    "very long": frame(2, said=request(params={"arguments": {"a": "x" * 70_000}})),
-    "a long id": frame(2, id="x" * 257, said=request(id="x" * 257)),
+    "another method": frame(2, payload=request(method="tools/list")),
+    "another id": frame(2, payload=request(id=2)),
+    "an id that is none": frame(2, payload=request(id=True)),
+    "more members": frame(2, payload=request(params={"requestState": "s"})),
+    "another order": frame(2, payload=dict(reversed(request().items()))),
+    "other spaces": frame(2, payload=json.dumps(request(), separators=(",", ":"))),
+    "arguments twice": frame(2, payload=json.dumps(request()).replace('"_meta"', '"arguments": {"b": 1}, "_meta"')),
+    "more than one line": frame(2, payload=json.dumps(request()).replace('"a": 1', '"a":\n1')),
+    "arguments that are none": frame(2, payload=request(params={"arguments": []})),
+    "no JSON": frame(2, payload='{"jsonrpc"'),
+    "no number": frame(2, payload=json.dumps(request()).replace("1}", "NaN}")),
+    "no object": frame(2, payload="null"),
+    "very deep": frame(2, payload=request(params={"arguments": {"a": json.loads("[" * 257 + "]" * 257)}})),
+    "very long": frame(2, payload=request(params={"arguments": {"a": "x" * 70_000}})),
+    "a long id": frame(2, id="x" * 257, payload=request(id="x" * 257)),
     "a long channel": frame(2, "x" * 257),
-    "an id with a quote": frame(2, id='"', said=request(id='"')),
+    "an id with a quote": frame(2, id='"', payload=request(id='"')),
     "no payload": frame(2).partition("\n")[0],
     "an acknowledgement": '{"t":"ack","a":1}',
 }
@@ -226,7 +230,7 @@ async def test_whatever_is_not_like_it_is_received_by_python(tmp_path: Path, oth
     assert log[1:] == [["receive", other]]
 
 
-async def test_python_says_which_frame_comes_next(tmp_path: Path) -> None:
+async def test_python_returns_the_number_of_the_last_frame(tmp_path: Path) -> None:
     note = '{"t":"close","s":2,"a":0,"c":"c9","why":"gone"}'
     steps = [["python", {"taken": 2}], ["frame", note], ["frame", frame(2, "c2")], ["frame", frame(3, "c3")]]
     assert kinds(await play(tmp_path, *granted(), *steps))[1:] == ["receive", "receive", "post"]
@@ -237,7 +241,7 @@ async def test_python_says_which_frame_comes_next(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "steps", [[["revoke"]], [["open"]], [["socket", {"readyState": 2}]], [["python", {"fails_to_post": True}]]], ids=str
 )
-async def test_where_nothing_is_granted_any_more_python_has_its_turn(tmp_path: Path, steps: list[Any]) -> None:
+async def test_without_a_grant_python_receives_the_call(tmp_path: Path, steps: list[Any]) -> None:
     log = await play(tmp_path, *granted(), *steps, ["frame", frame(2, "c2")])
     assert kinds(log)[1:] == ["receive"]
 
@@ -247,7 +251,7 @@ async def test_a_grant_is_for_the_call_that_it_was_given_for(tmp_path: Path) -> 
     assert kinds(log) == ["receive", "receive"]
 
 
-async def test_what_python_granted_at_another_time_is_for_no_frame(tmp_path: Path) -> None:
+async def test_a_grant_that_was_given_for_another_frame_covers_none(tmp_path: Path) -> None:
     grant = {"port": 1, "number": 7, "channel": "c1"}
     steps = [
         ["python", {"taken": 1, "grant": grant}],
@@ -259,16 +263,16 @@ async def test_what_python_granted_at_another_time_is_for_no_frame(tmp_path: Pat
     assert kinds(await play(tmp_path, *steps)) == ["receive"] * 3
 
 
-async def test_a_call_is_known_in_whatever_order_its_client_writes(tmp_path: Path) -> None:
-    said = {"method": "tools/call", "params": {"_meta": {}, "arguments": {}, "name": "x"}, "jsonrpc": "2.0", "id": 1}
+async def test_a_call_is_recognised_in_any_member_order_of_its_client(tmp_path: Path) -> None:
+    payload = {"method": "tools/call", "params": {"_meta": {}, "arguments": {}, "name": "x"}, "jsonrpc": "2.0", "id": 1}
     for text in (
-        json.dumps(said),
-        json.dumps(said, separators=(",", ":")),
-        json.dumps(said, indent=1).replace("\n", ""),
+        json.dumps(payload),
+        json.dumps(payload, separators=(",", ":")),
+        json.dumps(payload, indent=1).replace("\n", ""),
     ):
         first = [
             ["python", {"taken": 1, "grant": {"port": 1, "number": 7, "channel": "c1"}}],
-            ["frame", frame(1, said=text)],
+            ["frame", frame(1, payload=text)],
         ]
         second = text.replace('{}, "name"', '{"a": ["]}", {"id": 2}]}, "name"').replace(
             '{},"name"', '{"b":"\\""},"name"'
@@ -277,7 +281,7 @@ async def test_a_call_is_known_in_whatever_order_its_client_writes(tmp_path: Pat
         assert kinds(await play(tmp_path, *first, *steps)) == ["receive", "post"]
 
 
-STRANGE: dict[str, str] = {
+AMBIGUOUS: dict[str, str] = {
     "an id twice": json.dumps(request()).replace('"id": 1', '"id": 1, "id": 1'),
     "a key with escapes": json.dumps(request()).replace('"arguments"', '"argument\\u0073"'),
     "an id with escapes": json.dumps(request()).replace('"id"', '"i\\u0064"'),
@@ -286,13 +290,13 @@ STRANGE: dict[str, str] = {
 }
 
 
-@pytest.mark.parametrize("said", STRANGE.values(), ids=STRANGE)
-async def test_what_is_written_strangely_is_for_python_each_time(tmp_path: Path, said: str) -> None:
+@pytest.mark.parametrize("payload", AMBIGUOUS.values(), ids=AMBIGUOUS)
+async def test_python_receives_calls_with_ambiguous_json_each_time(tmp_path: Path, payload: str) -> None:
     first = [
         ["python", {"taken": 1, "grant": {"port": 1, "number": 7, "channel": "c1"}}],
-        ["frame", frame(1, said=said)],
+        ["frame", frame(1, payload=payload)],
     ]
-    steps = [["python", {"grant": None}], ["frame", frame(2, "c2", said)]]
+    steps = [["python", {"grant": None}], ["frame", frame(2, "c2", payload)]]
     assert kinds(await play(tmp_path, *first, *steps)) == ["receive", "receive"]
 
 
@@ -310,12 +314,14 @@ RESULTS: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("steps", RESULTS.values(), ids=RESULTS)
-async def test_a_result_that_is_not_plain_or_has_no_way_is_received_by_python(tmp_path: Path, steps: list[Any]) -> None:
+async def test_python_receives_a_result_that_is_not_plain_or_can_not_be_written(
+    tmp_path: Path, steps: list[Any]
+) -> None:
     log = await play(tmp_path, *granted(), ["frame", frame(2, "c2")], *steps)
     assert kinds(log)[2:] in (["record", "result"], ["record", "message"], ["unrecorded", "result"])
 
 
-async def test_when_python_wrote_the_number_is_asked_for(tmp_path: Path) -> None:
+async def test_after_python_wrote_the_next_number_is_asked_for(tmp_path: Path) -> None:
     steps = [
         ["frame", frame(2, "c2")],
         ["python", {"taken": 3, "next_seq": 9}],
@@ -342,7 +348,7 @@ def rivals() -> list[list[Any]]:
 
 
 def came(*seqs: int) -> list[list[Any]]:
-    """Frames, and the number that Python gives if it receives them."""
+    """Frames, and the number that Python returns if it receives them."""
     return [step for seq in seqs for step in (["python", {"taken": seq}], ["frame", frame(seq, f"c{seq}")])]
 
 
@@ -351,8 +357,8 @@ def received(log: list[list[Any]]) -> list[str]:
     return [each[1].split('"c":"')[1].partition('"')[0] for each in log if each[0] == "receive"]
 
 
-async def test_a_tab_gets_one_call_more_than_it_had_to_read_while_another_could_take_it(tmp_path: Path) -> None:
-    """It has answered one call, so it may have two. Python asks the tab before it gets a third."""
+async def test_a_tab_gets_one_call_more_than_it_has_read_while_another_could_take_it(tmp_path: Path) -> None:
+    """It has answered one call, so it may have two unread. Python pings the tab before it gets a third."""
     log = await play(tmp_path, *rivals(), *came(2, 3, 4), answered("x2"), *came(5, 6, 7, 8))
     assert received(log) == ["c1", "c4", "c8"]
 
@@ -389,7 +395,7 @@ async def test_progress_shows_that_a_call_was_read(tmp_path: Path) -> None:
     assert received(await play(tmp_path, *rivals(), *steps)) == ["c1"]
 
 
-async def test_an_answer_that_is_old_shows_nothing(tmp_path: Path) -> None:
+async def test_an_old_answer_does_not_show_that_a_tab_reads(tmp_path: Path) -> None:
     log = await play(tmp_path, *rivals(), ["clock", 101], *came(2))
     assert received(log) == ["c1", "c2"] and kinds(log).count("post") == 1
 
@@ -399,7 +405,7 @@ async def test_after_a_pause_a_tab_gets_one_call(tmp_path: Path) -> None:
     assert received(await play(tmp_path, *rivals(), *steps)) == ["c1", "c5"]
 
 
-async def test_python_is_told_when_a_tab_with_rivals_answered_and_how_many_calls_it_may_have(tmp_path: Path) -> None:
+async def test_records_state_when_a_tab_with_rivals_answered_and_how_many_calls_it_may_have(tmp_path: Path) -> None:
     log = await play(tmp_path, *rivals(), *came(2, 3), ["clock", 20], answered("x1"), ["clock", 5], ["unrecorded"])
     assert log[-1][-4:] == ["received", "7", "1020", "3"]
     log = await play(tmp_path, *granted(), *came(2), answered("x1"), ["unrecorded"])

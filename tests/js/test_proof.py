@@ -1,4 +1,4 @@
-"""proof.js and the relay's proof.py agree, and a worker's socket is open only when the relay has signed it."""
+"""proof.js matches the relay's proof.py, and a worker's socket counts as open only when the relay has signed it."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ async def test_another_program_is_told_apart_from_the_relay(tmp_path: Path, mode
         with bind("127.0.0.1", 0) as free:
             port = free.getsockname()[1]
         async with squatter(port, tmp_path, mode, relay.port) as squat:
-            said = await run("prove", f"http://127.0.0.1:{port}", relay.token)
-        for outcome in said.values():
+            outcomes = await run("prove", f"http://127.0.0.1:{port}", relay.token)
+        for outcome in outcomes.values():
             assert outcome["why"] == why and "evil" not in outcome["message"]
         squat.assert_no_secret(relay.token)
         assert squat.shown() == []
 
 
 @pytest.mark.parametrize(
-    ("said", "log"),
+    ("frames", "log"),
     [
         ([], ["-"]),
         (["signature"], ["-", "opened"]),
@@ -61,6 +61,6 @@ async def test_another_program_is_told_apart_from_the_relay(tmp_path: Path, mode
     ],
 )
 async def test_a_socket_is_open_when_the_relay_has_signed_it_and_says_nothing_before(
-    said: list[str], log: list[str]
+    frames: list[str], log: list[str]
 ) -> None:
-    assert await run("socket", json.dumps(said)) == log
+    assert await run("socket", json.dumps(frames)) == log

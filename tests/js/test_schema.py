@@ -1,4 +1,4 @@
-"""Arguments of a page's tools, checked in JavaScript: as JSON Schema has it, and as Python checks its own."""
+"""js/schema: the JavaScript validator agrees with the JSON Schema reference and with Python's validator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TREE = {
     "$defs": {"node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}, "n": {"type": "integer"}}}},
     "$ref": "#/$defs/node",
 }
-# A schema, and values that some of its keywords are about. Which of them are right, the reference decides.
+# A schema, and values for its keywords. The reference implementation decides which of them are valid.
 KEYWORDS: list[tuple[Any, list[Any]]] = [
     (True, [1, {}]),
     (False, [1, {}]),
@@ -143,8 +143,8 @@ async def test_every_keyword_decides_as_the_reference_does(tmp_path: Path) -> No
 async def test_references_in_a_circle_and_patterns_of_other_languages_end(tmp_path: Path) -> None:
     circle = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}
     strange = {"type": "string", "pattern": "(?P<name>a)"}
-    elsewhere = {"$ref": "https://example.com/other.json"}
-    deep, unknown, other = await faults_of([(circle, 1), (strange, "b"), (elsewhere, 1)], tmp_path)
+    external = {"$ref": "https://example.com/other.json"}
+    deep, unknown, other = await faults_of([(circle, 1), (strange, "b"), (external, 1)], tmp_path)
     assert deep == ["arguments: nested too deeply"]
     assert (unknown, other) == ([], [])
 
@@ -173,7 +173,7 @@ class Options(TypedDict):
 
 
 Shape = Circle | Square
-# A type, and values for it, right and wrong.
+# A type, and valid and invalid values for it.
 SAME: list[tuple[Any, list[Any]]] = [
     (str, ["a", 1, None]),
     (int, [1, 1.5, True, "1", None]),
@@ -224,6 +224,6 @@ async def test_the_same_arguments_have_the_same_faults_in_python_and_in_javascri
     here = [faults_in_python(tool, value) for tool, value in tools]
     there = await faults_of([(tool.description["inputSchema"], {"x": value}) for tool, value in tools], tmp_path)
     for (tool, value), mine, other in zip(tools, here, there, strict=True):
-        said = (tool.description["inputSchema"], value, mine, other)
-        assert mine == other, said
+        case = (tool.description["inputSchema"], value, mine, other)
+        assert mine == other, case
     assert sum(bool(faults) for faults in here) > 30

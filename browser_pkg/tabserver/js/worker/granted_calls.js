@@ -13,7 +13,7 @@
 import { argumentsOf, isPlainResult, patternOf, readOpening } from "./plain_calls.js";
 
 /** Length of an answer; the link slices longer ones, so Python sends them. */
-const MAX_ANSWER_CHARACTERS = 48 * 1024;
+const MAX_RESULT_CHARACTERS = 48 * 1024;
 /** With this many bytes in the socket's buffer, the link waits before it writes more. */
 const HIGH_WATER = 1024 * 1024;
 /** How far Python's records may lag: milliseconds, calls and characters. Python relies on the last two: see js_calls.py. */
@@ -189,7 +189,7 @@ export class GrantedCalls {
     if (!known || known.grant.port !== port) return false;
     this.#calls.delete(name);
     const { grant, call } = known;
-    if (typeof json !== "string" || json.length + grant.meta.length > MAX_ANSWER_CHARACTERS) return false;
+    if (typeof json !== "string" || json.length + grant.meta.length > MAX_RESULT_CHARACTERS) return false;
     if (!isPlainResult(json) || !this.#canWrite()) return false;
     this.#write(grant, call, json);
     this.#lastAnswered = grant.hasRivals ? grant : undefined;
