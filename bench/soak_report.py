@@ -80,6 +80,6 @@ def draw(
         slope = f", {slopes[name]:+.2f} per hour" if unit == MB else ""
         panels.append(Line(label + slope, [(row["at_s"] / 60, row[name] / unit) for row in samples], start / 60))
     workers = f"{plan['workers']} CPython workers" + (" and Chromium" if plan["has_chromium"] else "")
-    title = f"{plan['minutes']:g} minutes with {workers}; the slope is measured from the dashed line on"
+    title = f"{plan['minutes']:g} minutes with {workers}; slopes from the dashed line on"
     plot.parent.mkdir(parents=True, exist_ok=True)
     plot.write_text(lines(title, panels))
