@@ -17,13 +17,13 @@ ONE_REQUEST = Caller(Era.MODERN, "2026-07-28", "token:test")
 
 
 class Bench:
-    """A transport on a fake clock, with everything it said."""
+    """A transport on a fake clock, with a log of its callbacks."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.clock = Clock()
         self.dialer = FakeDialer()
         self.relay = FakeRelay(self.clock)
-        self.said: list[tuple[str, Any]] = []
+        self.log: list[tuple[str, Any]] = []
         self.states: list[TransportState] = []
         self.aborts: list[FakeAbort] = []
         self.transport = Transport(
@@ -35,10 +35,10 @@ class Bench:
             call_later=self.clock.call_later,
         )
         transport = self.transport
-        transport.on_open = lambda: self.said.append(("open", None))
-        transport.on_close = lambda code, reason: self.said.append(("close", code))
-        transport.on_error = lambda error: self.said.append(("error", error))
-        transport.session.on_message = lambda event: self.said.append(("message", event))
+        transport.on_open = lambda: self.log.append(("open", None))
+        transport.on_close = lambda code, reason: self.log.append(("close", code))
+        transport.on_error = lambda error: self.log.append(("error", error))
+        transport.session.on_message = lambda event: self.log.append(("message", event))
         transport.on_state = self.states.append
 
     def _new_abort(self) -> FakeAbort:
@@ -60,7 +60,7 @@ class Bench:
         return self.transport.is_connected
 
     def messages(self) -> list[Any]:
-        return [value for kind, value in self.said if kind == "message"]
+        return [value for kind, value in self.log if kind == "message"]
 
     def errors(self) -> list[Any]:
-        return [value for kind, value in self.said if kind == "error"]
+        return [value for kind, value in self.log if kind == "error"]

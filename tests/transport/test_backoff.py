@@ -33,7 +33,7 @@ async def test_a_relay_that_restarts_is_dialled_at_once_but_not_in_a_tight_loop(
         assert bench.transport.state.state == "connecting"
 
 
-async def test_a_goodbye_says_when_to_come_back_whatever_the_close_code(bench: Bench) -> None:
+async def test_a_bye_sets_the_delay_whatever_the_close_code(bench: Bench) -> None:
     await bench.start()
     await bench.connect()
     bench.relay.link.bye(1012, "drain", bench.clock(), retry_ms=250)
@@ -59,7 +59,7 @@ async def test_a_refusal_stops_it_until_the_page_asks(bench: Bench, code: int, w
     assert bench.is_connected()
 
 
-async def test_a_name_that_is_held_by_another_principal_stops_it_and_says_why(bench: Bench) -> None:
+async def test_a_name_that_is_held_by_another_principal_stops_it_with_the_reason(bench: Bench) -> None:
     await bench.start()
     socket = bench.dialer.last.open()
     await settle()
@@ -69,7 +69,7 @@ async def test_a_name_that_is_held_by_another_principal_stops_it_and_says_why(be
     assert (state.state, state.why, state.message) == ("stopped", "taken", "held by a page of another origin")
 
 
-async def test_a_name_that_is_kept_for_another_principal_is_asked_for_again(bench: Bench) -> None:
+async def test_a_name_that_is_reserved_for_another_principal_is_requested_again(bench: Bench) -> None:
     await bench.start()
     socket = bench.dialer.last.open()
     await settle()
@@ -79,7 +79,7 @@ async def test_a_name_that_is_kept_for_another_principal_is_asked_for_again(benc
     assert (state.state, state.why, state.retry_in_ms) == ("waiting", "taken", 3000)
 
 
-async def test_a_goodbye_that_says_replaced_stops_it_even_if_the_close_code_is_lost(bench: Bench) -> None:
+async def test_a_bye_with_replaced_stops_it_even_if_the_close_code_is_lost(bench: Bench) -> None:
     await bench.start()
     await bench.connect()
     bench.relay.link.bye(4409, "replaced", bench.clock())

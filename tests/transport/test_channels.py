@@ -40,7 +40,7 @@ async def test_channels_of_a_lost_session_end_when_no_caller_comes_back_for_them
     assert [e.channel for e in bench.messages() if isinstance(e, Closed)] == ["c", "d"]
 
 
-async def test_a_request_asked_again_while_it_runs_runs_once_and_is_answered_once(bench: Bench) -> None:
+async def test_a_request_sent_again_while_it_runs_runs_once_and_is_answered_once(bench: Bench) -> None:
     socket = await lose_the_session(bench)
     bench.relay.link.send("d", Kind.REQ, "{}", bench.clock(), id=1, caller=ONE_REQUEST, again=True)
     bench.relay.exchange()
@@ -60,7 +60,7 @@ async def test_a_request_sent_again_when_it_is_done_is_answered_from_the_history
     assert socket.sent[-1][1] == '"done"'
 
 
-async def test_a_request_asked_again_that_never_came_runs(bench: Bench) -> None:
+async def test_a_request_sent_again_that_never_arrived_runs(bench: Bench) -> None:
     await lose_the_session(bench)
     bench.relay.link.send("new", Kind.REQ, "{}", bench.clock(), id=9, caller=ONE_REQUEST, again=True)
     bench.relay.exchange()
@@ -88,7 +88,7 @@ async def test_a_channel_of_one_request_ends_with_its_answer(bench: Bench) -> No
     assert [payload for _, payload in socket.sent if payload] == ['"first"']
 
 
-async def test_a_closed_channel_is_told_to_the_relay_once(bench: Bench) -> None:
+async def test_the_end_of_a_channel_is_sent_to_the_relay_once(bench: Bench) -> None:
     await bench.start()
     await bench.connect()
     bench.relay.link.open("c", CALLER, bench.clock())
@@ -175,7 +175,7 @@ async def test_unread_notices_do_not_pile_up_and_answers_wait_all_the_same() -> 
     await bench.transport.close()
 
 
-async def test_a_call_that_takes_long_is_not_run_anew_however_many_came_after_it() -> None:
+async def test_a_long_call_is_not_run_again_however_many_came_after_it() -> None:
     bench = Bench()
     await bench.start()
     await bench.connect()

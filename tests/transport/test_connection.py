@@ -104,7 +104,7 @@ async def test_times_that_do_not_follow_from_each_other_lose_calls() -> None:
     assert not outage.has_answer
 
 
-def test_the_grace_is_longer_than_a_worker_needs_to_notice_and_to_come_back() -> None:
+def test_the_grace_is_longer_than_a_worker_needs_to_notice_and_to_reconnect() -> None:
     for limits in (Limits(), limits_of(SETTINGS)):
         assert limits.grace_s >= least_grace_s(limits.heartbeat_s)
         assert watchdog_s(limits.heartbeat_s) > 2 * limits.heartbeat_s

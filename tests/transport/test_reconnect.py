@@ -16,14 +16,14 @@ from tests.support.socket import FakeRelay
 from tests.support.transport import CALLER, Bench
 
 
-async def test_it_connects_and_says_so(bench: Bench) -> None:
+async def test_it_connects_and_reports_it(bench: Bench) -> None:
     await bench.start()
     assert not bench.is_connected()
     socket = await bench.connect()
     hello = json.loads(socket.sent[0][0])
     assert (hello["t"], hello["server"], hello.get("sid")) == ("hello", "demo", None)
     assert bench.is_connected()
-    assert bench.said == [("open", None)]
+    assert bench.log == [("open", None)]
     assert [state.state for state in bench.states] == ["connecting", "connected"]
     assert bench.transport.welcome == Welcomed(False, "e-s1", "b")
 
@@ -61,7 +61,7 @@ async def test_a_socket_that_opens_but_is_never_welcomed_times_out_and_is_closed
     await bench.clock.advance(5.1)
     assert socket.closed is not None
     assert (bench.transport.state.state, bench.transport.state.why) == ("waiting", "timeout")
-    assert ("open", None) not in bench.said and not any(kind == "close" for kind, _ in bench.said)
+    assert ("open", None) not in bench.log and not any(kind == "close" for kind, _ in bench.log)
 
 
 async def test_the_timeout_ends_with_the_welcome(bench: Bench) -> None:
@@ -72,7 +72,7 @@ async def test_the_timeout_ends_with_the_welcome(bench: Bench) -> None:
     assert bench.is_connected() and socket.closed is None
 
 
-async def test_a_failed_dial_tells_why(bench: Bench) -> None:
+async def test_a_failed_dial_reports_the_reason(bench: Bench) -> None:
     await bench.start()
     bench.dialer.last.fail("relay_down", "No relay answers.")
     await settle()
@@ -93,7 +93,7 @@ async def test_close_during_the_dial_aborts_it(bench: Bench) -> None:
     assert bench.aborts[0].reason == "closing"
     assert bench.transport.state == TransportState("stopped")
     await bench.clock.advance(60)
-    assert len(bench.dialer.dials) == 1 and bench.said == []
+    assert len(bench.dialer.dials) == 1 and bench.log == []
 
 
 async def test_a_late_open_of_an_abandoned_attempt_is_closed(bench: Bench) -> None:
@@ -107,13 +107,13 @@ async def test_a_late_open_of_an_abandoned_attempt_is_closed(bench: Bench) -> No
     assert bench.transport.state.state == "waiting"
 
 
-async def test_close_says_goodbye_and_stays_down(bench: Bench) -> None:
+async def test_close_sends_bye_and_stays_down(bench: Bench) -> None:
     await bench.start()
     socket = await bench.connect()
     await bench.transport.close()
     assert json.loads(socket.sent[-1][0])["t"] == "bye"
     assert socket.closed == (1000, "closing")
-    assert bench.said == [("open", None), ("close", 1000)]
+    assert bench.log == [("open", None), ("close", 1000)]
     assert not bench.is_connected()
     bench.transport.retry_now()
     await bench.clock.advance(60)
@@ -130,14 +130,14 @@ async def test_it_can_be_started_again_after_close(bench: Bench) -> None:
     assert bench.is_connected()
 
 
-async def test_after_a_drop_it_comes_back_and_asks_to_resume(bench: Bench) -> None:
+async def test_after_a_drop_it_reconnects_and_asks_to_resume(bench: Bench) -> None:
     await bench.start()
     first = await bench.connect()
     bench.relay.link.open("c", CALLER, bench.clock())
     bench.relay.exchange()
     bench.relay.drop(1006)
     assert not bench.is_connected()
-    assert bench.said[-1] == ("close", 1006)
+    assert bench.log[-1] == ("close", 1006)
     assert bench.transport.state == TransportState("waiting", "lost", "The connection was lost (1006).", 1000, 0)
 
     # Said while the link was down: it goes out on the next socket.
@@ -203,17 +203,17 @@ async def test_a_wait_ends_with_close_even_if_it_is_started_again(bench: Bench) 
     assert len(bench.dialer.dials) == 2 and bench.transport.state.why == "unauthorized"
 
 
-async def test_what_an_old_socket_says_is_ignored(bench: Bench) -> None:
+async def test_events_of_an_old_socket_are_ignored(bench: Bench) -> None:
     await bench.start()
     old = await bench.connect()
     bench.relay.drop(1006)
     await bench.clock.advance(1)
     await bench.connect()
-    before = len(bench.said)
+    before = len(bench.log)
     old.deliver('{"t":"open","s":1,"a":0,"c":"x","o":{}}', None)
     old.deliver("nonsense", None)
     old.drop(4409, "replaced")
-    assert len(bench.said) == before and bench.is_connected()
+    assert len(bench.log) == before and bench.is_connected()
 
 
 async def test_messages_before_the_dial_returned_are_not_lost_and_a_close_then_is_seen(bench: Bench) -> None:
@@ -230,7 +230,7 @@ async def test_events_reach_the_callback_in_order_and_answers_go_out_before_it_r
     socket = await bench.connect()
 
     def answer(event: object) -> None:
-        bench.said.append(("message", event))
+        bench.log.append(("message", event))
         if isinstance(event, Received):
             bench.transport.session.send(event.channel, Kind.NOTE, '"going"', related=event.id)
             bench.transport.session.send(event.channel, Kind.RES, '"done"', id=event.id)
@@ -275,7 +275,7 @@ async def test_a_broken_frame_closes_the_socket_with_4400_and_dials_again(bench:
     socket.deliver("nonsense", None)
     assert json.loads(socket.sent[-1][0])["code"] == 4400
     assert socket.closed is not None and socket.closed[0] == 4400
-    assert bench.said[-1] == ("close", 4400)
+    assert bench.log[-1] == ("close", 4400)
     assert bench.transport.state.state == "waiting"
 
 
@@ -368,7 +368,7 @@ async def test_a_write_that_fails_is_a_drop(bench: Bench) -> None:
     socket.is_broken = True
     bench.transport.session.send("c", Kind.NOTE, '"x"')
     assert bench.transport.state.state == "waiting"
-    assert bench.said[-1] == ("close", 1006)
+    assert bench.log[-1] == ("close", 1006)
 
 
 async def test_closing_from_inside_a_callback_is_obeyed(bench: Bench) -> None:

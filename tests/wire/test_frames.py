@@ -1,4 +1,4 @@
-"""Frames as text."""
+"""Encoding, decoding and bounds of frames."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ ACK = '{"t":"ack","a":7}'
         ACK + "{}",
     ],
 )
-def test_slices_and_acknowledgements_are_read_the_short_way_as_they_are_in_full(header: str) -> None:
+def test_the_shortcut_for_slices_and_acknowledgements_returns_what_parsing_returns(header: str) -> None:
     ends = []
-    for text in (header, " " + header):  # a blank before it means nothing, and leads past the short way
+    for text in (header, " " + header):  # a leading blank has no meaning, and avoids the shortcut
         try:
             ends.append(frames.decode(text))
         except RemoteProtocolError as error:
@@ -73,7 +73,7 @@ def test_slices_and_acknowledgements_are_read_the_short_way_as_they_are_in_full(
     assert ends[0] == ends[1]
 
 
-def test_a_hello_says_what_it_wants_to_resume() -> None:
+def test_a_hello_names_the_session_to_resume() -> None:
     fresh = frames.decode(frames.hello_header(Greeting("notes", "w1", "b"), None, 0))
     again = frames.decode(frames.hello_header(Greeting("notes", "w1", "b"), "sid", 7))
     assert "sid" not in fresh

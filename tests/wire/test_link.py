@@ -1,4 +1,4 @@
-"""The link over two ends and a wire that a test can cut. Time is a number that the test adds to."""
+"""Two ends of a link and a connection that a test can cut. Time is a number that the test increases."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TERMS = Terms(sid="secret-1", epoch="e1", build="b")
 
 
 class Pair:
-    """A worker's link and a relay's, and the wire between them. Frames cross when `settle` is called."""
+    """A worker's link, a relay's, and the connection between them. `settle` carries frames across."""
 
     def __init__(self, limits: Limits = Limits()) -> None:  # noqa: B008 - frozen
         self.limits = limits
@@ -115,7 +115,7 @@ def test_a_message_keeps_its_channel_kind_ids_and_caller() -> None:
 
 
 @pytest.mark.parametrize("lost", range(4))
-def test_frames_that_a_cut_swallowed_are_said_again_once_and_in_order(lost: int) -> None:
+def test_frames_that_were_lost_with_a_socket_are_replayed_once_and_in_order(lost: int) -> None:
     pair = Pair().connect()
     for number in range(3):
         pair.relay.send("c", Kind.REQ, str(number), pair.now, id=number)
@@ -180,7 +180,7 @@ def test_frames_that_waited_unread_while_the_worker_was_blocked_keep_the_link() 
     assert worker.events() == []
 
 
-def test_a_greeting_that_never_comes_is_a_silence() -> None:
+def test_a_missing_greeting_is_a_silence() -> None:
     pair = Pair()
     pair.worker.connected(pair.now)
     for wait_s in (5, 5.5, 6):
@@ -221,7 +221,7 @@ def test_a_stall_costs_a_session_a_small_part_of_its_grace(begins_s: float, stal
 
 
 @pytest.mark.parametrize("order", [("ack", "heartbeat"), ("heartbeat", "ack")])
-def test_a_heartbeat_and_an_ack_that_are_due_at_once_are_said_once(order: tuple[str, ...]) -> None:
+def test_a_heartbeat_and_an_ack_that_are_due_at_once_are_sent_once(order: tuple[str, ...]) -> None:
     pair = Pair().connect()
     pair.worker.send("c", Kind.RES, "x", pair.now, id=1)
     pair.settle()
@@ -263,7 +263,7 @@ def test_buffers_are_bounded_in_number_and_size() -> None:
     assert [event.id for event in pair.settle().at_worker if isinstance(event, Received)] == [1, 3, 5]
 
 
-def test_a_goodbye_reaches_the_other_end() -> None:
+def test_a_bye_reaches_the_other_end() -> None:
     pair = Pair().connect()
     pair.relay.bye(1012, "restart", pair.now, retry_ms=400)
     assert pair.settle().at_worker[-1] == Parted(1012, "restart", 400)
@@ -322,9 +322,9 @@ ANSWERS = [
 
 @pytest.mark.parametrize("payload", ["{}", None])
 @pytest.mark.parametrize("header", ANSWERS)
-def test_an_ordinary_answer_is_read_the_short_way_as_it_is_in_full(header: str, payload: str | None) -> None:
+def test_the_shortcut_for_responses_has_the_same_effect_as_receive(header: str, payload: str | None) -> None:
     ends = []
-    for receive in (in_short, Link.receive):
+    for receive in (by_shortcut, Link.receive):
         pair = Pair().connect()
         pair.relay.send("c1", Kind.REQ, "{}", pair.now, id=7, caller=CALLER)
         pair.relay.frames()
@@ -335,10 +335,10 @@ def test_an_ordinary_answer_is_read_the_short_way_as_it_is_in_full(header: str, 
 
 
 @pytest.mark.parametrize("used", [0, 1000])
-def test_many_ordinary_answers_are_acknowledged_alike_in_short_and_in_full(used: int) -> None:
-    """At once after some, later if there are few, and not at all while memory is short."""
+def test_many_responses_are_acknowledged_alike_by_the_shortcut_and_by_receive(used: int) -> None:
+    """At once after 16, later if there are fewer, and not at all while memory is short."""
     ends = []
-    for receive in (in_short, Link.receive):
+    for receive in (by_shortcut, Link.receive):
         budget = MemoryBudget(100)
         relay: Link[str] = Link.accepter(TERMS, budget=budget)
         relay.connected(100.0)
@@ -353,8 +353,8 @@ def test_many_ordinary_answers_are_acknowledged_alike_in_short_and_in_full(used:
     assert ends[0] == ends[1]
 
 
-def in_short(link: Link[str], header: str, payload: str | None, now: float) -> None:
-    """As a relay receives: what the short way takes is not taken in full."""
+def by_shortcut(link: Link[str], header: str, payload: str | None, now: float) -> None:
+    """As the shell of a relay does: `receive` handles only what the shortcut leaves."""
     answered = link.answer(header, payload, now) if payload is not None else None
     if answered is None:
         link.receive(header, payload, now)
@@ -385,24 +385,24 @@ REQUEST = f'{{"t":"msg","s":1,"a":0,"c":"c1","k":"req","i":1,"o":{CALLER.text}}}
         ('{"t":"ack","a":1}', None),
     ],
 )
-def test_an_ordinary_request_is_read_the_short_way_as_it_is_in_full(header: str, payload: str | None) -> None:
+def test_the_shortcut_for_requests_has_the_same_effect_as_receive(header: str, payload: str | None) -> None:
     ends = []
-    for receive in (request_in_short, Link.receive):
+    for receive in (request_by_shortcut, Link.receive):
         pair = Pair().connect()
         pair.worker.send("c0", Kind.NOTE, "{}", pair.now)
         pair.worker.frames()
         receive(pair.worker, header, payload, pair.now + 1)
         received = (pair.worker.events(), pair.worker.frames(), pair.worker.next_timer(), pair.worker.unacknowledged)
-        # And whatever comes next, twice.
+        # And the next frame, twice.
         for _ in range(2):
             receive(pair.worker, REQUEST.replace('"s":1', '"s":2'), "{}", pair.now + 2)
         ends.append((received, pair.worker.events(), pair.worker.frames(), pair.worker.next_timer()))
     assert ends[0] == ends[1]
 
 
-def test_many_ordinary_requests_are_acknowledged_alike_in_short_and_in_full() -> None:
+def test_many_requests_are_acknowledged_alike_by_the_shortcut_and_by_receive() -> None:
     ends = []
-    for receive in (request_in_short, Link.receive):
+    for receive in (request_by_shortcut, Link.receive):
         pair, said = Pair().connect(), []
         for number in range(1, 40):
             receive(pair.worker, REQUEST.replace('"s":1', f'"s":{number}'), "{}", pair.now + number)
@@ -411,8 +411,8 @@ def test_many_ordinary_requests_are_acknowledged_alike_in_short_and_in_full() ->
     assert ends[0] == ends[1]
 
 
-def request_in_short(link: Link[str], header: str, payload: str | None, now: float) -> None:
-    """As a worker receives."""
+def request_by_shortcut(link: Link[str], header: str, payload: str | None, now: float) -> None:
+    """As the shell of a worker does."""
     request = link.request(header, payload, now) if payload is not None else None
     if request is None:
         link.receive(header, payload, now)
@@ -423,10 +423,10 @@ def request_in_short(link: Link[str], header: str, payload: str | None, now: flo
 @pytest.mark.parametrize("id", [7, "text", 'a "quoted" one'])
 @pytest.mark.parametrize("state", ["up", "down", "owing", "waiting", "slicing", "full"])
 @pytest.mark.parametrize("size", [2, 200, 600])
-def test_an_answer_that_is_written_at_once_is_the_one_that_would_have_been_sent(
+def test_a_response_that_is_written_at_once_is_the_one_that_would_have_been_sent(
     size: int, state: str, id: int | str
 ) -> None:
-    """Under the same number, after the same frames, kept for the same replay; or it is left to `send`."""
+    """With the same number, after the same frames, kept for the same replay; or it is left to `send`."""
     ends = []
     for is_straight in (True, False):
         pair = Pair(Limits(max_part=256, max_message=2000, replay_messages=3)).connect()
@@ -466,7 +466,7 @@ def test_unknown_fields_are_left_for_later_versions() -> None:
     assert pair.payloads(pair.relay.events()) == ["{}"]
 
 
-def test_another_link_version_is_told_so() -> None:
+def test_another_link_version_is_refused_with_the_reason() -> None:
     pair = Pair()
     pair.relay.connected(pair.now)
     hello = frames.hello_header(Greeting("notes", "w", "b"), None, 0).replace("[1,1]", "[2,3]")

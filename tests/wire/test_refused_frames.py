@@ -1,4 +1,4 @@
-"""L16: a frame that made the other end close the socket is not sent again, and its caller is told the truth, once."""
+"""L16: a frame that made the other end close the socket is not sent again, and its caller gets one true outcome."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class EagerSender(Sender[Any]):
 
 
 class NotifiesNoCaller(MutantLinks):
-    """A request that was refused is replaced, and its caller never told."""
+    """A request that was refused is replaced, and its caller gets no outcome."""
 
     sender = EagerSender
 

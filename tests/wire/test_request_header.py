@@ -1,4 +1,4 @@
-"""Headers of requests that are read without being parsed: nothing may come out of it that parsing would not say."""
+"""Reader of request headers: it returns what parsing returns, or leaves the header to the parser."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def parsed(text: str) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("id", [0, 7, 123456789012345, "", "r-7", "with space", "7"])
-def test_what_is_read_is_what_parsing_says(id: RequestId) -> None:
+def test_the_reader_returns_what_parsing_returns(id: RequestId) -> None:
     requests = RequestHeaderReader()
     for seq, caller in enumerate([ALICE, ALICE, BOB, ALICE], start=1):
         text = header(caller, seq, id, f"c{seq}")
@@ -48,7 +48,7 @@ def test_a_request_of_a_session_has_no_caller_whatever_came_before(id: RequestId
 
 
 def test_the_caller_of_the_last_one_is_the_same_object() -> None:
-    """Whatever is kept for a caller is found again without looking into it."""
+    """What is cached for a caller is found by identity, without comparing callers."""
     requests = RequestHeaderReader()
     first, second = requests.read(header(seq=1)), requests.read(header(seq=2))
     assert first is not None and second is not None and first[4] is second[4]
@@ -93,8 +93,8 @@ def test_a_caller_that_is_none_is_refused_every_time(caller: str) -> None:
             requests.read(text)
 
 
-def test_a_relay_writes_what_is_read_so() -> None:
-    """Else the straight way would never be taken, and no other test would notice."""
+def test_the_reader_reads_what_a_relay_writes() -> None:
+    """Else the shortcut would never be used, and no other test would fail."""
     relay: Link[str] = Link.accepter(Terms("s", "e", "b"))
     relay.connected(0.0)
     relay.receive(frames.hello_header(Greeting("notes", "w1", "b"), None, 0), None, 0.0)
@@ -109,7 +109,7 @@ def test_a_relay_writes_what_is_read_so() -> None:
     assert RequestHeaderReader().read(written) == (4, 0, "s1", 3, None)
 
 
-def test_ids_that_are_too_long_are_not_read_the_short_way() -> None:
+def test_ids_that_are_too_long_are_left_to_the_parser() -> None:
     requests = RequestHeaderReader()
     assert requests.read(header(id="x" * 1024, channel="c" * 256)) is not None
     assert requests.read(header(id="x" * 1025)) is None

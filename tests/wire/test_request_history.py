@@ -70,7 +70,7 @@ def test_what_runs_is_known_however_many_were_answered_since_and_is_bounded_by_i
     assert history.lookup("never answered", 1) is RequestStanding.RUNNING
 
 
-def test_the_same_worker_is_asked_again_and_another_never() -> None:
+def test_calls_are_sent_again_to_the_same_worker_and_never_to_another() -> None:
     pending: PendingCalls[str] = PendingCalls()
     assert pending.claim("w1") == ([], [])
     pending["c", 1] = "call"

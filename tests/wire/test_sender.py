@@ -17,7 +17,7 @@ SMALL = Limits(max_part=10, max_message=1000, replay_bytes=4000, parts_in_flight
 
 
 class Ends:
-    """A worker and a relay; `step` carries one round of frames across and notes them."""
+    """A worker and a relay; `step` carries one round of frames across and logs them."""
 
     def __init__(self, limits: Limits = SMALL, budget: MemoryBudget | None = None) -> None:
         self.now = 0.0
@@ -56,14 +56,14 @@ class Ends:
     def received(self) -> list[tuple[str, str]]:
         return [(event.channel, event.payload) for event in self.events if isinstance(event, Received)]
 
-    def say(self, channel: str, text: str, kind: Kind = Kind.RES) -> None:
+    def send(self, channel: str, text: str, kind: Kind = Kind.RES) -> None:
         self.worker.send(channel, kind, text, self.now, id=1 if kind is Kind.RES else None)
 
 
 def test_a_large_message_arrives_whole_in_slices_of_the_part_size() -> None:
     ends = Ends()
     text = "".join(chr(97 + number % 26) for number in range(95))
-    ends.say("a", text)
+    ends.send("a", text)
     ends.settle()
     assert ends.received() == [("a", text)]
     sizes = [len(payload or "") for header, payload in ends.crossed if json.loads(header)["t"] == "part"]
@@ -72,18 +72,18 @@ def test_a_large_message_arrives_whole_in_slices_of_the_part_size() -> None:
 
 def test_a_small_message_overtakes_a_large_one_of_another_channel() -> None:
     ends = Ends()
-    ends.say("big", "x" * 500)
+    ends.send("big", "x" * 500)
     ends.step()
-    ends.say("small", "y")
+    ends.send("small", "y")
     ends.settle()
     assert [channel for channel, _ in ends.received()] == ["small", "big"]
 
 
 def test_what_follows_a_large_message_on_its_channel_stays_behind_it() -> None:
     ends = Ends()
-    ends.say("a", "x" * 100, Kind.NOTE)
-    ends.say("a", "then this", Kind.RES)
-    ends.say("b", "meanwhile")
+    ends.send("a", "x" * 100, Kind.NOTE)
+    ends.send("a", "then this", Kind.RES)
+    ends.send("b", "meanwhile")
     ends.settle()
     assert [text[:5] for _, text in ends.received()] == ["meanw", "xxxxx", "then "]
 
@@ -91,7 +91,7 @@ def test_what_follows_a_large_message_on_its_channel_stays_behind_it() -> None:
 def test_large_messages_take_turns_and_only_so_many_are_under_way() -> None:
     ends = Ends()
     for channel in "abc":
-        ends.say(channel, channel * 60)
+        ends.send(channel, channel * 60)
     ends.settle()
     names = [json.loads(header)["f"] for header, _ in ends.crossed if json.loads(header)["t"] == "part"]
     assert names[:4] in ([1, 2, 1, 2], [2, 1, 2, 1])
@@ -102,8 +102,8 @@ def test_large_messages_take_turns_and_only_so_many_are_under_way() -> None:
 @pytest.mark.parametrize("after", range(12))
 def test_a_cut_between_slices_loses_and_repeats_nothing(after: int) -> None:
     ends = Ends()
-    ends.say("a", "x" * 55 + "end")
-    ends.say("b", "y" * 25)
+    ends.send("a", "x" * 55 + "end")
+    ends.send("b", "y" * 25)
     for _ in range(after):
         ends.step(limit=1)
     ends.cut()
@@ -115,7 +115,7 @@ def test_a_cut_between_slices_loses_and_repeats_nothing(after: int) -> None:
 def test_a_message_sent_while_down_goes_out_in_slices_later() -> None:
     ends = Ends()
     ends.cut()
-    ends.say("a", "x" * 55)
+    ends.send("a", "x" * 55)
     ends.connect()
     ends.settle()
     assert ends.received() == [("a", "x" * 55)]
@@ -123,14 +123,14 @@ def test_a_message_sent_while_down_goes_out_in_slices_later() -> None:
 
 def test_only_a_few_slices_are_unacknowledged_at_once() -> None:
     ends = Ends()
-    ends.say("a", "x" * 500)
+    ends.send("a", "x" * 500)
     assert len(ends.worker.frames()) == 2
     assert ends.worker.frames() == []
 
 
 def test_slices_that_come_together_are_acknowledged_together() -> None:
     ends = Ends()
-    ends.say("a", "x" * 500)
+    ends.send("a", "x" * 500)
     for header, payload in ends.worker.frames():
         ends.relay.receive(header, payload, ends.now)
     assert ends.relay.frames() == [('{"t":"ack","a":2}', None)]
@@ -139,13 +139,13 @@ def test_slices_that_come_together_are_acknowledged_together() -> None:
 def test_waiting_slices_count_against_the_replay_buffer() -> None:
     ends = Ends()
     for channel in "abcd":
-        ends.say(channel, "x" * 950)
+        ends.send(channel, "x" * 950)
     with pytest.raises(BufferFull):
-        ends.say("e", "x" * 950)
+        ends.send("e", "x" * 950)
     with pytest.raises(MessageTooLarge):
-        ends.say("e", "x" * 1001)
+        ends.send("e", "x" * 1001)
     ends.settle()
-    ends.say("e", "x" * 950)
+    ends.send("e", "x" * 950)
     ends.settle()
     assert len(ends.received()) == 5
 
@@ -153,11 +153,11 @@ def test_waiting_slices_count_against_the_replay_buffer() -> None:
 def test_a_receiver_short_of_memory_holds_its_acknowledgement_and_small_frames_still_cross() -> None:
     budget = MemoryBudget(15, slack=3 * 10)
     ends = Ends(budget=budget)
-    ends.say("a", "x" * 100)
+    ends.send("a", "x" * 100)
     ends.settle()
     assert ends.received() == []
     assert budget.used <= 15 + 3 * 10  # it stops within the slices that were on their way
-    ends.say("b", "small")
+    ends.send("b", "small")
     ends.settle()
     assert ends.received() == [("b", "small")]
     budget.limit = 1000

@@ -1,4 +1,4 @@
-"""Calls over a wire that fails in every way: each runs at most once, and its caller is told the truth, once.
+"""Calls over a connection that fails in every way: each runs at most once, and its caller gets one true outcome.
 
 A property test proves nothing by passing: it must be shown to fail. So the same machine runs against mutants, links
 with one rule broken, and each of them must be caught; and the run must have exercised enough calls, cuts and restarts
@@ -141,7 +141,7 @@ class Survival(RuleBasedStateMachine):
             self.world.lose_session()
 
     @invariant()
-    def everybody_was_told_the_truth(self) -> None:
+    def every_caller_got_a_true_outcome(self) -> None:
         self.world.check()
 
     def teardown(self) -> None:
@@ -214,7 +214,7 @@ def test_calls_that_find_no_room_in_a_new_session_end_as_unknown() -> None:
 
 
 class SkipsDedupeById(World):
-    """The worker runs what it is asked again without looking into its ledger."""
+    """The worker runs a request that is sent again without a lookup in its history."""
 
     ignores_history = True
 
@@ -231,7 +231,7 @@ class AnyWorkerIsTheSame(PendingCalls[Call]):
 
 
 class AsksANewWorkerAgain(World):
-    """Calls of a worker that is gone are asked of the next one."""
+    """Calls of a worker that is gone are sent to the next one."""
 
     def make_pending_calls(self) -> PendingCalls[Call]:
         return AnyWorkerIsTheSame()
@@ -259,7 +259,7 @@ class SkippingSender(Sender[Any]):
 
 
 class ReplaySkipsOne(MutantLinks):
-    """The first frame that was not acknowledged is not said again."""
+    """The first frame that was not acknowledged is not sent again."""
 
     sender = SkippingSender
 
@@ -282,7 +282,7 @@ class AcknowledgedTooEarly(MutantLinks):
 
 
 class RepeatingSender(Sender[Any]):
-    """Keeps the last acknowledged frame and says it again."""
+    """Keeps the last acknowledged frame and sends it again."""
 
     _last: Any = None
 
@@ -298,7 +298,7 @@ class CredulousReceiver(Receiver[Any]):
 
 
 class ReplayOffByOne(MutantLinks):
-    """One frame too many is said again, and the layer that covers for it, dedupe by sequence, is switched off."""
+    """One frame too many is sent again, and the layer that covers for it, dedupe by sequence, is switched off."""
 
     sender = RepeatingSender
     receiver = CredulousReceiver
@@ -324,7 +324,7 @@ class StaleNames(Link[Any]):
 
 
 class SeveralTimersDueBreakTheLink(MutantLinks):
-    """The heartbeat says what the ack would have said, and the ack is looked for all the same."""
+    """The heartbeat includes the ack and ends its timer, and the ack's timer is deleted a second time."""
 
     link = StaleNames
 
