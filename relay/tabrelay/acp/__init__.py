@@ -1,5 +1,5 @@
-"""The conductor: stands between an editor and its agent, and gives the agent the browser's tools.
+"""ACP conductor (`tabrelay acp`): a proxy between an editor and its agent that gives the agent the browser's tools.
 
-Editor and agent speak the Agent Client Protocol (ACP) with each other; what they say passes as it came. It reaches the
-relay over HTTP, like any other client. Nothing is imported here: agents wait for `tabrelay mcp`.
+Editor and agent use the Agent Client Protocol (ACP); their messages pass unchanged. The conductor uses the relay over
+HTTP, like any other client. This file imports nothing: agents wait for `tabrelay mcp`, which must start fast.
 """

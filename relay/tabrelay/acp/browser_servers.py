@@ -1,7 +1,7 @@
-"""Browser servers for agents that take MCP over ACP themselves: no port and no program, only messages.
+"""Browser servers for agents that support MCP over ACP: neither a port nor a program, only messages.
 
-The agent chooses the shape, and gets it: connections (G1 to G3), or an envelope for each request (G4) with the limits
-and codes that this shape has.
+The agent chooses the dialect: connections (G1 to G3), or one envelope for each request (G4) with that dialect's limits
+and error codes. Servers that the editor provides are in `editor_connection`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ MAX_CLOSED: Final = 1024
 BRIDGE_ERRORS: Final = (errors.FAILED, errors.REFUSED)
 
 MakeOutbound = Callable[[OfferedServer, str], Outbound]
-"""The way to the browser's server, for one connection."""
+"""Makes the HTTP client for one MCP connection to a browser's server."""
 
 
 class McpEnvelope:
-    """One request of the G4 shape, while it runs."""
+    """One running request of the G4 dialect."""
 
     def __init__(self, offer: OfferedServer, outer: str, id: str) -> None:
         self.offer = offer
@@ -59,7 +59,7 @@ class BrowserServers:
         self._numbers = itertools.count(1)
         self._closing: set[asyncio.Task[None]] = set()
 
-    # -- what there is -------------------------------------------------------------------------------------------------
+    # -- offers --------------------------------------------------------------------------------------------------------
 
     def offer(self, offer: OfferedServer) -> None:
         self._offers[offer.server_id] = offer
@@ -78,13 +78,13 @@ class BrowserServers:
                 await self._cancel_envelope(one)
 
     async def close(self) -> None:
-        """The agent hears no more of it."""
+        """Stops sending disconnects to the agent."""
         for ending in list(self._closing):
             ending.cancel()
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     def owns(self, message: AcpMessage) -> bool:
-        """Is this message of the agent's for one of these?"""
+        """Whether the agent's message is for one of these servers."""
         if message.method == "$/cancel_request":
             return self._find_request(message.params.get("requestId")) is not None
         if dialects.connection_of(message.params) in self._connections:
@@ -159,7 +159,7 @@ class BrowserServers:
             offer.disconnected(id)
 
     async def _disconnect_stuck(self, id: str) -> None:
-        """On an agent whose server takes nothing any more."""
+        """Closes a connection whose server no longer reads, and notifies the agent."""
         found = self._connections.get(id)
         if found is None:
             return
@@ -192,15 +192,17 @@ class BrowserServers:
         )
 
     def _envelope_connection(self, offer: OfferedServer) -> str:
-        """This shape knows none. What an agent asks of one server in one session is one conversation all the same, from
-        the first request until the session ends: people see it as one, and tools may keep it apart from others."""
+        """The connection id for all requests of one session to one server.
+
+        G4 has no connections. The requests still share an id from the first request until the session ends, so that
+        `tabrelay status` lists them as one connection and tools can tell callers apart."""
         if offer.envelope_connection is None:
             offer.envelope_connection = f"{G4.name}-{secrets.token_hex(4)}"
             offer.connected(offer.envelope_connection)
         return offer.envelope_connection
 
     def _refusal(self, message: AcpMessage) -> tuple[int, str] | None:
-        """Why it is refused: code and text."""
+        """Code and text if the request must be refused."""
         params = message.params
         id, server = params.get("requestId"), params.get("serverId")
         if not isinstance(id, str) or not isinstance(server, str) or not isinstance(params.get("method"), str):
@@ -228,7 +230,7 @@ class BrowserServers:
             del self._envelopes[one]
             await self._answer(envelope, message)
             assert envelope.relay_session is not None
-            # Its own task says this: it ends when it has said it.
+            # This runs in the session's own task, which ends after it has delivered this message.
             envelope.relay_session.stop()
         elif message.is_notification:
             parts = {
@@ -241,10 +243,10 @@ class BrowserServers:
 
     async def _answer(self, envelope: McpEnvelope, message: AcpMessage) -> None:
         if message.error is not None and message.error_code in BRIDGE_ERRORS:
-            said = (message.value or {})["error"]
-            text = str(said.get("message", "The browser's server could not be reached."))
+            error = (message.value or {})["error"]
+            text = str(error.get("message", "The browser's server could not be reached."))
             await self._requests.answer(
-                envelope.outer, error=json.dumps({"code": dialects.FAILED, "message": text, "data": said.get("data")})
+                envelope.outer, error=json.dumps({"code": dialects.FAILED, "message": text, "data": error.get("data")})
             )
             return
         await self._requests.answer(

@@ -1,6 +1,7 @@
-"""An agent or a proxy as a child process: lines in, lines out, and an end that leaves nothing behind.
+"""Child process of the conductor: an agent or a proxy, with lines on stdin and stdout.
 
-It has the editor's environment and the editor's stderr: what it needs and what it says there is between the two.
+It inherits the editor's environment and stderr, which the conductor neither reads nor changes. Ending it ends its whole
+process group. The content of the lines is not interpreted here.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ TERM_S: Final = 2.0
 
 
 class ChildError(Exception):
-    """It can't be started; the text says why."""
+    """The program can't be started; the text gives the reason."""
 
 
 def _start_error(program: str, error: Exception) -> str:
-    """Why a program could not be started, and what to do."""
+    """The reason why a program could not be started, and a hint."""
     found = shutil.which(program, os.F_OK) or (program if os.sep in program and os.path.exists(program) else None)
     if found is None and isinstance(error, FileNotFoundError | PermissionError):
         return f'There is no program "{program}" here. Is it installed? If it is, write its whole path: {_PATH_HINT}'
@@ -54,7 +55,7 @@ class ChildProcess:
         self._is_input_closed = False
 
     async def start(self) -> None:
-        """Raises ComponentError."""
+        """Raises ChildError."""
         pipe = asyncio.subprocess.PIPE
         try:
             self._process = await process_group.start(*self.command, stdin=pipe, stdout=pipe)
@@ -66,14 +67,14 @@ class ChildProcess:
         return self._process.returncode if self._process is not None else None
 
     async def write(self, line: bytes) -> None:
-        """Waits while it does not read. One that has ended takes nothing, which whoever reads from it finds out."""
+        """Waits while the process does not read. Does nothing when it has ended: its reader detects that."""
         if self._process is not None and self._process.stdin is not None and not self._process.stdin.is_closing():
             self._process.stdin.write(line + b"\n")
             with contextlib.suppress(OSError):
                 await self._process.stdin.drain()
 
     async def lines(self) -> AsyncIterator[bytes | LineTooLong]:
-        """Until it closes its output."""
+        """Lines until the process closes its output."""
         async for line in line_reader.split_lines(self._chunks()):
             yield line
 
@@ -83,12 +84,12 @@ class ChildProcess:
             yield data
 
     async def exit_reason(self) -> str:
-        """How it ended, when its output has."""
+        """How the process ended; called when its output has ended."""
         await process_group.wait_until(lambda: self.code is not None, process_group.KILL_S)
         return f"{self.command[0]}: {process_group.describe_exit(self.code)}"
 
     def close_input(self) -> None:
-        """The polite way to ask it to end; whoever does has waited for it too."""
+        """Asks the process to end. The caller waits for it, so `end` does not wait again."""
         self._is_input_closed = True
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()

@@ -1,9 +1,9 @@
-"""Requests of one MCP connection: so many run at a time, the next ones wait for their turn, and none of them for ever.
+"""Concurrency limit for the requests of one MCP connection: a bounded FIFO queue with a deadline for each request.
 
-Only requests wait, in the order in which they came, and only when no more may run. Whatever else is said goes past
-them: what runs may be waiting for just that, for an answer, or for the cancellation that ends it. Notices do so too:
-what they belong to is never a request that stands before them, but a question of the other side's, and its progress
-must not come after its answer.
+Only requests wait, in the order of arrival, and only when the limit is reached. All other messages pass them: a running
+request may depend on one of these, such as an answer or the cancellation that ends it. Notifications pass too: they
+belong to a request of the other side, never to a queued one, and its progress must not arrive after its answer.
+Sending the requests is not done here: the owner passes a function for that.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ QUEUE_TIMEOUT_S: Final = 60.0
 
 @dataclass(frozen=True, eq=False, slots=True)
 class QueuedMessage:
-    """As bytes, so that it is no larger than it counts: read, a message may be ten times that."""
+    """Kept as bytes, so that it takes no more memory than it counts: a parsed message may take ten times as much."""
 
     raw: bytes
     key: Key
@@ -42,8 +42,8 @@ class OrderedDelivery:
     def __init__(
         self, limit: int, start: Callable[[AcpMessage], Awaitable[None]], write: Callable[[bytes], Awaitable[None]]
     ) -> None:
-        """`begin`: put a request on its way; its place is free again when somebody calls `leave`, or if this raises.
-        `write`: to whoever made the requests."""
+        """`limit`: requests that run at a time. `start` sends a request; its slot is free again after `release`, or if
+        `start` raises. `write` sends to the client that made the requests."""
         self._limit = self._free = limit
         self._start_request = start
         self._write = write
@@ -51,13 +51,13 @@ class OrderedDelivery:
         self._size = 0
         self._has_slot = asyncio.Event()
         self._has_room = asyncio.Event()
-        self.start_lock = asyncio.Lock()  # held while a request is put on its way: it waits no more then, nor runs yet
+        self.start_lock = asyncio.Lock()  # held while a request starts: it is neither queued nor running
         self._starting: asyncio.Task[None] | None = None
         self._expiring: asyncio.Task[None] | None = None
         self._is_closed = False
 
     async def submit(self, message: AcpMessage) -> None:
-        """It is on its way when this returns, or waits. While the line is full, whoever brings it waits instead."""
+        """Starts the request or queues it. While the queue is full, the caller waits."""
         if self._free and not self._queue and not self.start_lock.locked() and not self._is_closed:
             async with self.start_lock:
                 await self._take_slot(message)
@@ -68,26 +68,26 @@ class OrderedDelivery:
             await self._has_room.wait()
         if self._is_closed:
             return
-        until = asyncio.get_running_loop().time() + QUEUE_TIMEOUT_S
-        self._queue.append(QueuedMessage(message.raw, message.key, message.id_text, until))
+        deadline = asyncio.get_running_loop().time() + QUEUE_TIMEOUT_S
+        self._queue.append(QueuedMessage(message.raw, message.key, message.id_text, deadline))
         self._size += size
         self._starting = _running(self._starting) or asyncio.create_task(self._start_next())
         self._expiring = _running(self._expiring) or asyncio.create_task(self._expire())
 
     def release(self) -> None:
-        """One that ran is over."""
+        """A running request has ended."""
         self._free += 1
         self._has_slot.set()
 
     def withdraw(self, key: Key) -> bool:
-        """Take back a request that waits: nobody else has heard of it. False if none does."""
+        """Removes a queued request, which was not sent yet. False if no queued request has this key."""
         found = next((one for one in self._queue if one.key == key), None)
         if found is not None:
             self._remove(found)
         return found is not None
 
     async def close(self) -> None:
-        """Those that wait are forgotten; none is put on its way after this."""
+        """Drops the queued requests. No request is started after this."""
         self._is_closed = True
         self._queue.clear()
         self._size = 0
@@ -98,7 +98,7 @@ class OrderedDelivery:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _is_full(self, size: int) -> bool:
-        """One that is larger than all the room there is has to have it for itself."""
+        """A request larger than the whole queue is accepted when the queue is empty."""
         return len(self._queue) >= MAX_WAITING or (bool(self._queue) and self._size + size > MAX_BYTES)
 
     def _remove(self, one: QueuedMessage) -> None:
@@ -121,19 +121,19 @@ class OrderedDelivery:
                 await self._has_slot.wait()
             async with self.start_lock:
                 if not self._free or not self._queue:
-                    continue  # somebody was quicker
+                    continue  # `submit` took the slot, or the queued request was withdrawn
                 one = self._queue[0]
                 self._remove(one)
                 try:
                     await self._take_slot(AcpMessage.read(one.raw))
                 except ConnectionGone:
-                    return  # and so will everything else be in a moment
+                    return  # the connection is closing, and the queue with it
                 except Exception:
                     log.exception("A request could not be put on its way")
                     await self._refuse(one, "It could not be passed on.")
 
     async def _expire(self) -> None:
-        """All wait equally long, so the first is the first whose time is over."""
+        """All requests wait for the same time, so the first in the queue expires first."""
         loop = asyncio.get_running_loop()
         while self._queue:
             await asyncio.sleep(self._queue[0].deadline - loop.time())

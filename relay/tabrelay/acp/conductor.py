@@ -170,10 +170,10 @@ class Conductor:
         return code if code >= 0 else 128 - code
 
     async def _notify_gone(self, component: ChildProcess, why: str) -> None:
-        told = self._router.agent_gone(f"The agent is gone. {why}.")
+        effects = self._router.agent_gone(f"The agent is gone. {why}.")
         if self._proxies:
-            told = [effect for effect in told if not isinstance(effect, SendUp)]
-        await self._apply(told)
+            effects = [effect for effect in effects if not isinstance(effect, SendUp)]
+        await self._apply(effects)
         await self._apply_steps(
             self._proxy_chain.fail_waiting(f"{'The agent' if component is self._agent else 'A proxy'} is gone. {why}.")
         )

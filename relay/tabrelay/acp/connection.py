@@ -1,7 +1,8 @@
-"""One MCP connection over ACP, in the shapes that have connections (G1 to G3). The same from both of its ends.
+"""One MCP connection over ACP, in the dialects that have connections (G1 to G3). The same code serves both directions.
 
-On one side an MCP program that writes lines (an agent's client, or the bridge to a browser's server); on the other the
-ACP peer, which sends and gets each message in an envelope that names the connection. Ids are translated both ways.
+On one side is an MCP program that writes lines (an agent's client, or the bridge to a browser's server). On the other
+is the ACP peer, which sends and receives each message in an envelope that names the connection. Ids are translated in
+both directions. G4, which has no connections, is in `envelope_requests`.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ log = logging.getLogger("tabrelay.acp")
 
 MAX_RUNNING: Final = 128
 MAX_INBOUND: Final = 256
-"""Questions of the peer's that the MCP program has not answered: as many as the bridge to a browser's server takes."""
+"""Requests of the peer that the MCP program has not answered: the same limit as in the bridge to a browser's server."""
 
-# Names that only one of the two has which connect alike.
+# Methods that only one of G1 and G2 has; both connect alike.
 _DIALECT_SHOWN: Final = {G1.request: G1, G1.notification: G1, G2.request: G2}
 
 Write = Callable[[bytes], Awaitable[None]]
@@ -46,10 +47,11 @@ class AcpConnection:
         session: Callable[[], str | None],
         wait_for_room: WaitForRoom | None = None,
     ) -> None:
-        """`write`: to the MCP program; `room`: until that can be done. `session`: the ACP session, once it is known."""
+        """`write` sends to the MCP program; `wait_for_room` waits until that is possible. `session`: the ACP session
+        id, or None until it is known."""
         self.dialect = dialect
         self.id = id
-        self._is_certain = dialect is not G1  # of the dialect: G1 and G2 connect alike
+        self._is_certain = dialect is not G1  # G1 and G2 connect alike: the dialect is certain after a request
         self._requests = requests
         self._write = write
         self._wait_for_room = wait_for_room
@@ -84,7 +86,7 @@ class AcpConnection:
             self.dialect.request, self._params(message.method, params), wait_for_room=self._wait_for_room
         )
         self._sent[message.key] = sent
-        # Nothing more is kept of it than may be needed: a call may be large, and run for long.
+        # Keep no more of the request than a second attempt needs: a call may be large and run for a long time.
         again = None if self._is_certain else (message.method, params)
         task = asyncio.create_task(self._await_answer(message.key, message.id_text, sent, again))
         self._tasks.add(task)
@@ -105,19 +107,21 @@ class AcpConnection:
         except asyncio.CancelledError:
             self._requests.forget(sent)
         finally:
-            if self._sent.get(one) is sent:  # two may have the same id, though they must not
+            if self._sent.get(one) is sent:  # a faulty client may use one id twice
                 del self._sent[one]
             self._queue.release()
 
     def _choose_answer(self, first: AcpMessage, second: AcpMessage) -> AcpMessage:
-        """`_mcp/request` is not known, or the MCP server does not know what was asked: only G2 can tell which."""
+        """The peer does not know `_mcp/request`, or the MCP server does not know the method. Only the answer to the
+        same request in G2 shows which."""
         if second.error_code == jsonrpc.METHOD_NOT_FOUND:
             return first
         self.dialect, self._is_certain = G2, True
         return second
 
     async def _cancel(self, message: AcpMessage) -> None:
-        """Said twice: to the MCP server, in its words, and to whoever carries the request, in theirs."""
+        """Sends two notifications: MCP's `notifications/cancelled` to the server, and ACP's `$/cancel_request` to the
+        peer that forwards the request."""
         one = key(message.params.get("requestId"))
         if self._queue.withdraw(one):
             return
@@ -157,11 +161,11 @@ class AcpConnection:
             await self._write(acp_message.notification(method, params))
 
     def has_inbound(self, request: Any) -> bool:
-        """Has the peer a request here with this id?"""
+        """Whether the peer has a request with this id here."""
         return any(one == key(request) for one, _ in self._inbound.values())
 
     async def cancel_inbound(self, request: Any) -> None:
-        """The peer gives up a request of its own."""
+        """The peer cancels its request."""
         for inner, (one, outer) in list(self._inbound.items()):
             if one == key(request):
                 del self._inbound[inner]
@@ -169,7 +173,7 @@ class AcpConnection:
                 await self._requests.refuse(outer, CANCELLED, "The request was cancelled.")
 
     async def close(self) -> None:
-        """The MCP program is gone: nothing that it asked for is wanted, and nothing that it was asked will come."""
+        """The MCP program is gone: cancels its requests, and refuses the requests that it has not answered."""
         await self._queue.close()
         for asked in list(self._sent.values()):
             await self._requests.cancel(asked)
@@ -183,17 +187,17 @@ class AcpConnection:
 
 
 async def disconnect(requests: RequestTable, dialect: Dialect, id: str) -> None:
-    """Tell the peer that a connection is over. Raises PeerGone."""
+    """Notifies the peer that a connection has ended. Raises ConnectionGone."""
     params = dialect.disconnect_params(id)
     if not dialect.is_disconnect_answered:
         await requests.notify(dialect.disconnect, params)
         return
     sent = await requests.start(dialect.disconnect, params)
-    requests.forget(sent)  # it is answered, and there is nothing to do with the answer
+    requests.forget(sent)  # the answer has no use
 
 
 async def send_parts(line: bytes, send: Write, write: Write) -> None:
-    """An array of messages, as one version has them; or nothing that can be understood."""
+    """Sends the messages of a batch (MCP 2025-03-26), or refuses a line that is not JSON-RPC."""
     parts: list[bytes] = []
     if line.lstrip().startswith(b"["):
         with contextlib.suppress(ValueError, IndexError, RecursionError):

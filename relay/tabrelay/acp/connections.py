@@ -1,4 +1,8 @@
-"""The agent's MCP connections to servers of the editor's: found by what a message names, when it comes from there."""
+"""Table of the agent's MCP connections to servers that the editor provides.
+
+A message from the editor is delivered to the connection (G1 to G3) or the running request (G4) that it names. Endings
+run to completion even if the task that waits for them is cancelled. Connections are made in `editor_connection`.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +37,14 @@ class OpenConnections:
             del self._connections[one.id]
 
     async def run_to_end(self, work: Coroutine[Any, Any, None]) -> None:
-        """Say what is to be said at the end of a connection: all of it, also if whoever waits for it is cancelled."""
+        """Runs the work that ends a connection to completion, even if the caller is cancelled."""
         ending = asyncio.create_task(work)
         self._closing.add(ending)
         ending.add_done_callback(self._closing.discard)
         await asyncio.shield(ending)
 
     async def close(self) -> None:
-        """Nobody hears any more of it."""
+        """Cancels the endings: the editor reads nothing any more."""
         for ending in list(self._closing):
             ending.cancel()
         await asyncio.gather(*self._closing, return_exceptions=True)

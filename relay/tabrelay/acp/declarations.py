@@ -1,4 +1,8 @@
-"""MCP servers as a session declares them: which ones the editor itself provides, and what agents get instead. Pure."""
+"""Declarations of MCP servers in ACP session requests (`mcpServers`): parsing the editor's, writing those for agents.
+
+A declaration with an `acp:` URL or of type `acp` names a server that the editor provides over ACP; the agent gets a
+stdio, HTTP or ACP declaration instead. Pure functions; starting the servers is done in `session_servers`.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,16 @@ from typing import Any, Final, Literal
 from tabrelay import mcp_headers
 from tabrelay.acp.stdio_shim import NONCE
 
-_ID_KEYS: Final = ("serverId", "acpId", "id")  # what drafts have called it
+_ID_KEYS: Final = ("serverId", "acpId", "id")  # the names in the drafts of MCP over ACP
 
 
 class BadDeclaration(ValueError):
-    """It can't be meant; the text goes to the editor."""
+    """The declaration is invalid; the text goes to the editor."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredServer:
-    """A server that whoever declared it provides over ACP. `style`: by an `acp:` URL, or by a type of its own."""
+    """A server that its declarer provides over ACP. `style`: declared by an `acp:` URL, or by the type `acp`."""
 
     name: str
     id: str
@@ -28,7 +32,7 @@ class DeclaredServer:
 
     @property
     def url(self) -> str:
-        """The id as the shapes have it that know URLs; `bare`: as the others do. The user may want either."""
+        """The id in the dialects with URLs; `bare`: in the others. The user may choose either with --profile."""
         return self.id if self.style == "url" else f"acp:{self.id}"
 
     @property
@@ -37,7 +41,7 @@ class DeclaredServer:
 
 
 def read(entry: Any) -> DeclaredServer | None:
-    """None: a server of another kind, which is none of our business. Raises BadDeclaration."""
+    """None for servers of other kinds, which pass unchanged. Raises BadDeclaration."""
     if not isinstance(entry, dict):
         return None
     name = str(entry.get("name", ""))
@@ -55,9 +59,9 @@ def read(entry: Any) -> DeclaredServer | None:
 
 
 def stdio(name: str, program: Sequence[str], port: int, nonce: str, *, is_typed: bool, meta: Any = None) -> str:
-    """For agents that start programs: all of them do. The nonce is no argument, since everybody can read those.
+    """For agents that start programs. The nonce is in the environment: every user can read a process's arguments.
 
-    `is_typed`: ACP 2 wants every server to say what it is; in ACP 1 this kind has no type.
+    `is_typed`: ACP 2 requires a type for every server; in ACP 1 stdio servers have none.
     """
     entry: dict[str, Any] = {"type": "stdio"} if is_typed else {}
     entry |= {
@@ -76,13 +80,13 @@ def http(name: str, url: str, token: str | None, server_id: str) -> str:
 
 
 def native(name: str, server_id: str, *, by_url: bool) -> str:
-    """For agents that take servers over ACP themselves."""
+    """For agents that support MCP over ACP."""
     if by_url:
         return json.dumps({"type": "http", "name": name, "url": f"acp:{server_id}", "headers": []})
     return json.dumps({"type": "acp", "name": name, "serverId": server_id})
 
 
 def free_name(wanted: str, taken: Collection[str]) -> str:
-    """Agents can't tell two servers of one name apart; the editor's own keeps it."""
+    """A name that is not taken: agents can't distinguish two servers with one name. The editor's server keeps it."""
     tries = (wanted, f"{wanted}-browser", *(f"{wanted}-browser-{number}" for number in range(2, 1000)))
     return next(name for name in tries if name not in taken)

@@ -1,7 +1,8 @@
-"""MCP over ACP has had four shapes within a year. Each is one value here; nothing else knows their names. Pure.
+"""Dialects of MCP over ACP: the method names and parameters of the four forms that the draft has had.
 
-G1, G2: `_mcp/…`, for servers declared by an `acp:` URL. G3: `mcp/…`, a connection each. G4: no connections at all, one
-envelope for each request of MCP 2026-07-28.
+G1, G2: `_mcp/…`, for servers declared by an `acp:` URL. G3: `mcp/…`, one connection for each client. G4: no
+connections, one envelope for each request of MCP 2026-07-28. Each dialect is one value; no other module contains these
+names. Which dialect an editor uses is detected in `editor_connection`.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from tabrelay.acp import json_edit
 from tabrelay.acp.declarations import DeclaredServer
 
 SESSION: Final = "tabrelay/sessionId"
-"""The member of `_meta` that says which session a message is of, where the shape itself has no place for it."""
+"""The member of `_meta` with the session of a message, for dialects that have no field for it."""
 
-# Codes of the envelope itself, as opposed to those of the MCP message inside.
+# Error codes of the envelope, as opposed to those of the MCP message inside.
 INVALID: Final = -32602
 CANCELLED: Final = -32800
 LIMIT: Final = -33000
@@ -73,13 +74,13 @@ def session_meta(session: str | None) -> dict[str, Any]:
 
 
 def connection_of(params: Mapping[str, Any]) -> str | None:
-    """The connection that a message names, in whatever spelling."""
+    """The connection that a message names, in either spelling."""
     found = params.get("connectionId", params.get("connection_id"))
     return found if isinstance(found, str) else None
 
 
 def server_of(params: Mapping[str, Any]) -> str | None:
-    """The server that a `connect` or an envelope names. An `acp:` URL is one with its scheme in front."""
+    """The server that a `connect` or an envelope names, with the `acp:` scheme if it was declared by URL."""
     for key in ("serverId", "acpId", "acp_url", "acp_id"):
         if isinstance(params.get(key), str):
             return str(params[key])

@@ -1,7 +1,8 @@
-"""An agent's MCP connection to a server that the editor provides: which shape that one speaks, and the way there.
+"""MCP connection of an agent to a server that the editor provides, with detection of the editor's dialect.
 
-`acp:` URLs mean G1 or G2, told apart by the first request. A server of type acp is asked for a connection: G3 has them,
-and whoever does not know the method speaks G4. What was found out counts for the other servers of the same editor.
+`acp:` URLs mean G1 or G2, distinguished by the first request. For a server of type acp a connection is requested: G3
+has connections, and an editor that does not know the method uses G4. The result counts for the other servers of the
+same editor. Message formats are in `dialects`, delivery in `connection` and `envelope_requests`.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ from tabserver.wire import jsonrpc, methods
 log = logging.getLogger("tabrelay.acp")
 
 SESSION_S: Final = 0.25
-"""How long the session's id is waited for. Not longer: some agents answer `session/new` only when their MCP servers
-are connected."""
+"""How long to wait for the session's id. Not longer: some agents answer `session/new` only when their MCP servers are
+connected."""
 CONNECT_S: Final = 30.0
 FLUSH_S: Final = 1.0
-"""For what a client said before it hung up, to be passed on."""
+"""For the delivery of what a client sent before it closed the connection."""
 
 
 class ConnectionLookup(Protocol):
-    """Where connections are found by those who bring messages for them."""
+    """The table in which messages find their connection."""
 
     def add_connection(self, connection: AcpConnection) -> None: ...
     def add_envelopes(self, server_id: str, envelopes: EnvelopeRequests) -> None: ...
@@ -47,10 +48,10 @@ class ConnectionLookup(Protocol):
 
 
 class ServerFacts:
-    """Which shape an editor speaks, once one of its servers has shown it. `fixed`: the user says so."""
+    """The dialect of an editor, once one of its servers has shown it. `fixed`: the user chose it."""
 
     def __init__(self, fixed: Dialect | None = None, *, is_shared: bool = True) -> None:
-        """`is_shared` is False when other programs on the way declare servers too, each in its own shape."""
+        """`is_shared` is False when proxies declare servers too, each in its own dialect."""
         self._fixed = fixed
         self._is_shared = is_shared
         self._found: dict[str, Dialect] = {}
@@ -61,7 +62,8 @@ class ServerFacts:
         return self._found.get(declared.style, G1 if declared.style == "url" else G3)
 
     def may_be_g4(self, declared: DeclaredServer) -> bool:
-        """May it still be G4? Also when that was found meanwhile: servers that connect at once ask at once."""
+        """Whether the server may use G4. Also true when that was found meanwhile: several servers may connect at
+        once."""
         return self._fixed is None and self._found.get(declared.style) in (None, G4)
 
     def record(self, declared: DeclaredServer, dialect: Dialect) -> None:
@@ -90,7 +92,7 @@ class EditorConnection:
         self._connection: AcpConnection | None = None
 
     async def run(self, lines: AsyncIterator[bytes], known: Awaitable[Any]) -> None:
-        """Until the agent's MCP client hangs up. `known`: until the session's id is."""
+        """Runs until the agent's MCP client closes the connection. `known` completes when the session's id is known."""
         ahead = LineReader(lines)
         try:
             with contextlib.suppress(TimeoutError):
@@ -110,12 +112,12 @@ class EditorConnection:
         finally:
             try:
                 await ahead.close()
-            finally:  # whoever is cancelled here, has been once already, and owes the editor this all the same
+            finally:  # also when this task is cancelled again: the editor must be notified
                 if self._connection is not None:
                     await self._connections.run_to_end(self._end(self._connection))
 
     async def _unless_closed(self, ahead: LineReader, work: Coroutine[Any, Any, None]) -> bool:
-        """False: the client hung up meanwhile, and it was given up."""
+        """Does the work unless the client closes the connection first; then cancels it and returns False."""
         doing, gone = asyncio.create_task(work), asyncio.create_task(ahead.ended.wait())
         try:
             await asyncio.wait([doing, gone], timeout=CONNECT_S, return_when=asyncio.FIRST_COMPLETED)
@@ -131,10 +133,10 @@ class EditorConnection:
             await asyncio.gather(doing, gone, return_exceptions=True)
 
     async def _connect(self, dialect: Dialect) -> None:
-        """Makes a conversation, or finds that there are no connections. Raises PeerGone when it wants none of us."""
+        """Opens a connection, or records that the editor has none (G4). Raises ConnectionGone when it refuses."""
 
         def connected(answer: AcpMessage) -> None:
-            """The server's first message may follow at once."""
+            """Registered here, since the server's first message may follow immediately."""
             id = _connection_id_in(answer)
             if id is not None:
                 writer = self._writer
@@ -143,7 +145,7 @@ class EditorConnection:
                 self._connections.add_connection(made)
 
         async def too_late(answer: AcpMessage) -> None:
-            """Nobody is here any more who would use it, or end it."""
+            """The connection was opened after the client had left: close it."""
             id = _connection_id_in(answer)
             if id is not None:
                 with contextlib.suppress(ConnectionGone):
@@ -162,21 +164,21 @@ class EditorConnection:
     async def _forward_lines(
         self, ahead: LineReader, send: Callable[[bytes], Awaitable[None]], closed: asyncio.Event
     ) -> None:
-        """Says what the client says, until it or the other side hangs up."""
+        """Forwards the client's lines until the client or the other side closes the connection."""
 
         async def send_all() -> None:
             async for line in ahead.lines():
                 await send(line)
 
-        saying, gone, over = ends = [
+        sending, gone, over = ends = [
             asyncio.create_task(work) for work in (send_all(), _wait_for(ahead.ended), _wait_for(closed))
         ]
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if gone.done():
-                await asyncio.wait([saying, over], timeout=FLUSH_S, return_when=asyncio.FIRST_COMPLETED)
-            if saying.done():
-                saying.result()
+                await asyncio.wait([sending, over], timeout=FLUSH_S, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
         finally:
             for end in ends:
                 end.cancel()
@@ -189,7 +191,7 @@ class EditorConnection:
         await self._forward_lines(ahead, connection.send, connection.closed_by_peer)
 
     async def _end(self, connection: AcpConnection) -> None:
-        """Once for each connection that there was, however it came to its end."""
+        """Called once for each connection, however it ended."""
         self._connections.remove(connection)
         if connection.dialect is not G1:
             self._server_facts.record(self._declared, connection.dialect)
@@ -226,14 +228,12 @@ def _connection_id_in(answer: AcpMessage) -> str | None:
 
 
 class EnvelopeForwarder:
-    """What an MCP client says, as requests of a carrier's. A client of the handshake era gets an interpreter."""
+    """Sends the lines of an MCP client as envelope requests. A client of the handshake era gets a `LegacyAgent`."""
 
     def __init__(self, envelopes: EnvelopeRequests, write: Write) -> None:
         self._envelopes = envelopes
         self._write = write
-        self._queue = OrderedDelivery(
-            MAX_ACTIVE, self._start, write
-        )  # as many as a provider takes: one more would be refused
+        self._queue = OrderedDelivery(MAX_ACTIVE, self._start, write)  # the provider's limit: it would refuse one more
         self._running: dict[Key, EnvelopeRequest] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._legacy_agent: LegacyAgent | None = None
@@ -285,15 +285,15 @@ class EnvelopeForwarder:
             outcome = await self._envelopes.outcome(request)
             await self._write(acp_message.answer(id, result=outcome.result, error=outcome.error))
         except asyncio.CancelledError:
-            pass  # given up: nobody wants an answer
+            pass  # cancelled: no answer is expected
         finally:
-            if self._running.get(one) is request:  # two may have the same id, though they must not
+            if self._running.get(one) is request:  # a faulty client may use one id twice
                 del self._running[one]
             self._queue.release()
 
     async def close(self) -> None:
         await self._queue.close()
-        await self._envelopes.close()  # before those who wait for an answer end: then nobody would know what they asked
+        await self._envelopes.close()  # before the waiting tasks end: their requests would be lost
         if self._legacy_agent is not None:
             await self._legacy_agent.close()
         for task in list(self._tasks):

@@ -1,7 +1,8 @@
-"""MCP requests to a server that an ACP peer provides, in the shape without connections (G4).
+"""MCP requests to a server that an ACP peer provides, in the dialect without connections (G4).
 
-Each request of MCP 2026-07-28 goes in an envelope of its own, which names the server and the request; its answer is
-carried back inside an answer. Notices of the server name the request that they belong to.
+Each request of MCP 2026-07-28 is sent in one envelope, which names the server and the request. The result or error
+comes back inside the response to the envelope. Notifications of the server name the request that they belong to. Only
+the modern era is supported; `legacy_agent` translates for clients of the handshake era.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from tabserver.wire import jsonrpc
 from tabserver.wire.eras import META_SUBSCRIPTION
 
 OnNotification = Callable[[str, str | None], Awaitable[None]]
-"""A notice: its method, and its params as JSON."""
+"""Receives a notification: its method, and its params as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeOutcome:
-    """JSON; one of the two."""
+    """The result or the error, as JSON; the other is None."""
 
     result: str | None = None
     error: str | None = None
@@ -34,7 +35,7 @@ class EnvelopeOutcome:
 
 @dataclass(eq=False, slots=True)
 class EnvelopeRequest:
-    """One request on its way."""
+    """One running request. `client_id`: the id that the client gave it, as JSON."""
 
     id: str
     client_id: str
@@ -43,7 +44,8 @@ class EnvelopeRequest:
 
 
 class EnvelopeRequests:
-    """For one server. `session`: the ACP session, once it is known. `room`: until an answer can be passed on."""
+    """The requests to one server. `session`: the ACP session id, or None until it is known. `wait_for_room` waits until
+    an answer can be passed on."""
 
     def __init__(
         self, server_id: str, requests: RequestTable, session: Callable[[], str | None], wait_for_room: WaitForRoom
@@ -57,7 +59,7 @@ class EnvelopeRequests:
     async def start(
         self, client_id: str, method: str, params: str | None, on_notification: OnNotification
     ) -> EnvelopeRequest:
-        """Send a request. `inner`: the id that its sender gave it, as JSON."""
+        """Sends a request. `client_id`: the id that the client gave it, as JSON."""
         id = secrets.token_hex(8)
         session = self._session()
         parts = {
@@ -72,7 +74,7 @@ class EnvelopeRequests:
         return request
 
     async def outcome(self, request: EnvelopeRequest) -> EnvelopeOutcome:
-        """What became of it. Raises CancelledError when it was given up."""
+        """Waits for the outcome. Raises CancelledError when the request was cancelled."""
         try:
             answer = await request.sent.answer
         except ConnectionGone:
@@ -103,7 +105,7 @@ class EnvelopeRequests:
         return isinstance(id, str) and id in self._running
 
     async def receive(self, message: AcpMessage) -> None:
-        """A notice of the server's for one of the requests."""
+        """Passes on a notification for one of the requests."""
         request = self._running.get(message.params.get("requestId", ""))
         method = message.params.get("method")
         if request is not None and isinstance(method, str):
@@ -115,7 +117,7 @@ class EnvelopeRequests:
             await self.cancel(request)
 
     def _restore_id(self, text: str, request: EnvelopeRequest) -> str:
-        """A subscription has the id of the request that asked for it: the sender knows that by its own."""
+        """Puts back the client's id: a subscription is named by the id of the request that opened it."""
         if json_edit.raw(text, "_meta", META_SUBSCRIPTION) == json.dumps(request.id):
             return json_edit.put(text, ("_meta", META_SUBSCRIPTION), request.client_id)
         return text

@@ -1,7 +1,8 @@
-"""JSON text changed in one place, with every other byte left as it was. Pure.
+"""In-place edits of JSON text: one member is set or read, and every other byte stays unchanged.
 
-A conductor rewrites four requests and one answer, and puts messages into envelopes and takes them out. Reading all of
-it and writing it anew would lose what our reader does not keep: large numbers, the spelling of what we don't know.
+The conductor rewrites four requests and one response, and puts messages into envelopes and takes them out. Parsing and
+serialising the whole text would lose what the parser does not keep: large numbers, and the spelling of unknown members.
+Pure functions; they do not validate what they skip.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from typing import Any, Final
 
 Span = tuple[int, int]
 
-# Lenient where it does no harm: what is not ours to judge passes.
+# Lenient where that is harmless: the receiver validates the rest.
 _value_at: Final = json.JSONDecoder(strict=False).raw_decode
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
-_BLANK: Final = " \t\r\n\ufeff"  # a byte order mark stands before the first message of some programs
+_BLANK: Final = " \t\r\n\ufeff"  # some programs write a byte order mark before the first message
 
 
 def members(text: str, at: int = 0) -> dict[str, Span]:
-    """Where the values of an object stand; `at`: somewhere before its brace. Raises ValueError if there is none."""
+    """The positions of an object's values; `at`: a position before its brace. Raises ValueError if there is none."""
     return dict(_members(text, at))
 
 
 def elements(text: str, at: int = 0) -> list[Span]:
-    """Where the elements of an array stand."""
+    """The positions of an array's elements."""
     at = _skip(text, at)
     if text[at : at + 1] != "[":
         raise ValueError("not an array")
@@ -43,7 +44,7 @@ def elements(text: str, at: int = 0) -> list[Span]:
 
 
 def put(text: str, path: tuple[str, ...], value: str, at: int = 0) -> str:
-    """The same text, with `value` (JSON) as the member at `path`. Objects on the way are made where there are none."""
+    """The text with `value` (JSON) as the member at `path`. Missing objects along the path are created."""
     here = members(text, at)
     key, rest = path[0], path[1:]
     if key in here:
@@ -57,7 +58,7 @@ def put(text: str, path: tuple[str, ...], value: str, at: int = 0) -> str:
 
 
 def raw(text: str, *path: str) -> str | None:
-    """The text of the member at `path`, if there is one."""
+    """The text of the member at `path`, or None."""
     at = 0
     end = len(text)
     for key in path:
@@ -72,7 +73,7 @@ def raw(text: str, *path: str) -> str | None:
 
 
 def build(parts: Mapping[str, str | None]) -> str:
-    """An object of members that are JSON already; None leaves one out."""
+    """An object with members that are JSON text; None omits a member."""
     return "{" + ",".join(f"{json.dumps(key)}:{value}" for key, value in parts.items() if value is not None) + "}"
 
 
@@ -104,10 +105,10 @@ def _members(text: str, at: int) -> Iterator[tuple[str, Span]]:
 
 
 def _end(text: str, at: int) -> int:
-    """Where the value ends that begins here."""
+    """The end of the value that begins here."""
     try:
         return _value_at(text, at)[1]
-    except RecursionError:  # our reader goes less deep than others do
+    except RecursionError:  # deeper than this parser goes; other programs may accept it
         depth = 0
         for token in _TOKEN.finditer(text, at):
             depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)

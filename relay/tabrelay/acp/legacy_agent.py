@@ -1,6 +1,7 @@
-"""An agent of the handshake era at a server that is reached in envelopes (G4), which know only MCP 2026-07-28.
+"""Handshake-era MCP client of an agent at a server of the G4 dialect, which supports only MCP 2026-07-28.
 
-The relay does the same for its clients: this gives its interpreter the calls, and takes what comes of them back.
+Requests go through the relay's translator (`translation.to_modern`), which calls back to send the modern request in an
+envelope. This module connects the two; it does not translate messages itself.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ log = logging.getLogger("tabrelay.acp")
 
 CHANNEL: Final = "agent"
 INFO: Final = {"name": "tabrelay", "version": __version__}
-DISCOVER_S: Final = 30.0  # nothing else of the connection is heard meanwhile, but its end
+DISCOVER_S: Final = 30.0  # the connection's other lines wait meanwhile; its end is detected
 DISCOVER_TIMEOUT: Final = json.dumps(
     {"code": jsonrpc.INTERNAL_ERROR, "message": f"The server did not say within {DISCOVER_S:g} s what it is."}
 )
 
 
 class LegacyAgent:
-    """One connection. It begins with `initialize`."""
+    """One connection; its first message is `initialize`."""
 
     def __init__(self, envelopes: EnvelopeRequests, write: Write) -> None:
         self.discovered: dict[str, Any] = {}
@@ -51,7 +52,7 @@ class LegacyAgent:
     # -- from the agent ------------------------------------------------------------------------------------------------
 
     def receive(self, message: AcpMessage) -> None:
-        """A notice of its client's, or an answer."""
+        """A notification or a response of the agent's client."""
         if message.value is not None:
             self._translator.notify(CHANNEL, message.value)
 
@@ -79,7 +80,7 @@ class LegacyAgent:
         modern = Caller(Era.MODERN, eras.MODERN_VERSIONS[0], "agent", self._caller.client, self._caller.capabilities)
 
         async def on_notification(method: str, params: str | None) -> None:
-            """Nothing is announced before there is a session."""
+            """Ignored: there is no session yet."""
 
         params = json.dumps(messages.modern_params({}, modern, None))
         request = await self._envelopes.start('"discover"', methods.SERVER_DISCOVER, params, on_notification)
@@ -90,7 +91,7 @@ class LegacyAgent:
         return await self._envelopes.outcome(request)
 
     def start_request(self, message: AcpMessage, on_done: Callable[[], None]) -> None:
-        """Put a request on its way. At once: what comes after it may be its cancellation."""
+        """Starts a request without waiting: the next message may cancel it."""
         assert message.method is not None
         text = message.text.removeprefix("\ufeff")
         outer = Pending(Call(CHANNEL, message.id, message.method, text, self._caller))
@@ -98,7 +99,9 @@ class LegacyAgent:
             self._translator.start(outer)
         except RelayError as error:
             outer.fail(error)
-        except ValueError as problem:  # half of a surrogate pair, 1e400: JSON by the letter, and no translator reads it
+        except (
+            ValueError
+        ) as problem:  # such as half of a surrogate pair, or 1e400: valid JSON that the translator can't parse
             text = f"This request can't be translated for the server: {problem}"
             outer.fail(BadRequest(text, code=jsonrpc.INVALID_PARAMS))
         self._spawn(self._write_replies(message.id_text, outer, on_done))
@@ -108,18 +111,18 @@ class LegacyAgent:
             while not isinstance(item := await outer.next(), Reply):
                 if isinstance(item, Notice):
                     await self._write(item.payload.encode())
-            if item.error_code != jsonrpc.REQUEST_CANCELLED:  # whoever cancelled it expects nothing more
+            if item.error_code != jsonrpc.REQUEST_CANCELLED:  # the client that cancelled it expects no answer
                 await self._write(item.payload.encode())
         except RelayError as error:
             await self._write(acp_message.refusal(id, error.code, error.message))
         finally:
             on_done()
 
-    # -- the interpreter's peer ----------------------------------------------------------------------------------------
+    # -- the translator's peer -----------------------------------------------------------------------------------------
 
     def start(self, pending: Pending) -> None:
         async def carry() -> None:
-            if not pending.is_done:  # it may be cancelled before anybody else has heard of it
+            if not pending.is_done:  # it may be cancelled before it is sent
                 await self._send_request(pending)
 
         self._spawn(carry())

@@ -1,4 +1,8 @@
-"""Lines to one MCP connection: in order, bounded, and never a reason for everybody else to wait for long."""
+"""Line output to one MCP connection, with a bounded buffer and a stall timeout.
+
+Lines are written in order by one task. A client that reads nothing for 10 s is disconnected, so that it does not delay
+the other connections of the conductor for longer. Lines that are written after that are dropped.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,11 @@ log = logging.getLogger("tabrelay.acp")
 MAX_LINES: Final = 128
 MAX_BYTES: Final = 8 << 20
 STALL_TIMEOUT_S: Final = 10.0
-"""How long whoever writes waits for room; then the connection is taken for dead."""
+"""How long a writer waits for room; then the connection counts as dead."""
 
 
 class LineWriter:
-    """`broken` is set when nobody reads any more; then what is written is gone."""
+    """`broken` is set when the client no longer reads; further lines are dropped."""
 
     def __init__(self, writer: asyncio.StreamWriter, stall_timeout_s: float = STALL_TIMEOUT_S) -> None:
         self._writer = writer
@@ -29,7 +33,7 @@ class LineWriter:
         self._writing = asyncio.create_task(self._write())
 
     async def wait_for_room(self) -> None:
-        """Wait until something more can be written. Not for ever: then it is broken."""
+        """Waits until a line can be written. After the stall timeout, the connection is aborted."""
         if not self._has_room.is_set():
             try:
                 async with asyncio.timeout(self._stall_timeout_s):
@@ -48,7 +52,7 @@ class LineWriter:
             self._has_room.clear()
 
     async def close(self) -> None:
-        """What was written still goes out, if that takes no longer than a moment."""
+        """Writes the remaining lines for at most 1 s, then closes the connection."""
         self._lines.put_nowait(None)
         await asyncio.wait({self._writing}, timeout=1.0)
         self._writing.cancel()

@@ -1,7 +1,8 @@
-"""A port of this computer where `tabrelay mcp` comes in. Whoever does not know the nonce is sent away.
+"""Loopback TCP port for the connections of `tabrelay mcp`, authenticated by a nonce.
 
-It accepts from the moment it is there: agents may connect before they have answered `session/new`. Everybody on this
-computer can connect; so those who have not said the nonce are counted apart, and keep nobody out who says it.
+The port accepts connections from its creation: agents may connect before they have answered `session/new`. Every
+process on the computer can connect, so connections that have not sent the nonce are counted separately and cannot block
+those that send it. What is done with an authenticated connection is up to the caller (`serve`).
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ log = logging.getLogger("tabrelay.acp")
 NONCE_S: Final = 5.0
 MAX_CONNECTIONS: Final = 64
 MAX_UNAUTHENTICATED: Final = 64
-# As many are accepted at a time. `tabrelay mcp` says the nonce as it comes, so it is read before the next lot but one
-# is accepted: whoever is sent away for newer ones had time to say it.
+# Connections that asyncio accepts in one go. `tabrelay mcp` sends the nonce immediately, so it is read before the batch
+# after the next is accepted: a connection that is closed in favour of newer ones had time to send it.
 BACKLOG: Final = MAX_UNAUTHENTICATED // 4
 
 Serve = Callable[[asyncio.StreamReader, LineWriter], Awaitable[None]]
 
 
 class LocalPort:
-    """`serve` is called for each connection, and the connection ends when it returns."""
+    """`serve` is called for each authenticated connection. The connection is closed when it returns."""
 
     def __init__(self, serve: Serve) -> None:
         self._serve = serve
         self.nonce = secrets.token_hex(16)
         self.port = 0
         self._server: asyncio.Server | None = None
-        self._is_closed = False  # somebody may have been accepted and not looked at yet
+        self._is_closed = False  # a connection may have been accepted and not handled yet
         self._has_warned = False
-        self._unauthenticated: dict[asyncio.Task[None], None] = {}  # the oldest first
-        self._authenticated = 0  # who said it
+        self._unauthenticated: dict[asyncio.Task[None], None] = {}  # oldest first
+        self._authenticated = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -68,7 +69,7 @@ class LocalPort:
             if await self._sends_nonce(task, reader):
                 await self._serve_connection(reader, writer)
         except asyncio.CancelledError:
-            pass  # by close, or for newer ones: asyncio would report a cancelled connection as a failed one
+            pass  # by `close`, or in favour of a newer connection; asyncio would log it as a failure
         except Exception:
             log.exception("An MCP connection failed")
         finally:
@@ -83,14 +84,14 @@ class LocalPort:
         self._unauthenticated[task] = None
         try:
             async with asyncio.timeout(NONCE_S):
-                said = await reader.readline()
-            if hmac.compare_digest(said.strip(), self.nonce.encode()):
+                line = await reader.readline()
+            if hmac.compare_digest(line.strip(), self.nonce.encode()):
                 return True
         except (TimeoutError, ValueError, OSError):
             pass
         finally:
             self._unauthenticated.pop(task, None)
-        if not self._has_warned:  # once: it could be said as often as somebody likes to connect
+        if not self._has_warned:  # once: any process could fill the log by connecting
             self._has_warned = True
             log.warning("Somebody came to port %d without the nonce, and was sent away.", self.port)
         return False
@@ -99,11 +100,11 @@ class LocalPort:
         if self._authenticated >= MAX_CONNECTIONS:
             log.warning("An agent has %d connections to one MCP server; one more was hung up on.", MAX_CONNECTIONS)
             return
-        outlet = LineWriter(writer)
+        lines = LineWriter(writer)
         self._authenticated += 1
         try:
             with contextlib.suppress(OSError):
-                await self._serve(reader, outlet)
+                await self._serve(reader, lines)
         finally:
             self._authenticated -= 1
-            await outlet.close()
+            await lines.close()

@@ -1,4 +1,8 @@
-"""One line between editor and agent: the bytes as they came, and the little that must be known of them. Pure."""
+"""ACP message: one line between editor and agent, as the original bytes with the few fields that the conductor reads.
+
+The bytes are forwarded unchanged. The parsed value is only read; `put` edits the text in place. A line that is not a
+JSON object is kept too: its receiver reports the error. Pure.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from tabserver.wire import jsonrpc
 
 @dataclass(frozen=True)
 class AcpMessage:
-    """`value` is None when the line is no JSON object: it still passes, for whoever reads it to complain."""
+    """`value` is None when the line is not a JSON object."""
 
     raw: bytes
     value: dict[str, Any] | None
@@ -53,12 +57,12 @@ class AcpMessage:
 
     @property
     def id_flaw(self) -> str | None:
-        """Why the line is not carried: its id is too long, an array or an object."""
+        """Why the line is not forwarded: its id is too long, an array or an object."""
         return id_flaw(self.id)
 
     @property
     def id_text(self) -> str:
-        """The id as JSON, to give it back as it came."""
+        """The id as JSON, in the sender's spelling."""
         return json.dumps(self.id) if isinstance(self.id, str | int | None) else self.part("id") or "null"
 
     @property
@@ -76,12 +80,12 @@ class AcpMessage:
 
     @property
     def error(self) -> str | None:
-        """The text of an answer's error. Some write a null beside every result: that is none."""
+        """The text of a response's error. Some programs write `"error": null` beside every result: that is no error."""
         return None if (self.value or {}).get("error") is None else self.part("error")
 
     @property
     def result(self) -> str | None:
-        """The text of an answer's result, if it has no error."""
+        """The text of a response's result, if it has no error."""
         return None if self.error is not None else self.part("result") or "null"
 
     @property
@@ -91,7 +95,7 @@ class AcpMessage:
         return code if isinstance(code, int) else None
 
     def part(self, *path: str) -> str | None:
-        """The text of a member, exactly as it was written."""
+        """The text of a member, exactly as written."""
         return json_edit.raw(self.text, *path)
 
     def put(self, path: tuple[str, ...], value: str) -> AcpMessage:
@@ -99,7 +103,7 @@ class AcpMessage:
 
 
 class RequestIds:
-    """Ids of the conductor's own requests. They say whose they are, in case two conductors stand in one line."""
+    """Ids of the conductor's requests. A random prefix distinguishes them if an editor runs two conductors in a row."""
 
     def __init__(self) -> None:
         self._prefix = f"relay:{secrets.token_hex(4)}:"
@@ -121,7 +125,7 @@ def notification(method: str, params: str | None) -> bytes:
 
 
 def answer(id: str, *, result: str | None = None, error: str | None = None) -> bytes:
-    """`id` is JSON, so that it goes back as it came."""
+    """`id` is JSON text, so that it is returned unchanged."""
     return _message({"id": id, "result": result, "error": error})
 
 

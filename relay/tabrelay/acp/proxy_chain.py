@@ -1,9 +1,10 @@
-"""Proxies between the editor and the agent: who hears a message next, and in which envelope. Pure.
+"""Routing through ACP proxies: which component gets a message next, and in which envelope.
 
     editor ── proxy 0 ── proxy 1 ── … ── agent
 
-A proxy speaks plainly with whoever stands before it. With whoever comes after it, it speaks in `proxy/successor`, since
-it has only one connection: to us. With no proxy at all, everything passes as it came.
+A proxy exchanges plain messages with its predecessor. Messages to and from its successor are wrapped in
+`proxy/successor`, since it has only one connection: to the conductor. Without proxies every message passes unchanged.
+Pure: it takes messages and returns steps, which the conductor carries out.
 """
 
 from __future__ import annotations
@@ -45,25 +46,25 @@ Step = ToEditor | ToProxy | ToAgent
 
 @dataclass(eq=False, slots=True)
 class ProxyState:
-    """What must be remembered of one proxy."""
+    """State of one proxy. `prefix`: the beginning of its method names, `proxy/` or `_proxy/`."""
 
     prefix: str
     is_prefix_known: bool = False
     initializing: dict[Key, AcpMessage] = field(default_factory=dict)
-    # Requests of its successor that it was given under ids of ours: ours -> theirs. It has requests of the editor's
-    # too, and the two know nothing of each other's ids.
+    # Requests of its successor, sent to it with ids of the conductor: our id -> the original id. The proxy also gets
+    # requests of the editor, and the two number their requests independently.
     renumbered: dict[str, str] = field(default_factory=dict)
-    # Requests of its own that went to its successor.
+    # The proxy's requests to its successor.
     sent: set[Key] = field(default_factory=set)
 
 
 class ProxyChain:
     def __init__(self, count: int, ids: RequestIds, prefix: str | None = None) -> None:
-        """`prefix`: how the methods' names begin, if the user says so; else each proxy shows it."""
+        """`prefix`: the beginning of the method names if the user chose it; otherwise detected for each proxy."""
         self._ids = ids
         self._proxies = [ProxyState(prefix or CURRENT, prefix is not None) for _ in range(count)]
         self._initialize_keys: set[Key] = set()
-        self._waiting: dict[Key, str] = {}  # requests of the editor's that were not answered yet
+        self._waiting: dict[Key, str] = {}  # requests of the editor without an answer
 
     # -- down ----------------------------------------------------------------------------------------------------------
 
@@ -77,40 +78,40 @@ class ProxyChain:
         return self._down(0, message)
 
     def _down(self, place: int, message: AcpMessage) -> list[Step]:
-        """To the component at `place`, from whoever stands before it."""
+        """To the component at `place`, from its predecessor."""
         if place == len(self._proxies):
             return [ToAgent(message)]
         if message.is_request and message.method == "initialize":
-            link = self._proxies[place]
-            link.initializing[message.key] = message
-            return [ToProxy(place, _initialize_for(message, link.prefix))]
+            proxy = self._proxies[place]
+            proxy.initializing[message.key] = message
+            return [ToProxy(place, _initialize_for(message, proxy.prefix))]
         return [ToProxy(place, message.raw)]
 
     # -- from a proxy --------------------------------------------------------------------------------------------------
 
     def from_proxy(self, place: int, message: AcpMessage) -> list[Step]:
-        link = self._proxies[place]
+        proxy = self._proxies[place]
         if message.value is None:
             return []
         if message.is_response:
-            return self._answered(place, link, message)
+            return self._answered(place, proxy, message)
         if message.method in SUCCESSOR:
-            return self._forwarded(place, link, message)
-        if message.method == CANCEL and key(message.params.get("requestId")) in link.sent:
+            return self._forwarded(place, proxy, message)
+        if message.method == CANCEL and key(message.params.get("requestId")) in proxy.sent:
             return self._down(place + 1, message)
         return self._up(place - 1, message)
 
-    def _answered(self, place: int, link: ProxyState, message: AcpMessage) -> list[Step]:
-        if isinstance(message.id, str) and message.id in link.renumbered:
-            return self._down(place + 1, message.put(("id",), link.renumbered.pop(message.id)))
-        greeting = link.initializing.pop(message.key, None)
-        if greeting is not None and message.error_code == jsonrpc.METHOD_NOT_FOUND and not link.is_prefix_known:
-            link.prefix, link.is_prefix_known = FIRST, True
-            link.initializing[message.key] = greeting
-            return [ToProxy(place, _initialize_for(greeting, link.prefix))]
+    def _answered(self, place: int, proxy: ProxyState, message: AcpMessage) -> list[Step]:
+        if isinstance(message.id, str) and message.id in proxy.renumbered:
+            return self._down(place + 1, message.put(("id",), proxy.renumbered.pop(message.id)))
+        greeting = proxy.initializing.pop(message.key, None)
+        if greeting is not None and message.error_code == jsonrpc.METHOD_NOT_FOUND and not proxy.is_prefix_known:
+            proxy.prefix, proxy.is_prefix_known = FIRST, True
+            proxy.initializing[message.key] = greeting
+            return [ToProxy(place, _initialize_for(greeting, proxy.prefix))]
         return self._up(place - 1, message)
 
-    def _forwarded(self, place: int, link: ProxyState, message: AcpMessage) -> list[Step]:
+    def _forwarded(self, place: int, proxy: ProxyState, message: AcpMessage) -> list[Step]:
         method = message.params.get("method")
         if not isinstance(method, str):
             text = f"{message.method}: params.method is missing."
@@ -120,24 +121,24 @@ class ProxyChain:
                 if is_waiting
                 else []
             )
-        if not link.is_prefix_known:
-            link.prefix, link.is_prefix_known = str(message.method).removesuffix("successor"), True
+        if not proxy.is_prefix_known:
+            proxy.prefix, proxy.is_prefix_known = str(message.method).removesuffix("successor"), True
         params = message.part("params", "params")
         params = None if params == "null" else params
         if not message.is_request:
             return self._down(place + 1, AcpMessage.read(acp_message.notification(method, params)))
-        link.sent.add(message.key)
+        proxy.sent.add(message.key)
         parts = {"jsonrpc": '"2.0"', "id": message.id_text, "method": json.dumps(method), "params": params}
         return self._down(place + 1, AcpMessage.read(json_edit.build(parts).encode()))
 
     # -- up ------------------------------------------------------------------------------------------------------------
 
     def from_agent(self, raw: bytes) -> list[Step]:
-        """What comes from the agent's place."""
+        """A line from the agent's end of the chain."""
         return self._up(len(self._proxies) - 1, AcpMessage.read(raw)) if self._proxies else [ToEditor(raw)]
 
     def _up(self, place: int, message: AcpMessage) -> list[Step]:
-        """To the component at `place`, from whoever comes after it."""
+        """To the component at `place`, from its successor."""
         if place < 0:
             if message.is_response:
                 self._waiting.pop(message.key, None)
@@ -145,32 +146,32 @@ class ProxyChain:
                     self._initialize_keys.discard(message.key)
                     message = with_capability(message)
             return [ToEditor(message.raw)]
-        link = self._proxies[place]
+        proxy = self._proxies[place]
         if message.value is None:
             return []
         if message.is_response:
-            link.sent.discard(message.key)
+            proxy.sent.discard(message.key)
             return [ToProxy(place, message.raw)]
         if message.method == CANCEL:
-            # The cancellation of a request counts where the request was made: it is never put into an envelope.
+            # A cancellation applies to the connection on which the request was made: it is never wrapped.
             theirs = [
                 ours
-                for ours, id in link.renumbered.items()
+                for ours, id in proxy.renumbered.items()
                 if key(json.loads(id)) == key(message.params.get("requestId"))
             ]
             return [ToProxy(place, message.put(("params", "requestId"), json.dumps(ours)).raw) for ours in theirs]
         inside = json_edit.build({"method": json.dumps(message.method), "params": message.part("params")})
-        method = f"{link.prefix}successor"
+        method = f"{proxy.prefix}successor"
         if not message.is_request:
             return [ToProxy(place, acp_message.notification(method, inside))]
         ours = self._ids.next()
-        link.renumbered[ours] = message.id_text
+        proxy.renumbered[ours] = message.id_text
         return [ToProxy(place, acp_message.request(ours, method, inside))]
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def fail_waiting(self, why: str) -> list[Step]:
-        """A part of it is gone, and the others go too: the editor hears it from us, since nobody else is left."""
+        """A component is gone and the others are ended too: refuses the editor's requests that wait for an answer."""
         steps: list[Step] = [
             ToEditor(acp_message.refusal(id, jsonrpc.INTERNAL_ERROR, why)) for id in self._waiting.values()
         ]

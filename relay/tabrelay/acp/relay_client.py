@@ -1,4 +1,8 @@
-"""The relay, as the conductor uses it: which browsers are there, the way to them, and who uses them for what."""
+"""Client of the relay for the conductor: lists connected browsers, connects to them, and reports ACP sessions.
+
+The relay proves itself on every connection before it gets a request (`bridge.proven_connection`). A missing relay is
+not an error: the agent then gets no browser tools, and one warning is logged.
+"""
 
 from __future__ import annotations
 
@@ -31,20 +35,20 @@ HOME_HINT: Final = "Was the relay started with another --home?"
 
 
 class RelayClient:
-    """`base`: where the relay is, just now: it may be started later, or again, on another port."""
+    """`base` returns the relay's current URL: the relay may start later, or again on another port."""
 
     def __init__(self, home: Path, base: Callable[[], str], names: tuple[str, ...] = ()) -> None:
-        """`names`: offer these and no others, whether or not they are there."""
+        """`names`: offer exactly these servers, connected or not."""
         self._home = home
         self.base = base
         self._names = names
         self._id = secrets.token_hex(8)
         self._proven_client: tuple[bytes, httpx2.AsyncClient, ProvenConnections] | None = None
         self._credentials = TokenFile(home / "token", HOME_HINT, is_required=False)
-        self._last_warning: str | None = ""  # what was said last, so that it is said once; None: say nothing
+        self._last_warning: str | None = ""  # the last warning, logged once; None: log none
 
     async def servers(self) -> list[str]:
-        """Browser servers to offer; none without a relay, which is no fault: the agent works without."""
+        """Browser servers to offer; an empty list without a relay: the agent works without browser tools."""
         if self._names:
             return list(self._names)
         status = await self._request_json("GET", "/-/status")
@@ -57,7 +61,7 @@ class RelayClient:
         return found
 
     def outbound(self, server: str, server_id: str, connection: str) -> Outbound:
-        """The way to a browser's server. The relay tells its tools which session calls by the header."""
+        """The HTTP client for a browser's server. The header names the session and connection of its calls."""
         target = NameTarget(server, self.base)
         return Outbound(
             HttpEndpoint(target),
@@ -67,24 +71,24 @@ class RelayClient:
         )
 
     def token(self, server: str) -> tuple[str, Callable[[], None]]:
-        """A token for an agent that goes to the relay by itself: for this server, until it is revoked or a day later.
+        """A token for an agent that connects to the relay itself: for this server, valid until revoked or for one day.
 
-        Raises StateError, GrantError or OSError."""
+        Raises StateError, TokenStoreError or OSError."""
         tokens, name = Tokens(self._home), f"{TEMPORARY_PREFIX}{secrets.token_hex(4)}"
         made = tokens.issue_named(name, (CALL,), (server,), TOKEN_LIFE_S)
         return made, lambda: _revoke(tokens, name)
 
     async def report(self, agent: str, sessions: list[dict[str, Any]]) -> None:
-        """Tell the relay who is there. It forgets us when we have not said it again for a while."""
+        """Reports the sessions to the relay, which drops them when reports stop."""
         await self._request_json("PUT", f"/-/acp/{self._id}", {"agent": agent, "sessions": sessions})
 
     async def close(self) -> None:
-        self._last_warning = None  # it is of no use to anybody any more
+        self._last_warning = None  # a warning has no use any more
         await self._request_json("DELETE", f"/-/acp/{self._id}")
         await self._close_client()
 
     async def _request_json(self, method: str, path: str, body: Any = None) -> Any:
-        """None when there is no relay."""
+        """The JSON of the answer; None when no relay answers."""
         base = self.base()
         try:
             authorization = await self._credentials.header()
@@ -93,9 +97,11 @@ class RelayClient:
                     f"No relay answers at {base}: there is no token in {self._home}. {HOME_HINT} {START_HINT}"
                 )
                 return None
-            async with asyncio.timeout(REQUEST_S):  # of the whole: whoever has the port may be slow on purpose
+            async with asyncio.timeout(
+                REQUEST_S
+            ):  # for the whole exchange: another program on the port may be slow on purpose
                 answer = await self._send(key_of(authorization.partition(" ")[2]), method, f"{base}{path}", body)
-            said = answer.raise_for_status().json()
+            value = answer.raise_for_status().json()
         except Unproven as problem:
             self._warn_once(str(problem))
         except CredentialsError as problem:
@@ -110,11 +116,11 @@ class RelayClient:
             self._warn_once(f"No relay answers at {base}: the agent gets no browser tools. {START_HINT}")
         else:
             self._last_warning = ""
-            return said
+            return value
         return None
 
     async def _send(self, key: bytes, method: str, url: str, body: Any) -> httpx2.Response:
-        """The relay proves itself on every connection; what it is asked goes nowhere else."""
+        """Sends a request on a connection on which the relay has proved itself. A refused proof is renewed once."""
         if self._proven_client is None or self._proven_client[0] != key:
             await self._close_client()
             proven = ProvenConnections(key)
@@ -146,7 +152,7 @@ class RelayClient:
 
 
 def _is_online_browser(row: Any) -> bool:
-    """Is it a browser's server that is connected? Whoever has the port may be no relay, and say anything."""
+    """Whether a row of the status is a connected browser. Checked strictly: another program may have the port."""
     is_row = isinstance(row, dict) and isinstance(row.get("name"), str)
     return is_row and row.get("kind") == "browser" and row.get("state") == "online"
 

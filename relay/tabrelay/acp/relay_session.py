@@ -1,4 +1,8 @@
-"""One MCP connection to a server of the relay's, for a program that is not at the other end of a pipe."""
+"""One MCP connection to a server of the relay, for a client that sends lines by function calls instead of a pipe.
+
+It runs a bridge (`bridge.bridge`) with a bounded input queue. A server that takes nothing for 10 s makes the session
+stuck: it is stopped, and lines that are sent after that are dropped.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +20,13 @@ log = logging.getLogger("tabrelay.acp")
 MAX_LINES: Final = 128
 MAX_BYTES: Final = 8 << 20
 STALL_TIMEOUT_S: Final = 10.0
-"""How long whoever says something waits for room: it is the agent's reader, and all that the agent says waits too."""
+"""How long `send` waits for room: it runs in the agent's reader, and all other messages of the agent wait too."""
 
 Deliver = Callable[[bytes], Awaitable[None]]
 
 
 class RelaySession:
-    """What the server says goes to `deliver`. It runs from the moment it is made, until it is closed."""
+    """Runs from its creation until it is closed. `deliver` gets each line of the server."""
 
     def __init__(
         self,
@@ -32,8 +36,8 @@ class RelaySession:
         has_server_stream: bool,
         on_stuck: Callable[[], None] | None = None,
     ) -> None:
-        """`on_stuck`: nothing is taken any more, and what is said from now on is gone."""
-        self.broken = asyncio.Event()  # an output of the bridge's: this one never breaks
+        """`on_stuck` is called when the server no longer reads; further lines are dropped."""
+        self.broken = asyncio.Event()  # part of the bridge's Output protocol; never set here
         self._deliver = deliver
         self._outbound = outbound
         self._on_stuck = on_stuck
@@ -64,15 +68,15 @@ class RelaySession:
             self._has_lines.set()
 
     async def write(self, line: bytes) -> None:
-        """What the bridge says."""
+        """A line of the server, from the bridge."""
         await self._deliver(line)
 
     def stop(self) -> None:
-        """Nothing more is wanted: what is on its way is given up."""
+        """Cancels the running requests."""
         self._bridge.stop()
 
     async def close(self) -> None:
-        """Stop, and wait for the end."""
+        """Stops and waits for the end."""
         self.stop()
         await asyncio.wait({self._running})
 

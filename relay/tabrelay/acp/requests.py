@@ -1,4 +1,9 @@
-"""One side of the conductor, as it speaks to it in its own name: requests with ids of its own, and their answers."""
+"""Requests that the conductor itself sends to the editor or the agent, and their responses.
+
+Ids carry the conductor's prefix, so its responses are distinguished from those of the two programs. A response is
+handled completely before the peer's next message, so nothing overtakes it. Messages between editor and agent are not
+tracked here (`router`).
+"""
 
 from __future__ import annotations
 
@@ -19,16 +24,16 @@ WaitForRoom = Callable[[], Awaitable[None]]
 
 
 class ConnectionGone(Exception):
-    """Nobody will answer any more."""
+    """The peer is gone and will not answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentRequest:
-    """A request of ours that was written.
+    """A request of the conductor that was written.
 
-    `room` is waited for before the answer is taken: there has to be a place to put it. `at_once` hears of the answer
-    before the peer's next message is looked at; whoever awaits it may be later. `late` gets it when nobody awaits it
-    any more: for an answer that is the beginning of something which has to be ended.
+    `wait_for_room` is awaited before the answer is taken, so that the answer can be passed on. `on_answer` is called
+    before the peer's next message is read; a task that awaits the answer may run later. `on_late_answer` gets the
+    answer when no task awaits it any more: for answers that open something which has to be closed.
     """
 
     id: str
@@ -43,7 +48,7 @@ class RequestTable:
         self._send = send
         self._ids = ids
         self._waiting: dict[str, SentRequest] = {}
-        self._late: dict[str, OnLateAnswer] = {}  # given up: the answer may still come, and somebody has to look at it
+        self._late: dict[str, OnLateAnswer] = {}  # cancelled requests whose answer must still be handled
         self._sending: set[asyncio.Task[None]] = set()
         self._is_gone = False
 
@@ -55,9 +60,10 @@ class RequestTable:
         on_late_answer: OnLateAnswer | None = None,
         wait_for_room: WaitForRoom | None = None,
     ) -> SentRequest:
-        """Write a request; its answer comes later. So what is said one after the other arrives in that order.
+        """Writes a request; the answer comes later. Requests are written in the order of the calls.
 
-        Raises PeerGone, also when too many answers with a `late` are missing: none of them may be forgotten."""
+        Raises ConnectionGone, also when MAX_LATE answers with `on_late_answer` are missing: none of them may be
+        lost."""
         if self._is_gone or (on_late_answer is not None and len(self._late) >= MAX_LATE):
             raise ConnectionGone
         sent = SentRequest(
@@ -68,12 +74,13 @@ class RequestTable:
         try:
             await (self._send(line) if on_late_answer is None else self._send_shielded(line))
         except BaseException:
-            self.forget(sent)  # it may have been written all the same
+            self.forget(sent)  # it may have been written nevertheless
             raise
         return sent
 
     async def _send_shielded(self, line: bytes) -> None:
-        """Whoever gives it up does not know whether it was written. It will be, so that an answer comes for certain."""
+        """Writes the line even if the caller is cancelled: a caller that gives up can't know whether the request was
+        written, so it always is, and an answer always comes."""
         sending = asyncio.create_task(self._send_line(line))
         self._sending.add(sending)
         sending.add_done_callback(self._sending.discard)
@@ -89,7 +96,7 @@ class RequestTable:
         on_answer: Callable[[AcpMessage], None] | None = None,
         on_late_answer: OnLateAnswer | None = None,
     ) -> AcpMessage:
-        """The answer, result or error. Raises PeerGone. Whoever gives up cancels it."""
+        """The response, result or error. Raises ConnectionGone. Cancelling the caller drops the request."""
         sent = await self.start(method, params, on_answer, on_late_answer)
         try:
             return await sent.answer
@@ -97,7 +104,7 @@ class RequestTable:
             self.forget(sent)
             raise
 
-    # Nobody reads what is said to a peer that is gone, and writing it may take for ever: then whoever says it can end.
+    # Nothing is written to a peer that is gone: the write could block without a limit, and its caller could not end.
 
     async def notify(self, method: str, params: str | None) -> None:
         if not self._is_gone:
@@ -112,7 +119,7 @@ class RequestTable:
             await self._send(acp_message.refusal(id, code, text))
 
     async def cancel(self, sent: SentRequest) -> None:
-        """Tell it that the answer is no longer wanted."""
+        """Drops the request and sends `$/cancel_request`."""
         if sent.id in self._waiting:
             self.forget(sent)
             await self.notify("$/cancel_request", json.dumps({"requestId": sent.id}))
@@ -124,22 +131,23 @@ class RequestTable:
             sent.answer.cancel()
 
     def is_answer(self, message: AcpMessage) -> bool:
-        """Does it answer a request of ours? Also of one that was given up: the answer is for nobody else."""
+        """Whether the message answers a request of the conductor, also one that was dropped."""
         return self._ids.is_ours(message.id)
 
     async def resolve(self, message: AcpMessage) -> None:
-        """Whoever waited has had its turn when this returns: what the peer says next does not overtake its answer."""
+        """Delivers a response. The task that awaits it has run when this returns, so the peer's next message does not
+        overtake the response."""
         sent = self._waiting.get(message.id)
         if sent is not None and sent.wait_for_room is not None:
-            await sent.wait_for_room()  # else any number of answers could pile up with those who can't pass them on
+            await sent.wait_for_room()  # otherwise answers could accumulate in tasks that can't pass them on
         sent = self._waiting.pop(message.id, None)
         on_late_answer = self._late.pop(message.id, None) if sent is None else sent.on_late_answer
         if sent is not None and not sent.answer.done():
             if sent.on_answer is not None:
                 sent.on_answer(message)
             sent.answer.set_result(message)
-            await asyncio.sleep(0)  # it is woken before we are
-        elif on_late_answer is not None:  # whoever waited was cancelled, and need not have had its turn yet
+            await asyncio.sleep(0)  # the waiting task runs before this one continues
+        elif on_late_answer is not None:  # the waiting task was cancelled, and may not have run since
             await on_late_answer(message)
 
     def close(self) -> None:
@@ -147,7 +155,7 @@ class RequestTable:
         for asked in self._waiting.values():
             if not asked.answer.done():
                 asked.answer.set_exception(ConnectionGone())
-                asked.answer.exception()  # nobody need have waited
+                asked.answer.exception()  # retrieved, since no task may be waiting
         self._waiting.clear()
         self._late.clear()
         for sending in self._sending:

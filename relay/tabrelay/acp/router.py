@@ -1,8 +1,8 @@
-"""Who gets which line: the conductor's rules, between an editor (above) and an agent (below). Pure.
+"""ACP message router: decides for each line between editor and agent where it goes.
 
-Every line passes as it came and in the order in which it came, except for: requests that open a session, whose servers
-are looked after first; the answer to `initialize`, which says what the conductor can do; and MCP messages for servers
-and connections of ours. It is fed lines and gives effects, which the conductor carries out one after the other.
+Every line passes unchanged and in order, except for: requests that open a session, whose servers are started first; the
+response to `initialize`, to which the conductor adds its capability; and MCP messages for servers and connections of
+the conductor. Pure: it takes messages and returns effects, which the conductor carries out one after the other.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ OPEN_METHODS: Final = frozenset({"session/new", "session/load", "session/resume"
 CLOSE_METHODS: Final = frozenset({"session/close", "session/delete"})
 CANCEL: Final = "$/cancel_request"
 MAX_WAITING: Final = 4096
-"""Requests of the editor that the agent has not answered: past this many, the oldest are no longer looked after."""
+"""Requests of the editor without an answer: above this number, the oldest are no longer tracked."""
 
 
 @dataclass(eq=False, slots=True)
 class Opening:
-    """A request that opens a session, and what it declares: servers that its sender provides, by their place."""
+    """A request that opens a session. `declared`: the servers that its sender provides, by their index."""
 
     message: AcpMessage
     declared: dict[int, DeclaredServer] = field(default_factory=dict)
@@ -35,12 +35,12 @@ class Opening:
 
     @property
     def session(self) -> str | None:
-        """The session that it is about, if it says so. A fork gets another one."""
+        """The session that the request names, if it names one. A fork gets a new session."""
         id = self.message.params.get("sessionId")
         return id if isinstance(id, str) and self.message.method != "session/fork" else None
 
     def rewritten(self, replaced: Mapping[int, str], added: list[str]) -> bytes:
-        """With other declarations in their places, and more behind them. Nothing else changes."""
+        """The request with some declarations replaced and others appended. Nothing else changes."""
         if not replaced and not added:
             return self.message.raw
         text = self.message.part("params", "mcpServers") or "[]"
@@ -65,14 +65,14 @@ class SendDown:
 
 @dataclass(frozen=True, slots=True)
 class OpenSession:
-    """Look after its servers, then send it down."""
+    """Start the session's servers, then send the request to the agent."""
 
     opening: Opening
 
 
 @dataclass(frozen=True, slots=True)
 class ResolveSession:
-    """The session is there: everything of it must know the id before the editor does."""
+    """The session is open: its servers must know the id before the editor gets the response."""
 
     opening: Opening
     session: str
@@ -80,7 +80,7 @@ class ResolveSession:
 
 @dataclass(frozen=True, slots=True)
 class AbandonSession:
-    """It did not come to a session."""
+    """The agent refused to open the session."""
 
     opening: Opening
 
@@ -92,7 +92,7 @@ class CloseSession:
 
 @dataclass(frozen=True, slots=True)
 class ForwardMcp:
-    """A message of MCP over ACP for us. `is_above`: from the editor's side."""
+    """A message of MCP over ACP for a server or connection of the conductor."""
 
     message: AcpMessage
     is_from_editor: bool
@@ -100,7 +100,7 @@ class ForwardMcp:
 
 @dataclass(frozen=True, slots=True)
 class ResolveRequest:
-    """To a request of our own."""
+    """A response to a request of the conductor."""
 
     message: AcpMessage
     is_from_editor: bool
@@ -114,7 +114,8 @@ class Router:
     def __init__(
         self, owns_from_editor: Owns, owns_from_agent: Owns, answers_editor_request: Owns, answers_agent_request: Owns
     ) -> None:
-        """`owns_…`: is this message from that side for a connection or server of ours? `asked_…`: does it answer us?"""
+        """`owns_…`: whether a message from that side is for a connection or server of the conductor. `answers_…`:
+        whether it answers a request of the conductor."""
         self._owns = {True: owns_from_editor, False: owns_from_agent}
         self._is_answer = {True: answers_editor_request, False: answers_agent_request}
         self._initialize_keys: set[Key] = set()
@@ -125,7 +126,7 @@ class Router:
         self.takes_http = False
         self.takes_stdio = True
         self.is_typed = False
-        self.agent = ""  # what it calls itself
+        self.agent = ""  # its name
 
     # -- from the editor -----------------------------------------------------------------------------------------------
 
@@ -137,7 +138,7 @@ class Router:
         if not message.is_request:
             return [SendDown(message.raw)]
         if message.key in self._openings:
-            # Which of the two the agent's answer were for, nobody could tell, nor whose servers those are.
+            # The agent's answer could not be attributed to one of the two, nor the servers to one session.
             text = "A request with this id is still waiting for its answer."
             return [SendUp(acp_message.refusal(message.id_text, jsonrpc.INVALID_REQUEST, text))]
         if len(self._waiting) >= MAX_WAITING:
@@ -165,7 +166,7 @@ class Router:
         opening = Opening(message)
         servers = message.params.get("mcpServers")
         if not isinstance(servers, list | None):
-            return [SendDown(message.raw)]  # whatever it is: the agent will say what it thinks of it
+            return [SendDown(message.raw)]  # invalid: the agent refuses it
         try:
             for place, entry in enumerate(servers or ()):
                 opening.names.append(str(entry.get("name", "")) if isinstance(entry, dict) else "")
@@ -208,7 +209,7 @@ class Router:
         self.agent = name if isinstance(name, str) else ""
         self.is_native = _is_on(can.get("acp"))
         self.takes_http = _is_on(can.get("http"))
-        # All agents of ACP 1 start programs; those of ACP 2 say so.
+        # All agents of ACP 1 start programs; those of ACP 2 declare it.
         self.takes_stdio = not self.is_typed or _is_on(can.get("stdio"))
         return with_capability(message).raw
 
@@ -223,7 +224,7 @@ class Router:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def agent_gone(self, why: str) -> list[Effect]:
-        """The agent is gone: whoever waits for it is told so, and what was being opened never will be."""
+        """The agent is gone: refuses the editor's waiting requests and abandons sessions that were being opened."""
         effects: list[Effect] = [AbandonSession(opening) for opening in self._openings.values()]
         effects += [SendUp(acp_message.refusal(id, jsonrpc.INTERNAL_ERROR, why)) for id in self._waiting.values()]
         self._openings.clear()
@@ -236,7 +237,7 @@ _CAPABILITIES_2: Final[tuple[str, ...]] = ("capabilities", "session", "mcp")
 
 
 def with_capability(message: AcpMessage) -> AcpMessage:
-    """The answer to `initialize`, which says that servers may be declared over ACP."""
+    """The response to `initialize` with the capability for servers declared over ACP."""
     result = (message.value or {}).get("result")
     if not isinstance(result, dict):
         return message
@@ -257,5 +258,5 @@ def _member(value: Any, *path: str) -> dict[str, Any]:
 
 
 def _is_on(capability: Any) -> bool:
-    """ACP 1 says true, ACP 2 says {}."""
+    """ACP 1 writes true, ACP 2 writes {}."""
     return capability is True or isinstance(capability, dict)

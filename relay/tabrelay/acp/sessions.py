@@ -1,4 +1,8 @@
-"""One ACP session of an agent's, and the MCP servers that the conductor gave it: which, how, and who came to them."""
+"""State of one ACP session: the MCP servers that the conductor declared to the agent, and their connections.
+
+Closing a session closes its ports and connections and revokes its tokens. `describe` returns what `tabrelay status`
+shows. Servers are started in `session_servers`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from tabrelay.acp.local_port import LocalPort
 class OfferedServer:
     """A server in a session. `server`: the browser's, or None when the editor provides it. `how`: stdio, http, acp.
 
-    `carried`: what the requests are called together that come in envelopes, without a connection.
+    `envelope_connection`: the connection id that stands for all requests in envelopes (G4), which have no connection.
     """
 
     session: AcpSession
@@ -49,7 +53,7 @@ class OfferedServer:
 
 
 class AcpSession:
-    """`id` is not known until the agent has said it."""
+    """`id` is None until the agent has answered the request that opens the session."""
 
     def __init__(self, id: str | None, on_change: Callable[[], None]) -> None:
         self.id = id
@@ -68,7 +72,7 @@ class AcpSession:
         return {"session": self.id, "servers": [offer.describe() for offer in self.offers]}
 
     async def close(self) -> None:
-        """Ports, connections and tokens of it are gone when this returns."""
+        """The session's ports, connections and tokens are gone when this returns."""
         self.is_closed = True
         for offer in self.offers:
             if offer.local_port is not None:

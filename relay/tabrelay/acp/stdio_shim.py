@@ -1,7 +1,8 @@
-"""`tabrelay mcp PORT`: the program that an agent starts for each MCP server. Bytes in, bytes out, and nothing else.
+"""`tabrelay mcp PORT`: stdio-to-TCP shim that an agent starts for each MCP server of the conductor.
 
-Agents wait for it, so it loads nothing that takes time: threads that copy, no event loop, no JSON. The first line that
-it sends is a nonce of its environment, without which the conductor hangs up; whoever else finds the port has none.
+It copies bytes in both directions. Agents wait for it, so it imports nothing slow: threads instead of an event loop, no
+JSON. The first line that it sends is a nonce from its environment, without which the conductor closes the connection;
+other programs that find the port do not have it. It does not interpret MCP messages.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ TRIES: Final = 10
 FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 1.0
 CHUNK: Final = 1 << 16
-FLUSH_S: Final = 2.0  # for what is still on its way when the agent has said everything
+FLUSH_S: Final = 2.0  # for output that is still in transit after the agent has closed stdin
 
 
 def run(port: int, nonce: str) -> int:
-    """The exit code."""
-    line = _connect(port)
-    if line is None:
+    """Runs until one side closes; returns the exit code."""
+    connection = _connect(port)
+    if connection is None:
         print(f"Nobody listens on port {port} any more: has `tabrelay acp` ended?", file=sys.stderr)
         return 1
-    line.sendall(nonce.encode() + b"\n")
+    connection.sendall(nonce.encode() + b"\n")
     is_over = threading.Event()
     for copy in (_copy_stdin, _copy_stdout):
-        threading.Thread(target=copy, args=(line, is_over), daemon=True).start()
+        threading.Thread(target=copy, args=(connection, is_over), daemon=True).start()
     is_over.wait()
     return 0
 
@@ -47,25 +48,25 @@ def _connect(port: int) -> socket.socket | None:
     return None
 
 
-def _copy_stdin(line: socket.socket, is_over: threading.Event) -> None:
-    """stdin to the conductor. At its end the other direction may still say something, for a moment."""
+def _copy_stdin(connection: socket.socket, is_over: threading.Event) -> None:
+    """stdin to the conductor. After the end of stdin, the other direction stays open for FLUSH_S."""
     try:
         while data := os.read(0, CHUNK):
-            line.sendall(data)
-        line.shutdown(socket.SHUT_WR)
+            connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
     except OSError:
         is_over.set()
         return
     threading.Timer(FLUSH_S, is_over.set).start()
 
 
-def _copy_stdout(line: socket.socket, is_over: threading.Event) -> None:
-    """The conductor to stdout."""
+def _copy_stdout(connection: socket.socket, is_over: threading.Event) -> None:
+    """Conductor to stdout."""
     try:
-        while data := line.recv(CHUNK):
+        while data := connection.recv(CHUNK):
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(1, rest) :]
     except OSError:
-        pass  # one of the two is gone, and that is the end
+        pass  # one side is gone
     is_over.set()
