@@ -1,5 +1,5 @@
-"""The stdio bridge: an MCP client that speaks only stdin and stdout, and a server that speaks HTTP.
+"""stdio-to-HTTP bridge (`tabrelay stdio`): connects an MCP client on stdin and stdout to an MCP server over HTTP.
 
-It carries messages as they came: what it need not understand it does not touch. Nothing here knows the relay's rooms;
-a server of the relay is reached over HTTP like any other. Modules load late: a client waits for this program to start.
+It forwards messages unchanged and parses only what it needs. It imports no part of the relay's server: a server of the
+relay is used over HTTP like any other. Heavy modules are imported late: clients wait for this program to start.
 """

@@ -1,4 +1,9 @@
-"""How long to wait before the next try, and when to stop trying. Pure: chance is an argument."""
+"""Retry policy: how long to wait before the next attempt, and when to give up.
+
+Two schedules: reconnecting the server's stream (0.5 to 30 s, with jitter) and repeating a POST (0.2 to 1 s, and
+Retry-After up to 60 s). Pure: the random number and the time are arguments. It does not decide which messages may be
+repeated.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +22,8 @@ LONGEST_RETRY_AFTER_S: Final = 60.0
 
 
 def listen_wait_s(failures: int, chance: float) -> float:
-    """After so many failures in a row; `chance` is in [0, 1). Half is certain, so that nobody hammers; the rest spreads
-    out the bridges that lost the same server."""
+    """The wait after `failures` in a row; `chance` is in [0, 1). Half of it is fixed, so that a bridge does not flood
+    the server; the other half spreads out the bridges that lost the same server."""
     whole = min(LISTEN_LONGEST_S, LISTEN_FIRST_S * 2.0 ** (failures - 1))
     return whole / 2 + chance * whole / 2
 
@@ -29,16 +34,16 @@ def post_wait_s(attempt: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class RetryAfter:
-    """Whether a message that failed may be sent once more, and after how long."""
+    """Whether a message that failed may be sent again, and after how long."""
 
     attempt: int
-    """The one that just failed, from 1."""
+    """The attempt that just failed, counted from 1."""
 
     is_repeatable: bool
-    """It does no harm twice, or it certainly was not delivered."""
+    """The message is idempotent, or it was certainly not delivered."""
 
     def after_status(self, status: int, retry_after_s: float | None) -> float | None:
-        """Seconds to wait; None: do not try again. A server that wants to be left alone for longer gets its will."""
+        """Seconds to wait; None: do not try again, also when the server asks for a longer wait."""
         if status not in TRANSIENT or not self._may:
             return None
         if retry_after_s is None:
@@ -54,7 +59,7 @@ class RetryAfter:
 
 
 def read_retry_after(value: str | None, now: float) -> float | None:
-    """The header's seconds, or the seconds until its date; None if it says neither."""
+    """The header's seconds, or the seconds until its date; None if it has neither."""
     if not value:
         return None
     if value.strip().isdigit():

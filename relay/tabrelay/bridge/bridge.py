@@ -1,7 +1,8 @@
-"""The bridge itself: lines in, messages out, lines back; who waits for what, and how it all ends.
+"""Bridge core: reads the client's lines, forwards them to the server, and writes the answers back.
 
-Messages set out in the order in which they came: each begins when the one before is written, and does not wait for its
-answer. Only `initialize` is waited for, and the word that it is done, since nothing else means anything before.
+Messages are sent in order: each starts when the previous one is written, without waiting for its answer. Only
+`initialize` and `notifications/initialized` are awaited, since other messages are not valid before. Retries and
+sessions are handled in `forwarder`, reading stdin and stdout in `stdio`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tabserver.wire import jsonrpc, methods
 log = logging.getLogger("tabrelay.bridge")
 
 MAX_LINE: Final = 64 << 20
-MAX_QUEUED: Final = 64 << 20  # bytes that wait for their turn
+MAX_QUEUED: Final = 64 << 20  # bytes of queued messages
 MAX_RUNNING: Final = 256
 WRITE_S: Final = 1.0
 FINISH_S: Final = 2.0
@@ -40,7 +41,7 @@ class Output(Protocol):
 
 @dataclass(eq=False, slots=True)
 class ForwardedMessage:
-    """A message on its way."""
+    """A message that is being forwarded."""
 
     message: BridgeMessage
     task: asyncio.Task[None]
@@ -57,7 +58,7 @@ class Bridge:
         is_serial: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        """`prepare` comes before the first message; if it raises, so does `run`."""
+        """`prepare` is awaited before the first message; if it raises, so does `run`."""
         self._prepare = prepare
         clock = clock or Clock()
         self._session = ClientSession()
@@ -79,7 +80,7 @@ class Bridge:
     # -- from the client -----------------------------------------------------------------------------------------------
 
     async def run(self, chunks: AsyncIterator[bytes]) -> None:
-        """Until the input ends, nobody reads the output any more, or somebody stops it."""
+        """Runs until the input ends, the output is closed, or `stop` is called."""
         dispatching = asyncio.create_task(self._dispatch())
         reading = asyncio.create_task(self._read(chunks))
         ends = [asyncio.create_task(event.wait()) for event in (self._stopped, self._output.broken)]
@@ -87,18 +88,18 @@ class Bridge:
             await asyncio.wait([reading, dispatching, *ends], return_when=asyncio.FIRST_COMPLETED)
             for task in (reading, dispatching):
                 if task.done():
-                    task.result()  # a bug: let it be seen
+                    task.result()  # raises if the task failed
             if reading.done() and not self._output.broken.is_set():
                 await self._finish(dispatching, ends)
         finally:
             await self._close([dispatching, reading, *ends])
 
     def stop(self) -> None:
-        """Now, without waiting for what is on its way."""
+        """Ends `run` without waiting for running requests."""
         self._stopped.set()
 
     async def _finish(self, dispatching: asyncio.Task[None], ends: list[asyncio.Task[Any]]) -> None:
-        """The client has said everything. What is on its way may arrive; what never ends need not."""
+        """The input has ended: waits up to FINISH_S for running requests, except for subscriptions, which never end."""
         self._queue.put_nowait(None)
         for running in list(self._pending.values()):
             if running.message.method == methods.SUBSCRIPTIONS_LISTEN:
@@ -149,7 +150,7 @@ class Bridge:
             await self._output.write(error_reply(problem.id, problem.code, str(problem)))
             return
         if self._is_serial and (message.kind is MessageKind.RESPONSE or message.method == methods.CANCELLED):
-            # What a call waits for must not wait for the call.
+            # A running call may wait for this message, so it must not wait for the call.
             self._start(message)
             return
         await self._has_room.wait()
@@ -159,7 +160,7 @@ class Bridge:
         self._queue.put_nowait(message)
 
     async def _dispatch(self) -> None:
-        # Here and not before: meanwhile the end of the input is noticed, and ends a program that was asked for a token.
+        # Here and not before: in the meantime the end of the input is detected, and ends the --token-command program.
         if self._prepare is not None:
             await self._prepare()
         while (message := await self._queue.get()) is not None:
@@ -172,7 +173,8 @@ class Bridge:
             if self._is_serial or message.method in (methods.INITIALIZE, methods.INITIALIZED):
                 await asyncio.wait([task])
             else:
-                # The next one sets out when this one has; a server that does not read must not hold up everything.
+                # The next message starts when this one is written. A server that does not read must not block all
+                # others, hence the timeout.
                 await asyncio.wait([task, written], timeout=WRITE_S, return_when=asyncio.FIRST_COMPLETED)
 
     async def _refuse(self, ids: Iterable[Any], text: str) -> None:
@@ -180,7 +182,7 @@ class Bridge:
             await self._output.write(error_reply(id, jsonrpc.INTERNAL_ERROR, text))
 
     def _start(self, message: BridgeMessage) -> tuple[asyncio.Task[None], asyncio.Future[None]]:
-        """The message's task, and the moment when it is written."""
+        """The message's task, and a future that is done when the message is written."""
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def on_written() -> None:
@@ -194,7 +196,7 @@ class Bridge:
         running = ForwardedMessage(message, task)
         for one in message.keys:
             if (before := self._pending.get(one)) is not None:
-                before.task.cancel()  # the id means the new request now
+                before.task.cancel()  # the id now belongs to the new request
             self._pending[one] = running
         return task, written
 
@@ -205,7 +207,7 @@ class Bridge:
         try:
             fault = await self._forwarder.forward(message, on_written)
         except Exception:
-            # A bug of ours must not leave anybody waiting.
+            # A bug of the bridge must not leave a request without an answer.
             log.exception("%s was not carried", message.method or "A message")
             waiting = [id for id in message.ids if key(id) in self._pending]
             await self._refuse(waiting, "The bridge failed; its log on stderr says more.")
@@ -222,14 +224,14 @@ class Bridge:
                 del self._pending[one]
 
     async def _cancel(self, message: BridgeMessage, on_written: Callable[[], None]) -> None:
-        """The client gives a request up: nothing more is said of it."""
+        """The client cancels a request: it gets no answer."""
         running = self._pending.pop(key(message.params.get("requestId")), None)
         if running is not None and running.message.is_modern:
-            # 2026-07-28: closing the stream is the cancellation, and there is no other.
+            # 2026-07-28: a request is cancelled by closing its stream, and only so.
             running.task.cancel()
             return
         if running is None and self._session.opening is None:
-            return  # too late, and there is no session to tell
+            return  # too late, and no session to notify
         await self._forwarder.forward(message, on_written)
         if running is not None:
             running.task.cancel()

@@ -1,7 +1,7 @@
-"""A small MCP client, for people and scripts at a terminal. It speaks through the bridge, and so has all its patience.
+"""Small MCP client for the commands `tools`, `call` and `stdio --check`.
 
-Speaks both eras: it asks a server for the modern one first, and shakes hands with those that don't know it. It is not
-an SDK: values are plain JSON, and only what the verbs need is here.
+It sends through the bridge, and so has its retries and timeouts. It supports both eras: it tries the modern one first
+and falls back to the handshake. It is not an SDK: values are plain JSON, and it has only what the commands need.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OnProgress = Callable[[dict[str, Any]], None]
 
 
 class RequestFailed(Exception):
-    """What the server or the bridge answered instead of a result."""
+    """The error that the server or the bridge returned instead of a result."""
 
     def __init__(self, error: dict[str, Any]) -> None:
         super().__init__(str(error.get("message", "no reason was given")))
@@ -46,13 +46,13 @@ class RequestFailed(Exception):
 
     @property
     def is_unreachable(self) -> bool:
-        """Nobody could be asked: no connection, no time, no token. Not: the server says no."""
+        """The server could not be reached: no connection, a timeout, no token. False when the server refused."""
         return self.code in (errors.FAILED, errors.REFUSED)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerDescription:
-    """What the server says of itself."""
+    """What the server reports about itself."""
 
     version: str
     server: dict[str, Any] = field(default_factory=dict)
@@ -65,10 +65,10 @@ class ServerDescription:
 
 
 class McpClient:
-    """Use it with `async with`, and `greet` first. `answer` is asked what the server asks of its user."""
+    """Use it with `async with`, and call `negotiate` first. `answer` handles the server's questions to the user."""
 
     def __init__(self, outbound: Outbound, *, answer: Answer | None = None, has_server_stream: bool = False) -> None:
-        self.broken = asyncio.Event()  # an output of the bridge's: this one never breaks
+        self.broken = asyncio.Event()  # part of the bridge's Output protocol; never set here
         self._bridge = Bridge(outbound, self, has_server_stream=has_server_stream)
         self._answer = answer
         self._capabilities: dict[str, Any] = {} if answer is None else {"elicitation": {"form": {}, "url": {}}}
@@ -90,7 +90,7 @@ class McpClient:
         await self._running
 
     async def negotiate(self) -> ServerDescription:
-        """Raises ClientError."""
+        """Finds out the server's era and description. Raises RequestFailed."""
         self._meta = {
             META_VERSION: MODERN_VERSIONS[0],
             META_CAPABILITIES: self._capabilities,
@@ -117,7 +117,7 @@ class McpClient:
         return _description(str(about.get("protocolVersion")), about, about)
 
     async def all(self, method: str, member: str) -> list[dict[str, Any]]:
-        """Every page of a list. Raises ClientError."""
+        """Every page of a list. Raises RequestFailed."""
         found: list[dict[str, Any]] = []
         cursor: dict[str, Any] = {}
         for _ in range(MAX_PAGES):
@@ -130,7 +130,7 @@ class McpClient:
         return found
 
     async def call(self, tool: str, arguments: dict[str, Any], on_progress: OnProgress | None = None) -> dict[str, Any]:
-        """A tool's result; questions of the server's are answered on the way. Raises ClientError."""
+        """A tool's result; questions of the server are answered in between. Raises RequestFailed."""
         params: dict[str, Any] = {"name": tool, "arguments": arguments}
         for _ in range(MAX_ROUNDS):
             result: dict[str, Any] = await self.request(methods.TOOLS_CALL, params, on_progress)
@@ -144,7 +144,7 @@ class McpClient:
     async def request(
         self, method: str, params: dict[str, Any] | None = None, on_progress: OnProgress | None = None
     ) -> Any:
-        """Raises ClientError. Whoever gives up cancels it."""
+        """Raises RequestFailed. Cancelling the caller cancels the request."""
         id = next(self._ids)
         meta = {**self._meta, **({"progressToken": id} if on_progress is not None else {})}
         whole = {**(params or {}), **({"_meta": meta} if meta else {})}
@@ -175,12 +175,12 @@ class McpClient:
             yield line
 
     async def write(self, line: bytes) -> None:
-        """What the server says."""
+        """A line of the server, from the bridge."""
         message = load(line)
         if not isinstance(message, dict):
             return
-        method, said, id = message.get("method"), message.get("params"), message.get("id")
-        params: dict[str, Any] = said if isinstance(said, dict) else {}
+        method, given, id = message.get("method"), message.get("params"), message.get("id")
+        params: dict[str, Any] = given if isinstance(given, dict) else {}
         if method is None:
             waiting = self._waiting.get(id) if isinstance(id, int) else None
             if waiting is not None and not waiting.done():
@@ -193,7 +193,7 @@ class McpClient:
             self._on_progress.get(token, _ignore)(params)
 
     async def _answer_request(self, id: Any, method: str, params: dict[str, Any]) -> None:
-        """A question of the handshake era."""
+        """Answers a request of a server of the handshake era."""
         if method == methods.PING:
             await self._send(jsonrpc.result_message(id, {}))
         elif method == methods.ELICITATION_CREATE and self._answer is not None:
@@ -203,7 +203,7 @@ class McpClient:
             await self._send(jsonrpc.error_message(id, jsonrpc.METHOD_NOT_FOUND, text))
 
     async def _responses(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Questions of the modern era, which come in the place of a result."""
+        """Answers the questions of the modern era, which come in place of a result."""
         found = {}
         asked = result.get("inputRequests")
         for key, question in (asked if isinstance(asked, dict) else {}).items():
@@ -222,4 +222,4 @@ def _description(version: str, server: dict[str, Any], about: dict[str, Any]) ->
 
 
 def _ignore(params: dict[str, Any]) -> None:
-    """Progress of a request that is over."""
+    """Progress of a request that has ended."""

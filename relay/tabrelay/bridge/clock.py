@@ -1,4 +1,7 @@
-"""Time and chance, as a seam: a test puts its own in the place of this one."""
+"""Clock and random source of the bridge, as an object that tests replace.
+
+Every wait and every random number of the bridge goes through it. It holds no state.
+"""
 
 from __future__ import annotations
 

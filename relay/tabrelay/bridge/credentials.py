@@ -1,7 +1,7 @@
-"""Who the bridge says that it is: the value of the Authorization header, and what to do when it is refused.
+"""Credentials of the bridge: the value of the Authorization header, and its renewal when the server refuses it.
 
-A seam with small ends: a fixed value, a file, a program that prints a token. OAuth is the large one and has rooms of
-its own. Whatever is used as a secret is taken out of logs and errors from then on.
+Three simple sources: a fixed value, a file, a program that prints a token. OAuth is in `oauth`. Every token that is
+used is removed from logs and errors from then on.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ LONGEST_TOKEN: Final = 16_384
 
 
 class CredentialsError(Exception):
-    """No token can be had; the text says what to do."""
+    """There is no usable token; the text gives advice."""
 
 
 class Credentials(Protocol):
-    """`hint` tells the user what to do when the server refuses."""
+    """`hint`: advice for the user when the server refuses."""
 
     hint: str
 
     async def prepare(self) -> None:
-        """Before the first message: find out early what can't work. Raises CredentialsError."""
+        """Called before the first message, to fail early. Raises CredentialsError."""
 
     async def header(self) -> str | None:
-        """The header's value, fresh enough to be used now. Raises CredentialsError."""
+        """The header's value, valid now. Raises CredentialsError."""
 
     async def refused(self, used: str | None, answer: HttpAnswer) -> bool:
-        """The server did not take it. True: there is another one now. Raises CredentialsError."""
+        """The server refused the header. True: there is another one now. Raises CredentialsError."""
 
 
 class Fixed:
-    """What the user gave, or nothing."""
+    """The user's value, or none."""
 
     def __init__(self, value: str | None, hint: str) -> None:
         self._value = value
         self.hint = hint
 
     async def prepare(self) -> None:
-        """Nothing to find out."""
+        """Nothing to prepare."""
 
     async def header(self) -> str | None:
         return self._value
@@ -55,7 +55,7 @@ class Fixed:
 
 
 class TokenFile:
-    """A token in a file, such as the relay's own: read each time, since it may change."""
+    """A token in a file, such as the relay's: read each time, since it may change."""
 
     def __init__(self, path: Path, hint: str, *, is_required: bool = True) -> None:
         self._path = path
@@ -71,7 +71,7 @@ class TokenFile:
             token = self._path.read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError) as problem:
             if not self._is_required and isinstance(problem, FileNotFoundError):
-                return None  # the relay makes it when it is started, and that may be later
+                return None  # the relay makes the file when it starts, which may be later
             raise CredentialsError(f"The token file can't be read: {problem}.") from None
         return bearer(token)
 
@@ -80,7 +80,7 @@ class TokenFile:
 
 
 class Command:
-    """What a program of the user's prints. It is asked again when its token was refused."""
+    """The output of the user's program, which is run again when its token was refused."""
 
     hint = "The token of --token-command was refused twice."
 
@@ -100,14 +100,14 @@ class Command:
 
     async def refused(self, used: str | None, answer: HttpAnswer) -> bool:
         async with self._lock:
-            if self._value == used:  # else another message asked already
+            if self._value == used:  # otherwise another message has renewed it
                 self._value = bearer(await self._run())
         return True
 
     async def _run(self) -> str:
         name = self._argv[0]
         try:
-            # Its stdin is not ours: that belongs to the client.
+            # It does not inherit stdin, which belongs to the client.
             process = await asyncio.create_subprocess_exec(
                 *self._argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
             )
@@ -128,7 +128,7 @@ class Command:
 
 
 def bearer(token: str) -> str:
-    """A bare token gets its scheme; a whole header value stays."""
+    """Adds the scheme to a bare token; a complete header value stays."""
     scheme, _, rest = token.partition(" ")
     is_whole = bool(rest) and scheme.isalpha()
     if not token or len(token) > LONGEST_TOKEN or not token.isascii() or not token.isprintable():

@@ -1,4 +1,8 @@
-"""One message on its way: who still waits for an answer, and what was tried already. Pure."""
+"""Delivery state of one message: which of its requests still wait for an answer, and what was tried.
+
+Each recovery (new token, wider scope, new session, tool list) happens at most once for a message. Pure; `forwarder`
+acts on it.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +18,11 @@ from tabserver.wire import methods
 class Delivery:
     message: BridgeMessage
     is_own: bool = False
-    """The bridge's, not the client's: it serves to mend something, and is not mended itself."""
+    """A message of the bridge itself, sent as part of a recovery; it triggers no recovery."""
 
     waiting: set[Key] = field(init=False)
     answer: Any = None
-    """The last answer to one of its requests."""
+    """The last response to one of its requests."""
 
     attempt: int = 1
     was_refused: bool = False
@@ -47,9 +51,9 @@ class Delivery:
 
 
 def is_session_gone(message: BridgeMessage, snapshot: SessionSnapshot, status: int, body: bytes) -> bool:
-    """Does the server not know the session? 2025-11-25: it MUST answer 404 then.
+    """Whether the server does not know the session. 2025-11-25: it MUST answer 404 then.
 
-    Many that were restarted say 400 instead, and that no valid session id was given.
+    Many restarted servers answer 400 instead, with a text about a missing or invalid session id.
     """
     if message.is_modern or message.method == methods.INITIALIZE:
         return False
@@ -59,5 +63,5 @@ def is_session_gone(message: BridgeMessage, snapshot: SessionSnapshot, status: i
 
 
 def may_repeat_in_new_session(message: BridgeMessage) -> bool:
-    """An answer belongs to a question of the session that is gone."""
+    """False for responses: they belong to a request of the lost session."""
     return message.kind is not MessageKind.RESPONSE

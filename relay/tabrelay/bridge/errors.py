@@ -1,7 +1,7 @@
-"""What goes wrong between bridge and server, as the errors that the client gets. Pure.
+"""JSON-RPC errors that the client gets when the bridge could not get an answer from the server.
 
--32001: the server answered, and it was a refusal. -32000: there was no usable answer. The texts say where and why: they
-are all that the person in front of the client sees.
+-32001: the server refused. -32000: there was no usable answer. The texts name the server and the reason: users see
+nothing else. Pure; retries are decided in `forwarder`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tabrelay.observe.log_setup import redact
 
 REFUSED: Final = -32001
 FAILED: Final = -32000
-UNPROVEN: Final = "UNPROVEN"  # of a Failure: something answers there, and it is not the relay
+UNPROVEN: Final = "UNPROVEN"  # code of a Failure: another program answers at the relay's address
 ERROR_BODY: Final = 100_000
 SHOWN_BODY: Final = 500
 
@@ -32,7 +32,7 @@ class BridgeFault:
 
 
 class Failure(Exception):
-    """The exchange with the server broke off. `is_delivered`: it may have got the message."""
+    """The exchange with the server failed. `is_delivered`: the server may have received the message."""
 
     def __init__(self, reason: str, code: str, *, is_delivered: bool, timeout_ms: int | None = None) -> None:
         super().__init__(reason)
@@ -51,7 +51,7 @@ def of_failure(failure: Failure, where: str, advice: str = "") -> BridgeFault:
 
 
 def of_status(status: int, body: bytes, where: str, hint: str = "", retry_after_s: float | None = None) -> BridgeFault:
-    """A refusal. If the body is a JSON-RPC error, that is the server's own word and is passed on."""
+    """A refusal. If the body is a JSON-RPC error, that error is passed on."""
     try:
         error = load(body)["error"]
         if isinstance(error["code"], int) and isinstance(error["message"], str):
@@ -65,15 +65,16 @@ def of_status(status: int, body: bytes, where: str, hint: str = "", retry_after_
 
 
 def of_token(body: bytes, where: str, hint: str) -> BridgeFault:
-    """401 once more. Not the server's words alone: the client must see that it is about the token."""
+    """A second 401. Not only the server's text: the client must see that the token is the reason."""
     return BridgeFault(REFUSED, f"{where}: upstream returned 401. {hint}", {"status": 401, "body": shown(body)})
 
 
 def shown(body: bytes) -> str:
-    """The beginning, cut by bytes first: a character that was cut in two is left out. Servers repeat what they got."""
+    """The beginning of a body, without secrets, since servers repeat what they got. It is cut by bytes first; a
+    character that was cut in two is omitted."""
     return redact(body[: 4 * SHOWN_BODY].decode(errors="ignore")[:SHOWN_BODY])
 
 
 def of_answer(text: str, where: str, code: str) -> BridgeFault:
-    """It answered, and it was no answer."""
+    """The server's answer is not usable."""
     return BridgeFault(FAILED, f"{text}: {where}", {"reason": text, "code": code})

@@ -1,8 +1,8 @@
-"""Carries one message to the server, and sees to it that every request in it is answered in the end.
+"""Forwarder: delivers one message to the server, with retries, and answers every request in it.
 
-This is where the rules meet: which failures are tried again, when the session is opened anew, when the token is fetched
-anew. Each happens at most once or a few times per message; what is left is an error for the client. Messages of the
-bridge's own travel the same way.
+It decides which failures are retried, when a new session is opened and when the token is renewed. Each recovery happens
+a bounded number of times per message; then the client gets an error. The bridge's own messages take the same path.
+HTTP is in `http`, streams of events in `response_stream`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ JSON_LIMIT: Final = 64 << 20
 MAX_PAGES: Final = 50
 
 
-# What servers say that know only HTTP+SSE of 2024-11-05. The relay speaks that; a bridge that carries bytes does not.
+# The answers of servers that support only HTTP+SSE of 2024-11-05. The relay supports that transport, the bridge does
+# not.
 NO_STREAMABLE: Final = frozenset({404, 405})
 OLD_TRANSPORT: Final = (
     "Is that the address of an MCP server? If it only speaks HTTP+SSE (2024-11-05), name it in a configuration "
@@ -45,7 +46,7 @@ OLD_TRANSPORT: Final = (
 
 
 class _TryAgain(Exception):
-    """The reason for the failure was removed."""
+    """The cause of the failure was removed: send the message again."""
 
 
 class Forwarder:
@@ -60,7 +61,7 @@ class Forwarder:
         self.on_renewed: Callable[[], None] = lambda: None
 
     async def forward(self, message: BridgeMessage, on_written: Callable[[], None] | None = None) -> BridgeFault | None:
-        """Returns what went wrong, when the requests in the message were told so."""
+        """Delivers the message. Returns the fault, after its requests were answered with it."""
         delivery = Delivery(message)
         fault = await self._deliver(delivery, on_written)
         if fault is None:
@@ -74,7 +75,7 @@ class Forwarder:
         return fault
 
     async def request(self, value: dict[str, Any]) -> Any:
-        """A request of the bridge's own; gives the answer, or None."""
+        """Sends a request of the bridge itself; returns the response, or None."""
         delivery = Delivery(make({**value, "id": f"tabrelay-bridge-{next(self._numbers)}"}), is_own=True)
         fault = await self._deliver(delivery)
         if fault is not None:
@@ -83,11 +84,11 @@ class Forwarder:
         return delivery.answer
 
     async def renew(self, snapshot: SessionSnapshot) -> None:
-        """The ticket's session is gone, as somebody else found out."""
+        """The session of the snapshot is gone, as the server's stream found."""
         await self._renew(snapshot)
 
     async def end_session(self) -> None:
-        """Tell the server that the session is over, if there is one."""
+        """Ends the session at the server, if there is one."""
         snapshot = self._session.snapshot()
         if snapshot.id is None:
             return
@@ -96,7 +97,7 @@ class Forwarder:
         except (Failure, CredentialsError) as problem:
             log.debug("The session could not be ended: %s", problem)
 
-    # -- one message, until it is through or can't be ------------------------------------------------------------------
+    # -- one message, until it is delivered or failed ------------------------------------------------------------------
 
     async def _deliver(self, delivery: Delivery, on_written: Callable[[], None] | None = None) -> BridgeFault | None:
         while True:
@@ -113,7 +114,7 @@ class Forwarder:
                 if delivery.is_answered:
                     return None
                 again = RetryAfter(delivery.attempt, delivery.message.is_repeatable or not failure.is_delivered)
-                # The deadline is for all tries together: whoever used it up has none left.
+                # The deadline covers all attempts: after a timeout there is no other.
                 wait_s = again.after_failure() if failure.timeout_ms is None else None
                 if wait_s is None:
                     return errors.of_failure(failure, self._outbound.where, self._outbound.advice)
@@ -157,7 +158,7 @@ class Forwarder:
         return None
 
     async def _refused(self, delivery: Delivery, sent: Sent) -> None:
-        """401, or 403 because the token allows too little: once each, get another token."""
+        """Gets another token after 401, or after 403 with insufficient scope; once each."""
         may = False
         if sent.answer.status == 401:
             may, delivery.was_refused = not delivery.was_refused, True
@@ -169,7 +170,7 @@ class Forwarder:
     async def _recover(
         self, delivery: Delivery, answer: HttpAnswer, body: bytes, snapshot: SessionSnapshot
     ) -> BridgeFault | None:
-        """Remove the reason for a refusal, if that is possible, and try again. Gives what stood in the way of that."""
+        """Removes the cause of a refusal if possible, and raises _TryAgain. Returns the fault that prevented it."""
         message = delivery.message
         if is_session_gone(message, snapshot, answer.status, body) and not delivery.is_own and not delivery.was_renewed:
             delivery.was_renewed = True
@@ -203,15 +204,16 @@ class Forwarder:
         retry_after_s = read_retry_after(answer.header("retry-after"), self._clock.now())
         return errors.of_status(answer.status, body, where, hint, retry_after_s)
 
-    # -- on the bridge's own account -----------------------------------------------------------------------------------
+    # -- requests of the bridge itself ---------------------------------------------------------------------------------
 
     @staticmethod
     def _needs_no_session(delivery: Delivery) -> bool:
-        """Needs no session, or makes one."""
+        """The message needs no session, or opens one."""
         return delivery.is_own or delivery.message.is_modern or delivery.message.method == methods.INITIALIZE
 
     async def _renew(self, snapshot: SessionSnapshot | None = None) -> BridgeFault | None:
-        """Open a session in the place of the ticket's, or of one that is lost already. All who miss it share it."""
+        """Opens a new session in place of the snapshot's, or of one that is already lost. Concurrent messages share
+        it."""
         async with self._renewing:
             if snapshot is not None:
                 self._session.lose(snapshot)
@@ -233,7 +235,7 @@ class Forwarder:
         return None
 
     async def _read_tools(self, call: BridgeMessage) -> None:
-        """Read the list of tools: one of them wants headers that we did not know of."""
+        """Reads the list of tools: a tool requires headers that were not known."""
         meta = {name: value for name, value in call.params["_meta"].items() if name.startswith(META_PREFIX)}
         cursor: dict[str, Any] = {}
         for _ in range(MAX_PAGES):

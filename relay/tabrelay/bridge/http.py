@@ -1,8 +1,8 @@
-"""HTTP to the server: one request, its answer, and every way in which that breaks off as a Failure.
+"""HTTP client of the bridge: one request and its answer; every failure becomes a `Failure`.
 
-It loads httpx2 with the first request. A token of a relay is not sent over plain HTTP: see `proven`. It follows a
-redirect only on the server's own origin and only when the method stays: headers, token and body were meant for that
-server. It knows nothing of MCP.
+It imports httpx2 with the first request. A relay's token is never sent over plain HTTP: see `proven_connection`.
+Redirects are followed only within the server's origin and only with the same method, since headers, token and body are
+meant for that server. It contains nothing of MCP.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 CONNECT_S: Final = 10.0
 MAX_REDIRECTS: Final = 5
 MAX_IDLE_CONNECTIONS: Final = 20
-MAX_OLD_CLIENTS: Final = 8  # clients of addresses where the relay was before
+MAX_OLD_CLIENTS: Final = 8  # clients for earlier addresses of the relay
 
 
 class HttpAnswer:
-    """The head of an answer, and its body as it comes."""
+    """The head of an answer, and its body as a stream."""
 
     def __init__(self, response: httpx2.Response, idle_ms: int | None) -> None:
         self._response = response
@@ -51,7 +51,7 @@ class HttpAnswer:
         return value
 
     def request_header(self, name: str) -> str | None:
-        """A header of the request that this answers."""
+        """A header of the request that this answer belongs to."""
         value: str | None = self._response.request.headers.get(name)
         return value
 
@@ -61,7 +61,7 @@ class HttpAnswer:
                 yield chunk
 
     async def read(self, limit: int) -> tuple[bytes, bool]:
-        """The body, up to a limit; and whether that was all of it."""
+        """The body up to a limit, and whether it is complete."""
         parts, size = [], 0
         async with contextlib.aclosing(self.chunks()) as chunks:
             async for chunk in chunks:
@@ -73,7 +73,7 @@ class HttpAnswer:
 
 
 class HttpEndpoint:
-    """Requests to one address, with as many connections as are needed at a time."""
+    """Requests to one address, with as many connections as needed."""
 
     def __init__(self, address: Callable[[], Address]) -> None:
         self._address = address
@@ -102,7 +102,7 @@ class HttpEndpoint:
         idle_ms: int | None,
         on_written: Callable[[], None] | None = None,
     ) -> AsyncIterator[HttpAnswer]:
-        """`deadline_ms`: until the answer begins. `idle_ms`: the longest silence within it."""
+        """`deadline_ms`: until the answer begins. `idle_ms`: the longest pause within it."""
         address = self._address()
         key = key_to_prove(address, headers.get("authorization"))
         client = self._client_for(address, key)
@@ -130,14 +130,14 @@ class HttpEndpoint:
             await response.aclose()
 
     def forget_proof(self, answer: HttpAnswer) -> bool:
-        """The server refused what this request showed. True: that was a client proof, and the next one will be new."""
+        """The server refused the request's Authorization. True: it was a client proof, and the next one will be new."""
         return self._proven is not None and self._proven.forget(answer.request_header("authorization"))
 
     def _client_for(self, address: Address, key: bytes | None) -> httpx2.AsyncClient:
-        """A server of the relay may have moved to another port since the last request, or have another token."""
+        """The client for this address and key: the relay may have another port or token since the last request."""
         if self._client is None or (address, key) != self._client_key:
             if self._client is not None:
-                self._old_clients.append((self._client, self._proven))  # its streams may still be read
+                self._old_clients.append((self._client, self._proven))  # its streams may still be in use
                 if len(self._old_clients) > MAX_OLD_CLIENTS:
                     closing = asyncio.get_running_loop().create_task(_close(*self._old_clients.pop(0)))
                     self._closing.add(closing)
@@ -161,8 +161,8 @@ async def _close(client: httpx2.AsyncClient, proven: ProvenConnections | None) -
 
 
 def key_to_prove(address: Address, authorization: str | None) -> bytes | None:
-    """The key that the server must know before it is shown anything; None where the header is sent as it is: to servers
-    that are no relay, and over TLS, which proves the server."""
+    """The key with which the server must prove itself before it gets a request. None where the header is sent
+    unchanged: to servers that are not relays, and over TLS, which authenticates the server."""
     scheme, _, token = (authorization or "").partition(" ")
     if address.url.startswith("https:") or scheme.lower() != "bearer" or is_access_token(token):
         return None
@@ -178,12 +178,12 @@ def make_client(address: Address, key: bytes | None = None) -> tuple[httpx2.Asyn
         from tabrelay.bridge.proven_connection import ProvenConnections
 
         proven = ProvenConnections(key, limits)
-        # No proxy: it would have to be believed.
+        # No proxy: it would have to be trusted.
         return httpx2.AsyncClient(trust_env=False, transport=proven.transport, follow_redirects=False), proven
     client = httpx2.AsyncClient(
-        # A proxy of the machine's is not for addresses of this computer, nor is the token.
+        # The system's proxy must not get requests to this computer, nor their token.
         trust_env=not address.is_loopback,
-        # Without TLS there are no certificates to check, and loading the system's takes longer than all the rest.
+        # Without TLS no certificates are checked, and loading the system's takes longer than everything else.
         verify=address.url.startswith("https:"),
         limits=limits,
         follow_redirects=False,
@@ -220,7 +220,7 @@ def _written(on_written: Callable[[], None]) -> Callable[[str, Any], Any]:
 
 @contextlib.contextmanager
 def _translated(limit_ms: int | None) -> Any:
-    """httpx2's errors and our own deadline, as Failures."""
+    """Turns httpx2's errors and the deadline into Failures."""
     import httpx2
 
     try:
@@ -241,7 +241,7 @@ def _translated(limit_ms: int | None) -> Any:
 
 
 def _reason(error: Exception) -> tuple[str, str]:
-    """Why, for a person and for a program: the system's own reason, wherever in the chain it stands."""
+    """The reason as text and as a code: the operating system's, wherever it is in the chain of causes."""
     cause: BaseException | None = error
     while cause is not None:
         number = cause.errno if isinstance(cause, OSError) else None

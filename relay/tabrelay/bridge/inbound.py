@@ -1,7 +1,7 @@
-"""What the server says, on its way to the client: read once, noticed, and passed on as it came.
+"""Messages from the server to the client: each is parsed once, recorded, and passed on unchanged.
 
-The bridge changes a message only where the client would be lost otherwise: an error without an id, an array where the
-client reads lines, a tool that it must not see.
+A message is changed only where the client could not handle it otherwise: an error without an id, a batch where the
+client reads lines, a tool that it must not see. Reading HTTP bodies and event streams is done by the callers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tabserver.wire import methods
 
 log = logging.getLogger("tabrelay.bridge")
 
-# What was called `completion` in a draft is still sent by some.
+# Some servers still use `completion`, the name in a draft.
 EVENT_TYPES: Final = ("message", "completion")
 
 Deliver = Callable[[bytes, Any], Awaitable[None]]
@@ -28,18 +28,18 @@ Deliver = Callable[[bytes, Any], Awaitable[None]]
 
 class InboundMessages:
     def __init__(self, session: ClientSession, params: ToolHeaders, deliver: Deliver) -> None:
-        """`deliver` gets each message on one line, and as a value."""
+        """`deliver` gets each message as one line and as a value."""
         self._session = session
         self._params = params
         self._deliver = deliver
 
     async def event(self, event: SseEvent, delivery: Delivery | None, snapshot: SessionSnapshot) -> None:
-        """`exchange`: of the request whose answer the stream is; the server's own stream has none."""
+        """`delivery`: of the request that the stream answers; None for the server's stream."""
         if event.type in EVENT_TYPES:
             await self.body(event.data, delivery, snapshot)
 
     async def body(self, raw: bytes, delivery: Delivery | None, snapshot: SessionSnapshot) -> bool:
-        """A message, or an array of them. False if it is neither."""
+        """Passes on a message or a batch. False if it is neither."""
         try:
             value, parts = await parsed(_read, raw)
         except (ValueError, RecursionError) as problem:
@@ -55,7 +55,7 @@ class InboundMessages:
         return True
 
     async def fault(self, id: Any, error: dict[str, Any]) -> None:
-        """An answer of the bridge's own."""
+        """Answers a request with an error of the bridge."""
         value = {"jsonrpc": "2.0", "id": id, "error": error}
         await self._deliver(dump(value), value)
 
@@ -63,7 +63,7 @@ class InboundMessages:
         key = answered(value)
         if delivery is not None and key is not None:
             if value["id"] is None and "error" in value and len(delivery.waiting) == 1:
-                # It gave up before it read the id. The client would wait for ever.
+                # The server failed before it read the id. Without it the client would wait without a limit.
                 [key], [id] = delivery.waiting, delivery.unanswered
                 value = {**value, "id": id}
                 raw = dump(value)
@@ -73,7 +73,7 @@ class InboundMessages:
         await self._deliver(on_one_line(raw), value)
 
     def _record(self, raw: bytes, value: Any, message: BridgeMessage, snapshot: SessionSnapshot) -> bytes:
-        """What the bridge must know of an answer. Gives the answer as the client may see it."""
+        """Records what the bridge needs of a response. Returns the response for the client."""
         if "result" not in value:
             return raw
         if message.method == methods.INITIALIZE:
@@ -89,6 +89,6 @@ class InboundMessages:
 
 
 def _read(raw: bytes) -> tuple[Any, list[bytes] | None]:
-    """The values of a message; of an array of them, each as it is written too. Raises ValueError or RecursionError."""
+    """The value of a message; for a batch also the text of each element. Raises ValueError or RecursionError."""
     value = load(raw)
     return value, list(elements(raw)) if isinstance(value, list) else None

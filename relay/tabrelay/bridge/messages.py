@@ -1,7 +1,7 @@
-"""One JSON-RPC message (or an array of them) as it came, with the little that the bridge must know of it. Pure.
+"""JSON-RPC message of the bridge: the original bytes with the few fields that the bridge reads.
 
-The bytes are the message; the fields beside them were read from it and are never written back. Nothing here checks what
-the server will check anyway.
+The bytes are forwarded; the parsed fields are never written back. A message may be a batch. Pure; it validates only
+what the bridge depends on, and leaves the rest to the server.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import orjson
 from tabserver.wire import jsonrpc, methods
 from tabserver.wire.eras import LEGACY_VERSIONS, META_VERSION
 
-# What a client may send twice without harm: it asks, or says again what it said. Above all not `tools/call`.
+# Methods that may be sent twice: they only read, or repeat a state. `tools/call` is deliberately not one of them.
 REPEATABLE: Final = frozenset(
     {
         methods.INITIALIZE,
@@ -47,7 +47,7 @@ class MessageKind(Enum):
 
 
 class Malformed(Exception):
-    """Not a message: the code and text of the error that answers it, and the id if it has one."""
+    """Not a valid message: the code and text of the error response, and the id if it has one."""
 
     def __init__(self, code: int, text: str, id: Any = None) -> None:
         super().__init__(text)
@@ -57,7 +57,7 @@ class Malformed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BridgeMessage:
-    """`ids`: of the requests in it, as they came; each wants one answer."""
+    """`ids`: of the requests in it, unchanged; each needs one answer."""
 
     raw: bytes
     kind: MessageKind
@@ -65,7 +65,7 @@ class BridgeMessage:
     params: dict[str, Any]
     ids: tuple[Any, ...]
     version: str | None
-    """The version that a modern request carries; None in the handshake era."""
+    """The protocol version in a modern request; None in the handshake era."""
 
     @property
     def is_modern(self) -> bool:
@@ -73,7 +73,7 @@ class BridgeMessage:
 
     @property
     def is_repeatable(self) -> bool:
-        """May it be sent again when nobody knows whether it arrived?"""
+        """Whether it may be sent again when it is not known whether it arrived."""
         if self.kind is MessageKind.REQUEST:
             return self.method in REPEATABLE
         return self.kind is MessageKind.NOTIFICATION
@@ -84,14 +84,15 @@ class BridgeMessage:
 
 
 def key(id: Any) -> Key:
-    """An id to compare by: for Python 1 and True are the same, for JSON-RPC they are not. 1.0 is: some write 1 anew."""
+    """A key to compare ids by: 1 and True are equal in Python and different in JSON-RPC; 1.0 equals 1, since some
+    programs write it so."""
     id = int(id) if isinstance(id, float) and id.is_integer() else id
-    # No request has an array or an object for its id: `parse` and ACP's pipes refuse it.
+    # No request has an array or an object as its id: `parse` and `acp.line_reader` refuse it.
     return type(id).__name__, id if not isinstance(id, list | dict) else None
 
 
 def parse(raw: bytes) -> BridgeMessage:
-    """Read what the client wrote. Raises Malformed."""
+    """Parses a line of the client. Raises Malformed."""
     try:
         value = load(raw)
     except (ValueError, RecursionError) as error:
@@ -123,13 +124,13 @@ def _parse_one(raw: bytes, value: Any) -> BridgeMessage:
 
 
 def id_flaw(id: Any) -> str | None:
-    """Why an id can't be repeated in answers and tables: it is too long, an array or an object. What else MCP does not
-    allow, such as a fraction, is the server's to refuse."""
+    """Why an id can't be repeated in responses and tables: it is too long, an array or an object. Other ids that MCP
+    forbids, such as a fraction, are refused by the server."""
     return jsonrpc.id_flaw(id) if isinstance(id, str | list | dict) else None
 
 
 def _id(value: dict[str, Any]) -> Any:
-    """What answers it: null in place of an id that can't be repeated."""
+    """The id for the error response: null in place of an id that can't be repeated."""
     id = value.get("id")
     return None if id_flaw(id) is not None else id
 
@@ -141,22 +142,22 @@ def _version(params: dict[str, Any]) -> str | None:
 
 
 def make(value: dict[str, Any]) -> BridgeMessage:
-    """A message of the bridge's own."""
+    """A message of the bridge itself."""
     return _parse_one(dump(value), value)
 
 
 def dump(value: Any) -> bytes:
-    """One line. The standard library's writer: it keeps what orjson can't, such as numbers beyond 64 bits."""
+    """One line of JSON. The standard library's writer keeps what orjson can't, such as numbers beyond 64 bits."""
     return json.dumps(value, separators=(",", ":")).encode()
 
 
 def load(raw: bytes) -> Any:
-    """What somebody wrote. Raises ValueError, or RecursionError when it is too deep."""
+    """Parses JSON. Raises ValueError, or RecursionError when it is nested too deeply."""
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError:
-        # It refuses some that is JSON by the letter: 1e400, half of a surrogate pair. That is not ours to judge.
-        # Of bytes it would take other encodings too, in which nobody finds a member again.
+        # orjson refuses some valid JSON, such as 1e400 or half of a surrogate pair; the receiver decides about that.
+        # Decoded here, since json.loads accepts other encodings in bytes, in which no member could be located.
         return json.loads(raw.decode("utf-8-sig"), parse_constant=_refuse)
 
 
@@ -165,12 +166,12 @@ def _refuse(name: str) -> Any:
 
 
 def on_one_line(raw: bytes) -> bytes:
-    """The same JSON without line ends: outside of strings they mean nothing, and inside they can't be."""
+    """The same JSON without line breaks: they have no meaning outside of strings, and can't occur inside."""
     return raw.strip().replace(b"\r", b" ").replace(b"\n", b" ")
 
 
 def elements(raw: bytes) -> Iterator[bytes]:
-    """The elements of an array, as they are written in it."""
+    """The text of each element of an array."""
     text = raw.decode().strip()
     decoder = json.JSONDecoder()
     at = 1
@@ -185,7 +186,7 @@ def elements(raw: bytes) -> Iterator[bytes]:
 
 
 def answered(value: Any) -> Key | None:
-    """The request that this message answers, if it is an answer."""
+    """The key of the request that this message answers, if it is a response."""
     if isinstance(value, dict) and "method" not in value and "id" in value and ("result" in value or "error" in value):
         return key(value["id"])
     return None

@@ -1,6 +1,7 @@
-"""Every request to the server, with the user's headers and the token on it.
+"""HTTP requests of the bridge with the user's headers and the token.
 
-Between the rules of MCP (see forwarder, listener) and plain HTTP (see upstream): the one place where a token is put on.
+It is between the rules of MCP (`forwarder`, `server_stream`) and plain HTTP (`http`), and the only place that adds a
+token. It does not retry.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ END_MS: Final = 1000
 @dataclass(frozen=True, slots=True)
 class OutboundLimits:
     timeout_ms: int = 300_000
-    """Until an answer begins, and the longest silence within it."""
+    """Until an answer begins, and the longest pause within it."""
 
     max_event: int = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """An answer, and the Authorization that its request had."""
+    """An answer, and the Authorization header of its request."""
 
     answer: HttpAnswer
     authorization: str | None
@@ -41,7 +42,7 @@ class Outbound:
     def __init__(
         self, endpoint: HttpEndpoint, credentials: Credentials, user_headers: Mapping[str, str], limits: OutboundLimits
     ) -> None:
-        """`given`: headers of the user's."""
+        """`user_headers`: headers given by the user."""
         self._endpoint = endpoint
         self._credentials = credentials
         self._user_headers = user_headers
@@ -74,7 +75,7 @@ class Outbound:
 
     @contextlib.asynccontextmanager
     async def stream(self, snapshot: SessionSnapshot, last_id: str | None, *, is_patient: bool) -> AsyncIterator[Sent]:
-        """The server's own stream (patient: it may be silent for ever), or the rest of one that broke."""
+        """The server's stream (`is_patient`: without a limit on pauses), or the rest of a broken response stream."""
         authorization = await self._credentials.header()
         wanted = request_headers.for_stream(self._headers_with(authorization), snapshot, last_id)
         timeout_ms = self.limits.timeout_ms
@@ -89,7 +90,7 @@ class Outbound:
             pass
 
     async def refused(self, sent: Sent) -> bool:
-        """True: there is another token now, or another proof of the one that there was."""
+        """True: there is a new token now, or a new proof of the same token."""
         is_renewed = self._endpoint.forget_proof(sent.answer)
         return await self._credentials.refused(sent.authorization, sent.answer) or is_renewed
 

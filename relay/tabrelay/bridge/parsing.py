@@ -1,6 +1,6 @@
-"""Large messages, parsed in a thread: the event loop goes on meanwhile.
+"""Parsing of large messages in a thread, so that the event loop continues.
 
-The bridge carries messages of any number of values, so it does not refuse those that take long to parse.
+The bridge does not limit the number of values in a message, so it does not refuse those that take long to parse.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ Read = TypeVar("Read")
 
 # defence: bridge's loop time: large messages are parsed in a thread
 LARGE: Final = 256 * 1024
-"""Bytes of a message that is parsed in the event loop."""
+"""Messages up to this number of bytes are parsed in the event loop."""
 LINES_AT_ONCE: Final = 64  # in one callback of the event loop
 
 
 async def parsed(read: Callable[[bytes], Read], raw: bytes) -> Read:
-    """What `read` makes of the message; raises what it raises."""
+    """The result of `read`; raises what it raises."""
     return read(raw) if len(raw) <= LARGE else await asyncio.to_thread(read, raw)

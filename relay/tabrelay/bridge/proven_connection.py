@@ -1,8 +1,8 @@
-"""Connections to a relay that proved itself: HTTP gets a connection only after the challenge was answered on it.
+"""HTTP connections on which the relay has proved that it has the token's key.
 
-So a program that took the relay's port receives the challenge and nothing else: no token, no client proof, no message.
-Where a token would go, requests carry a client proof, which is renewed before it ends. The rules are in
-`tabrelay.calls.proof`; this is the part that knows httpcore2.
+The connection pool gets a connection only after the challenge was answered on it. A program that took the relay's port receives the challenge and nothing else: no token, no client proof, no message.
+Requests carry a client proof instead of the token; it is renewed before it expires. The protocol is in
+`tabrelay.calls.proof`; this module adapts it to httpcore2.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ READ_BYTES: Final = 4096
 
 
 class ProvenConnections:
-    """Opens connections for one HTTP client and keeps its latest client proof."""
+    """Opens connections for one HTTP client and caches its latest client proof."""
 
     def __init__(self, key: bytes, limits: httpx2.Limits | None = None) -> None:
-        """`key`: of the token, as the relay knows it."""
+        """`key`: derived from the token; the relay has the same."""
         given = limits or httpx2.Limits()
         self._key = key
         self._network = httpcore2.AnyIOBackend()
-        self._proofs: dict[str, tuple[ClientProof, float]] = {}  # by authority: those of one relay
-        self._spare: AsyncNetworkStream | None = None  # the connection on which the first proof was made
+        self._proofs: dict[str, tuple[ClientProof, float]] = {}  # by authority
+        self._spare: AsyncNetworkStream | None = None  # the connection on which the first proof was obtained
         self._lock = asyncio.Lock()
         self._has_connected = False
         self.transport = httpx2.AsyncHTTPTransport(verify=False)
@@ -43,7 +43,7 @@ class ProvenConnections:
         )
 
     async def authorization(self, host: str, port: int) -> str:
-        """The header that takes the token's place. Raises Unproven, or httpx2's errors."""
+        """The Authorization header with a client proof. Raises Unproven, or httpx2's errors."""
         authority = authority_of(host, port)
         async with self._lock:
             known = self._proofs.get(authority)
@@ -61,10 +61,10 @@ class ProvenConnections:
         return _bearer(self._proofs[authority][0])
 
     def forget(self, authorization: str | None) -> bool:
-        """The relay did not take this header. True: it is a proof, and the next one will be another.
+        """The relay refused this header. True: it is a proof, and the next one will differ.
 
-        A relay that was started anew takes no earlier proof; it may have given another one already, when it proved
-        itself on a new connection."""
+        A restarted relay accepts no earlier proof. A newer proof may already exist, from a new connection on which the
+        relay proved itself."""
         self._proofs = {
             authority: (proof, since)
             for authority, (proof, since) in self._proofs.items()
@@ -73,11 +73,11 @@ class ProvenConnections:
         return authorization is not None and authorization.startswith(f"Bearer {PREFIX}")
 
     async def open(self, host: str, port: int, timeout: float | None, **more: Any) -> AsyncNetworkStream:
-        """For the pool: a connection to a relay that has proved itself on it."""
+        """Called by the pool: a connection on which the relay has proved itself."""
         self._has_connected = True
         spare, self._spare = self._spare, None
         if spare is not None:
-            if not spare.get_extra_info("is_readable"):  # else the relay has closed it
+            if not spare.get_extra_info("is_readable"):  # otherwise the relay has closed it
                 return spare
             await spare.aclose()
         return await self._connect(host, port, timeout, **more)
@@ -116,14 +116,14 @@ async def _prove(stream: AsyncNetworkStream, challenge: Challenge) -> ClientProo
         while (answer := reader.feed(await stream.read(READ_BYTES))) is None:
             pass
     except (httpcore2.ReadError, httpcore2.WriteError, ConnectionError) as error:
-        # A relay that ends at this moment: as if it had not been there.
+        # The relay ends at this moment: treated as not running.
         raise httpcore2.ConnectError(str(error)) from error
     # defence: another program on the port: the bridge's connections are proved
     return challenge.verify(*answer)
 
 
 class _Backend:
-    """httpcore2's AsyncNetworkBackend, as far as a client over TCP uses it."""
+    """The part of httpcore2's AsyncNetworkBackend that a TCP client uses."""
 
     def __init__(self, connections: ProvenConnections) -> None:
         self._connections = connections

@@ -1,4 +1,7 @@
-"""The headers of a message, by its era. Pure."""
+"""HTTP request headers of a message, by its era.
+
+The protocol's headers override the user's. Pure; the token is added in `outbound`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from tabrelay.http.param_headers import encode
 from tabserver.wire import methods
 
 _BODY: Final = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
-# The parameter that names what a request is about.
+# The parameter that `Mcp-Name` repeats.
 _NAMES: Final = {
     methods.TOOLS_CALL: "name",
     methods.PROMPTS_GET: "name",
@@ -27,12 +30,12 @@ _NAMES: Final = {
 def for_post(
     given: Mapping[str, str], message: BridgeMessage, snapshot: SessionSnapshot, params: ToolHeaders
 ) -> dict[str, str]:
-    """`given`: the user's own, which never stand in the way of those that the protocol needs."""
+    """`given`: the user's headers, which never override those of the protocol."""
     headers = {**given, **_BODY}
     if message.is_modern:
         return headers | _envelope(message, params)
     if message.method == methods.INITIALIZE:
-        # The version is what this request is about, and the session what comes of it.
+        # This request negotiates the version and opens the session.
         headers.pop(mcp_headers.PROTOCOL_VERSION, None)
         return headers
     return headers | _place(snapshot)

@@ -1,4 +1,8 @@
-"""A request's event stream: read to its end, and taken up again where it broke."""
+"""Response stream of a request (SSE): read to its end, and resumed with Last-Event-ID where it broke.
+
+A stream is resumed only in the handshake era, only while the session lasts, and at most ten times without progress. The
+server's own stream is in `server_stream`.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +34,12 @@ class ResponseStreams:
         self._clock = clock
 
     async def read(self, delivery: Delivery, answer: HttpAnswer, snapshot: SessionSnapshot) -> BridgeFault | None:
-        """Until the request is answered, or can't be."""
+        """Reads until the request is answered, or returns the fault."""
         events = SseParser(self._outbound.limits.max_event)
         fault = await self._to_end(delivery, answer, events, snapshot)
         failures = 0
-        # 2025-11-25: the server MAY close the connection once it gave an event id, and the client comes back for the
-        # rest. 2026-07-28 has no such thing.
+        # 2025-11-25: the server MAY close the connection after it sent an event id, and the client reconnects for the
+        # rest. 2026-07-28 has no resumption.
         while fault is not None and events.last_id is not None and not delivery.message.is_modern:
             if failures >= RESUME_TRIES or not self._session.is_current(snapshot):
                 break
@@ -55,7 +59,7 @@ class ResponseStreams:
     async def _resume(
         self, delivery: Delivery, events: SseParser, snapshot: SessionSnapshot
     ) -> tuple[BridgeFault | None, bool]:
-        """Gives what is wrong now, and whether another try could help."""
+        """The current fault, and whether another attempt could help."""
         where = self._outbound.where
         try:
             async with self._outbound.stream(snapshot, events.last_id, is_patient=False) as sent:
@@ -74,7 +78,7 @@ class ResponseStreams:
     async def _to_end(
         self, delivery: Delivery, answer: HttpAnswer, events: SseParser, snapshot: SessionSnapshot
     ) -> BridgeFault | None:
-        """Until the stream ends, or everything was answered and it does not end by itself."""
+        """Reads until the stream ends, or for LINGER_S after everything was answered."""
         where = self._outbound.where
         fault: BridgeFault | None = errors.of_answer("No valid JSON-RPC response in SSE stream", where, "NO_ANSWER")
         try:
@@ -83,7 +87,7 @@ class ResponseStreams:
                     for event in events.feed(chunk):
                         await self._inbound.event(event, delivery, snapshot)
                     if delivery.is_answered and patience.when() is None:
-                        # The end most often comes with the answer, and then the connection can be used again.
+                        # The end mostly comes with the answer, and then the connection can be reused.
                         patience.reschedule(asyncio.get_running_loop().time() + LINGER_S)
                 if (last := events.close()) is not None:
                     await self._inbound.event(last, delivery, snapshot)
@@ -92,7 +96,7 @@ class ResponseStreams:
         except Failure as failure:
             fault = errors.of_failure(failure, where)
         except EventTooLarge:
-            # What was promised can't be had: coming back would only bring the same event again.
+            # Not resumed: the server would send the same event again.
             size = f"{self._outbound.limits.max_event / (1 << 20):g} MiB"
             text = f"upstream sent an event of more than {size} (--max-buffer raises the limit)"
             fault = errors.of_answer(text, where, "TOO_LARGE")

@@ -1,7 +1,7 @@
-"""The server's own stream: one GET that stays open, for what the server says without being asked.
+"""Server stream (SSE): one GET that stays open, for messages that belong to no request.
 
-It is a convenience, so it may fail without anybody noticing: it comes back with growing pauses, and gives up for good
-when the server has no such stream or ten tries in a row failed. One listener belongs to one session.
+It is optional, so failures are only logged. It reconnects with growing pauses, and gives up when the server has no such
+stream or after ten failures in a row. Each session has one stream. Responses to requests are in `response_stream`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ log = logging.getLogger("tabrelay.bridge")
 
 
 class StreamEnd(Enum):
-    """How one try ended."""
+    """How one attempt ended."""
 
     CLEAN = auto()
     FAILED = auto()
     OFF = auto()
     GONE = auto()
-    """The session: the stream was there before, and now nobody knows us."""
+    """The session is gone: the stream was open before, and now the server answers 404."""
 
 
 class ServerStream:
@@ -50,7 +50,7 @@ class ServerStream:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, snapshot: SessionSnapshot) -> None:
-        """In the place of the one before, if there is one."""
+        """Replaces the previous stream, if there is one."""
         self.stop()
         self._task = asyncio.create_task(self.run(snapshot))
 
@@ -70,7 +70,7 @@ class ServerStream:
                 log.info("The server has no stream of its own")
                 return
             if ended is StreamEnd.GONE:
-                # Not in this task: the new session starts another listener, which ends this one.
+                # Cleared first: the new session starts another stream, which would cancel this task.
                 self._task = None
                 await self._on_gone(snapshot)
                 return
@@ -85,7 +85,7 @@ class ServerStream:
         log.warning("The server's own stream failed %d times in a row: doing without it", failures)
 
     async def _try(self, snapshot: SessionSnapshot, events: SseParser, was_open: bool) -> tuple[StreamEnd, bool]:
-        """How it ended, and whether it was open in between."""
+        """How the attempt ended, and whether the stream was open in between."""
         is_open = False
         try:
             async with self._outbound.stream(snapshot, events.last_id, is_patient=True) as sent:

@@ -1,7 +1,7 @@
-"""What the bridge remembers of the handshake era: session id, version, and how to open another session. Pure.
+"""Client session of the handshake era: session id, version, and what is needed to open a new session.
 
-Servers forget sessions: they restart, or tidy up. The client must not notice, so the bridge keeps the client's own
-`initialize` and whatever the server must be told again: the log level, and which resources it follows.
+Servers lose sessions when they restart or clean up. The client must not notice, so the bridge keeps the client's
+`initialize` and the requests to repeat: the log level and resource subscriptions. Pure; `forwarder` opens the session.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_KEPT: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class SessionSnapshot:
-    """The session that a message was sent in: by now another one may be there."""
+    """The session in which a message was sent; the current one may be newer."""
 
     id: str | None
     version: str | None
@@ -28,7 +28,7 @@ class ClientSession:
     def __init__(self) -> None:
         self.opening: BridgeMessage | None = None
         self.is_lost = False
-        """The server does not know us (any more), and the client does not know that."""
+        """The server has lost the session, and the client does not know that."""
         self._id: str | None = None
         self._version: str | None = None
         self._number = 0
@@ -41,14 +41,14 @@ class ClientSession:
         return snapshot.number == self._number
 
     def open(self, message: BridgeMessage) -> None:
-        """The client begins anew."""
+        """The client sends `initialize`."""
         self.opening = message
         self._kept.clear()
         self._forget()
         self.is_lost = False
 
     def received_id(self, snapshot: SessionSnapshot, id: str | None) -> None:
-        """A successful answer carried this session id. The first one counts."""
+        """A successful answer had this session id. The first one counts."""
         if id and self._id is None and self.is_current(snapshot):
             self._id = id
 
@@ -59,13 +59,13 @@ class ClientSession:
         self.is_lost = False
 
     def lose(self, snapshot: SessionSnapshot) -> None:
-        """The server does not know the ticket's session."""
+        """The server does not know the session of the snapshot."""
         if self.is_current(snapshot):
             self._forget()
             self.is_lost = self.opening is not None
 
     def keep(self, message: BridgeMessage) -> None:
-        """Remember what a new session must be told again, when the server has accepted it."""
+        """Keeps a request that a new session must repeat, after the server has accepted it."""
         if message.kind is not MessageKind.REQUEST or message.is_modern:
             return
         uri = f"resource {message.params.get('uri')}"

@@ -1,7 +1,8 @@
-"""Bytes of an event stream, cut into events. Pure.
+"""Server-sent events parser: splits the bytes of a stream into events.
 
-Works on bytes, so that a character split over two chunks needs no care, and what is passed on is what came. An event
-that the end of the stream cut off is given too: many servers leave out the last blank line.
+It works on bytes, so a character that is split over two chunks needs no handling, and data is passed on unchanged. An
+event that the end of the stream cut off is returned too: many servers omit the last blank line. Pure; it does not
+reconnect.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ MAX_EVENT_ID: Final = 1024  # bytes
 
 
 class EventTooLarge(Exception):
-    """An event is larger than the limit; the stream can't be read any further."""
+    """An event is larger than the limit; the rest of the stream can't be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class SseEvent:
 
 
 class SseParser:
-    """Feed it chunks; it gives events that have data. `last_id` and `retry_ms` are what the server said of resuming."""
+    """Yields the events with data from chunks. `last_id` and `retry_ms` are the server's values for resuming."""
 
     def __init__(self, limit: int, last_id: str | None = None) -> None:
         self._limit = limit
@@ -59,14 +60,14 @@ class SseParser:
             self._grow(len(rest))
 
     def restart(self) -> None:
-        """Another stream goes on where this one broke: what was begun comes again, whole."""
+        """A new stream resumes where this one broke: an incomplete event is sent again."""
         self._line.clear()
         self._data.clear()
         self._type, self._id, self._size = "", self.last_id, 0
         self._after_cr, self._is_first = False, True
 
     def close(self) -> SseEvent | None:
-        """What was begun when the stream ended. Its id does not count: it may not be whole."""
+        """The incomplete event at the end of the stream. Its id is ignored: it may be cut off."""
         if self._line:
             self._field(b"".join(self._line))
             self._line.clear()
@@ -98,10 +99,10 @@ class SseParser:
         elif name == b"event":
             self._type = value.decode(errors="replace")
         elif name == b"id" and b"\0" not in value:
-            # The next GET repeats it in a header. After one that is too long, the stream can't be resumed.
+            # The next GET sends it in a header. After an id that is too long, the stream can't be resumed.
             self._id = (value.decode(errors="replace") or None) if len(value) <= MAX_EVENT_ID else None
         elif name == b"retry" and value.isdigit() and len(value) < 10:
             self.retry_ms = min(int(value), MAX_RETRY_MS)
         elif not name:
-            # A comment: it keeps the stream alive and is no part of an event.
+            # A comment: it keeps the stream alive and does not count as part of an event.
             self._size -= len(line)

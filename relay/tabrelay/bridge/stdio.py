@@ -1,7 +1,7 @@
-"""stdin and stdout without ever blocking the event loop, whatever they are: pipes, files, terminals.
+"""Non-blocking stdin and stdout for an event loop: pipes, files and terminals.
 
-A thread reads and a thread writes: only that works alike for every kind of file on every system. Both are bounded, so
-that a client which does not read slows the server down instead of filling the memory.
+A thread reads and a thread writes: only that works for every kind of file on every system. Both queues are bounded, so
+a client that does not read slows the server down instead of filling memory. Lines are not interpreted here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ POLL_S: Final = 0.5
 
 
 class Stdin:
-    """`ended` is set when nobody can write any more, however much of what was written is still to be taken."""
+    """`ended` is set when the writing end is closed, even if some of the input was not read yet."""
 
     def __init__(self, fd: int = 0) -> None:
         self._fd = fd
@@ -32,7 +32,7 @@ class Stdin:
         self._chunks: asyncio.Queue[bytes] = asyncio.Queue(maxsize=4)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Until the end of the input."""
+        """Chunks until the end of the input."""
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._read, args=(loop,), name="stdin", daemon=True).start()
         while chunk := await self._chunks.get():
@@ -42,11 +42,11 @@ class Stdin:
         while True:
             try:
                 chunk = os.read(self._fd, CHUNK)
-            except BlockingIOError:  # somebody who has the same file made it so
+            except BlockingIOError:  # another process with the same file made it non-blocking
                 select.select([self._fd], [], [])
                 continue
             except OSError:
-                chunk = b""  # whoever closed it wants no more from us
+                chunk = b""  # closed: treated as the end
             try:
                 if not chunk:
                     loop.call_soon_threadsafe(self.ended.set)
@@ -57,7 +57,7 @@ class Stdin:
                 return
 
     def _queue(self, chunk: bytes, loop: asyncio.AbstractEventLoop) -> None:
-        """Waits for room. Meanwhile nothing is read, and the end has to be found in another way."""
+        """Waits for room. Nothing is read meanwhile, so the end of the input is detected by polling."""
         queued = asyncio.run_coroutine_threadsafe(self._chunks.put(chunk), loop)
         while not futures.wait([queued], POLL_S).done:
             if self._is_hung_up():
@@ -66,14 +66,14 @@ class Stdin:
 
     def _is_hung_up(self) -> bool:
         if not hasattr(select, "poll"):
-            return False  # not on this system: there the end is found when everything before it was taken
+            return False  # not on this system: the end is detected when everything before it was read
         poll = select.poll()
         poll.register(self._fd, 0)
         return any(event & select.POLLHUP for _, event in poll.poll(0))
 
 
 class Stdout:
-    """One line after the other. `broken` is set when nobody can read any more; then what is written is gone."""
+    """Writes lines in order. `broken` is set when the reading end is closed; further lines are dropped."""
 
     def __init__(self, fd: int = 1) -> None:
         self._fd = fd
@@ -96,7 +96,7 @@ class Stdout:
         self._lines.put(line + b"\n")
 
     async def close(self) -> None:
-        """Wait a moment for what is still to be written."""
+        """Waits up to FLUSH_S for the remaining output."""
         self._lines.put(None)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_S):

@@ -1,7 +1,7 @@
-"""Where the bridge goes: a URL, or the name of a server of the local relay.
+"""Target of the bridge: a URL, or the name of a server of the local relay.
 
-A name is looked up each time: the relay may have been started again, on another port. Plain HTTP leaves this computer
-only when the user says so, since whoever stands in between could read the token.
+A name is resolved for each request: the relay may have restarted on another port. Plain HTTP to another computer needs
+the user's permission, since every host in between could read the token. Connecting is done in `http`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tabrelay.http.addresses import is_loopback
 
 
 class TargetError(ValueError):
-    """It can't be used; the text says what to do."""
+    """The target can't be used; the text gives advice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,19 +22,19 @@ class Address:
     url: str
     is_loopback: bool
     advice: str = ""
-    """What to do when nobody is there."""
+    """For the user, when nothing answers there."""
     is_relay: bool = False
     """The local relay: it must prove itself, whatever its token looks like."""
 
     @property
     def shown(self) -> str:
-        """For people and logs: without what may be secret."""
+        """For messages and logs: without parts that may be secret."""
         parts = urlsplit(self.url)
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 class UrlTarget:
-    """A server somewhere, by its URL."""
+    """A server by its URL."""
 
     def __init__(self, url: str, allows_plain: bool = False) -> None:
         self._address = parse_url(url, allows_plain)
@@ -44,7 +44,7 @@ class UrlTarget:
 
 
 class NameTarget:
-    """A server of the local relay. `base`: where that is, just now."""
+    """A server of the local relay. `base` returns the relay's current URL."""
 
     def __init__(self, name: str, base: Callable[[], str]) -> None:
         from tabserver.wire.errors import ServerNameError

@@ -1,6 +1,7 @@
-"""Which tools want arguments repeated in headers, learnt from the lists that pass by. Pure.
+"""Tool arguments that must be repeated in `Mcp-Param-*` headers, read from the `tools/list` results that pass.
 
-Only the modern era has such headers. A tool whose schema breaks their rules may not be shown to the client at all.
+Only the modern era has such headers. A tool whose schema breaks their rules is removed from the list, as the
+specification requires. Pure.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class ToolHeaders:
         return param_headers.write(wanted, message.params.get("arguments"))
 
     def learn(self, raw: bytes, value: Any) -> tuple[bytes, tuple[str, ...]]:
-        """An answer to `tools/list`: as it is to be passed on, and the names of the tools that were taken out."""
+        """Reads a result of `tools/list`. Returns it for the client, and the names of the tools that were removed."""
         result = value.get("result")
         tools = result.get("tools") if isinstance(result, dict) else None
         if not isinstance(tools, list):
@@ -33,13 +34,13 @@ class ToolHeaders:
         broken = [index for index, tool in enumerate(tools) if not self._learn(tool)]
         if not broken:
             return raw, ()
-        # Read again with the standard library: it keeps every number as it is.
+        # Parsed again with the standard library, which keeps every number unchanged.
         whole = json.loads(raw)
         whole["result"]["tools"] = [tool for index, tool in enumerate(whole["result"]["tools"]) if index not in broken]
         return dump(whole), tuple(str(tools[index].get("name")) for index in broken)
 
     def _learn(self, tool: Any) -> bool:
-        """False if the client may not see it."""
+        """False if the client must not see the tool."""
         if not isinstance(tool, dict):
             return True
         name, wanted = tool.get("name"), param_headers.read(tool.get("inputSchema"))

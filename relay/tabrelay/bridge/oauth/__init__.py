@@ -1,5 +1,5 @@
-"""OAuth for the bridge: tokens that the user or the program has to ask for. Loaded when a server wants one.
+"""OAuth client of the bridge, loaded when a server requires a token.
 
-The protocol is the official SDK's (`flow` drives it, and is the only file that knows it). Where tokens are kept, who
-may ask at a time, and how the browser comes back is ours.
+The protocol is implemented by the official SDK, which only `sdk_flow` imports. Token storage, locking between processes
+and the redirect to the browser are implemented here.
 """

@@ -1,7 +1,7 @@
-"""Where the browser comes back to after the user has agreed: a page on a loopback port, for one answer.
+"""OAuth redirect endpoint: a page on a loopback port that takes one authorization response.
 
-It takes only the answer to the question that was asked (`state`), so that no other page can spoil it, and says in the
-browser how it went.
+It accepts only a response with the expected `state`, so that no other page can interfere, and shows the outcome in the
+browser. It does not exchange the code for a token (`sdk_flow`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ READ_S: Final = 10.0
 
 
 class CallbackError(Exception):
-    """The user did not agree, or did not answer; the text says which."""
+    """The user did not agree, or did not answer; the text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ class Returned:
 
 
 class Callback:
-    """Start it with `async with`; `uri` is then where the browser is to be sent."""
+    """Start it with `async with`; `uri` is then the redirect URI."""
 
     def __init__(self, port: int = PORT, *, may_move: bool = True) -> None:
-        """`may_move`: if the port is taken, another one will do."""
+        """`may_move`: use another port if this one is taken."""
         self._port = port
         self._may_move = may_move
         self._server: asyncio.Server | None = None
@@ -56,14 +56,14 @@ class Callback:
         if self._server is not None:
             self._server.close()
         if self._returned.done() and not self._returned.cancelled():
-            self._returned.exception()  # seen, whether somebody waited or not
+            self._returned.exception()  # retrieved, since no task may be waiting
 
     @property
     def uri(self) -> str:
         return f"http://127.0.0.1:{self._port}{PATH}"
 
     def expect(self, authorization_url: str) -> None:
-        """The question that the user is asked."""
+        """Sets the expected `state` from the authorization URL that the user is sent to."""
         [self._state] = parse_qs(urlsplit(authorization_url).query).get("state", [secrets.token_urlsafe()])
 
     async def returned(self) -> Returned:

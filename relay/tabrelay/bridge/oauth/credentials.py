@@ -1,4 +1,7 @@
-"""Credentials that are asked for: kept, refreshed in time, asked for once at a time, in this process and in others."""
+"""OAuth credentials: stored between runs, refreshed before they expire, and requested once at a time.
+
+A lock file makes several processes share one token request. The protocol steps are in `sdk_flow`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ SKEW_S: Final = 30.0
 
 
 class OAuth:
-    """`make_wish` gives the user's wish when it is needed: the SDK is loaded then, not before."""
+    """`make_options` returns the user's options when they are needed: the SDK is imported then, not before."""
 
     hint = "It does not take the token that was just made for it."
 
@@ -38,8 +41,8 @@ class OAuth:
         advice: str | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`is_early`: get a token before the first message. `callback_port`: this one and no other. `advice`: there is
-        nobody to ask here; what they can do elsewhere."""
+        """`is_early`: get a token before the first message. `callback_port`: exactly this port. `advice`: the user
+        can't be asked here; the error text that replaces the question."""
         self._store = store
         self._make_options = make_options
         self._show_url = show_url
@@ -55,7 +58,7 @@ class OAuth:
             await self._obtain(self._known().access_token, None)
 
     async def header(self) -> str | None:
-        """Until a server wants one there is none. One that soon ends is replaced before it does."""
+        """None until a server requires a token. A token that soon expires is refreshed first."""
         record = self._known()
         if record.access_token is not None and not record.is_valid(self._clock.now(), SKEW_S):
             try:
@@ -78,7 +81,7 @@ class OAuth:
         return self._record
 
     async def _obtain(self, used: str | None, answer: HttpAnswer | None) -> None:
-        """Another token than `used`. Whoever asked at the same time, here or in another process, shares it."""
+        """Gets another token than `used`. Concurrent requests, in this process and in others, share it."""
         try:
             async with self._lock, self._store.lock(self._clock):
                 self._record = record = self._store.load()
@@ -105,7 +108,7 @@ class OAuth:
                 return flow.record
             if self._advice is not None:
                 raise CredentialsError(self._advice)
-            # One question to the user at a time, whatever server it is for: there is one browser, and one port.
+            # One question to the user at a time, for all servers: there is one browser and one port.
             async with self._store.lock(self._clock, "callback"):
                 may_move = self._callback_port is None
                 async with Callback(self._callback_port or PORT, may_move=may_move) as callback:
@@ -114,7 +117,7 @@ class OAuth:
             raise CredentialsError(str(problem)) from None
         finally:
             if flow.record.client != record.client:
-                self._store.save(flow.record)  # a client that was registered stays so, even if the user said no
+                self._store.save(flow.record)  # a registered client stays registered, even if the user refused
         return flow.record
 
     @staticmethod

@@ -1,8 +1,8 @@
-"""Drives the official SDK's OAuth to a token. The only file that knows the SDK: loading it takes longer than the rest.
+"""OAuth flow with the official SDK. The only module that imports the SDK: importing it takes longer than all others.
 
-The SDK wants to stand around every request (`httpx2.Auth`), and holds a lock while one waits for its answer: a slow
-call would hold up all others. So it is given the refusal that a request of ours got, its own requests are sent for it,
-and when it would repeat ours, the token is there.
+The SDK is designed to wrap every request (`httpx2.Auth`) and holds a lock until the answer arrives, so a slow call
+would block all others. Instead, it gets the refusal that a request of the bridge got; its own requests are sent for it;
+and when it would repeat the bridge's request, the token is there. Storage is in `token_store`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MAX_BODY: Final = 1 << 20
 TIMEOUT_S: Final = 30.0
 LONG_AGO: Final = 1.0
 
-# It would write a traceback for each user who says no. What went wrong is in the error, and goes to the client.
+# The SDK would log a traceback for each user who refuses. The reason is in the error, which goes to the client.
 if not logging.getLogger("tabrelay").isEnabledFor(logging.DEBUG):
     logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)
 
@@ -56,7 +56,7 @@ Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
 
 @dataclass(frozen=True, slots=True)
 class TokenOptions:
-    """What kind of token is wanted, as the user said."""
+    """The kind of token to request, from the user's flags or configuration."""
 
     server_url: str
     grant: str = "authorization_code"
@@ -71,7 +71,8 @@ class TokenOptions:
 
 @dataclass(frozen=True, slots=True)
 class RefusedRequest:
-    """The answer that a request got: 401, or 403 when the token allows too little. Not real: nobody was asked yet."""
+    """The refusal that a request got: 401, or 403 for insufficient scope. `is_real` is False when no request was
+    sent."""
 
     status: int = 401
     challenge: str | None = None
@@ -80,7 +81,7 @@ class RefusedRequest:
 
 
 class SdkStorage:
-    """The SDK's storage, on a record."""
+    """The SDK's storage interface, on a record."""
 
     def __init__(self, record: StoredSignIn, clock: Clock) -> None:
         self.record = record
@@ -107,12 +108,12 @@ class SdkStorage:
 
 
 class SignInFlow:
-    """One way to a token: with a record of what was known before, to a record of what is known then."""
+    """One run of the flow: from the stored record to a new one."""
 
     def __init__(
         self, options: TokenOptions, record: StoredSignIn, clock: Clock, show_url: Callable[[str], Awaitable[None]]
     ) -> None:
-        """`ask` shows an address to the user."""
+        """`show_url` shows a URL to the user."""
         self._options = options
         self._storage = SdkStorage(record, clock)
         self._show_url = show_url
@@ -122,11 +123,11 @@ class SignInFlow:
         return self._storage.record
 
     async def refresh(self, refusal: RefusedRequest) -> bool:
-        """Without asking anybody. False: that is not possible. Raises CredentialsError."""
+        """Refreshes the token without the user. False: that is not possible. Raises CredentialsError."""
         if not self.record.token.get("refresh_token") or refusal.status != 401:
             return False
         provider = self._provider(None)
-        # Whatever the token says of its own age: it is no good, or soon will be.
+        # Whatever expiry the token has: it was refused, or expires soon.
         provider.context.token_expiry_time = LONG_AGO
         async with self._sending() as send:
             ours, refused = self._request(refusal)
@@ -139,8 +140,8 @@ class SignInFlow:
         return self._storage.is_new
 
     async def run(self, refusal: RefusedRequest, callback: Callback | None) -> None:
-        """`callback`: where the browser comes back to, if somebody has to be asked. Raises CredentialsError."""
-        # The scopes that were granted still count, the rest of the old token does not.
+        """`callback`: the redirect endpoint, if the user has to agree. Raises CredentialsError."""
+        # The granted scopes are kept; the refresh token is not.
         token = {name: value for name, value in self.record.token.items() if name != "refresh_token"}
         self._storage.record = replace(self.record, token=token)
         provider = self._provider(callback)
@@ -154,12 +155,12 @@ class SignInFlow:
         self._store_metadata(provider)
 
     def _request(self, refusal: RefusedRequest) -> tuple[httpx2.Request, httpx2.Response]:
-        """A request as ours was, and the answer that it got."""
+        """A copy of the bridge's request, and the answer that it got."""
         headers = {} if refusal.version is None else {mcp_headers.PROTOCOL_VERSION: refusal.version}
         ours = httpx2.Request("POST", self._options.server_url, headers=headers)
         challenge = refusal.challenge
         if self._options.scope is not None and refusal.status == 401:
-            # The SDK asks for what the server wants; the user may want something else.
+            # The SDK requests the scope that the server names; the user may want another.
             asked = httpx2.Response(401, headers={"www-authenticate": challenge or ""}, request=ours)
             found = extract_resource_metadata_from_www_auth(asked)
             where = "" if found is None else f', resource_metadata="{found}"'
@@ -172,7 +173,7 @@ class SignInFlow:
         if options.grant == "client_credentials":
             assert options.client_id is not None and options.client_secret is not None
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that --issuer would be better, said in our own words elsewhere
+                warnings.simplefilter("ignore")  # that an issuer should be given: see --issuer
                 return ClientCredentialsOAuthProvider(
                     options.server_url,
                     self._storage,
@@ -212,7 +213,7 @@ class SignInFlow:
         return provider
 
     def _choose_client(self, uri: str, is_moving: bool) -> None:
-        """The client that the user registered; or the one from before, unless the browser can't come back to it."""
+        """Uses the client that the user registered, or the stored one, unless its redirect URI differs."""
         wish, known = self._options, self._storage.record.client
         if wish.client_id is not None:
             client = {"client_id": wish.client_id, "redirect_uris": [uri], "issuer": wish.issuer}
@@ -223,7 +224,7 @@ class SignInFlow:
             self._storage.record = replace(self._storage.record, client={})
 
     def _restore_metadata(self, provider: OAuthClientProvider) -> None:
-        """What was discovered in another run: without it the SDK would guess where tokens are refreshed."""
+        """Restores the discovered metadata: without it the SDK would guess the token endpoint."""
         context, record = provider.context, self.record
         if record.metadata:
             context.oauth_metadata = OAuthMetadata.model_validate(record.metadata)
@@ -240,7 +241,7 @@ class SignInFlow:
         )
 
     async def _is_same_issuer(self, refused: httpx2.Response, send: Send) -> bool:
-        """A server that moved to another authorization server must not make us show the old one's token to it."""
+        """Whether the server still uses the same authorization server: a new one must not get the old one's token."""
         client = await self._storage.get_client_info()
         if client is None:
             return False
@@ -265,7 +266,7 @@ class SignInFlow:
             raise CredentialsError(f"No token could be had: {type(problem).__name__}: {redact(str(problem))}") from None
 
     async def _send(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
-        """The whole answer, if it is not too large."""
+        """The complete answer, if it is not too large."""
         self._check(str(request.url))
         response = await client.send(request, stream=True)
         try:
@@ -283,7 +284,7 @@ class SignInFlow:
         return whole
 
     def _check(self, url: str) -> None:
-        """Addresses come from the server: they may lead to the web and nowhere else, and not in the open."""
+        """Refuses URLs that are not https (or permitted http): they come from the server."""
         try:
             parse_url(url, self._options.allows_plain)
         except TargetError as problem:

@@ -1,7 +1,7 @@
-"""Shows an address to the user: on stderr always, in the browser if there is one to look at.
+"""Shows a URL to the user: on stderr always, and in the browser if there is a display.
 
-The browser is started by a process of its own whose output is not ours: stdout belongs to the client, and a browser
-that prints something there would end the conversation. No shell is involved, whatever the address contains.
+The browser is started by a separate process without stdout: stdout belongs to the client, and output of a browser there
+would break the protocol. No shell is involved, whatever the URL contains.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Where a server's tokens are kept between runs: one file per server, readable by this user only.
+"""Token storage of OAuth sign-ins: one file for each server, readable by this user only.
 
-Several bridges of one user use the same server. Only one of them asks at a time; the others wait, and find its token.
+Several bridges of one user may use the same server. A file lock lets only one of them request a token; the others wait
+and read it. Tokens are not validated here.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ POLL_S: Final = 0.1
 
 
 class StoreError(Exception):
-    """The directory can't be used; the text says what to do."""
+    """The directory can't be used; the text gives advice."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSignIn:
-    """What is known of one server. All but the first two is the SDK's own JSON."""
+    """The stored state of one server. All but the first two fields are the SDK's JSON."""
 
     access_token: str | None = None
     expires_at: float | None = None
@@ -39,7 +40,7 @@ class StoredSignIn:
 
 class OAuthStore:
     def __init__(self, folder: Path, *identity: str) -> None:
-        """`identity`: whatever makes one token another's: server, client, grant, scope."""
+        """`identity`: what distinguishes tokens: server, client, grant, scope."""
         import hashlib
 
         self._folder = folder
@@ -51,7 +52,7 @@ class OAuthStore:
         try:
             return StoredSignIn(**json.loads(self._path.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
-            return StoredSignIn()  # a damaged file only means that the user is asked again
+            return StoredSignIn()  # after damage the user is only asked again
 
     def save(self, record: StoredSignIn) -> None:
         """Raises StoreError."""
@@ -70,7 +71,7 @@ class OAuthStore:
 
     @contextlib.asynccontextmanager
     async def lock(self, clock: Clock, shared: str | None = None) -> AsyncIterator[None]:
-        """Nobody else asks for this server's token meanwhile; with `shared`, nobody for any server's."""
+        """Excludes other requests for this server's token; with `shared`, for the token of any server."""
         self._prepare()
         async with _flock(self._lock if shared is None else self._folder / f"{shared}.lock", clock):
             yield
@@ -78,10 +79,10 @@ class OAuthStore:
 
 @contextlib.asynccontextmanager
 async def _flock(path: Path, clock: Clock) -> AsyncIterator[None]:
-    """The system takes the lock away from a process that dies, so nobody waits for the dead."""
+    """The system releases the lock of a process that dies, so no process waits for it."""
     try:
         import fcntl
-    except ImportError:  # not on this system; then nobody locks
+    except ImportError:  # not on this system: no lock
         yield
         return
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
