@@ -1,8 +1,9 @@
 """HTTP connections on which the relay has proved that it has the token's key.
 
-The connection pool gets a connection only after the challenge was answered on it. A program that took the relay's port receives the challenge and nothing else: no token, no client proof, no message.
-Requests carry a client proof instead of the token; it is renewed before it expires. The protocol is in
-`tabrelay.calls.proof`; this module adapts it to httpcore2.
+The connection pool gets a connection only after the challenge was answered on it. A program that took the relay's port
+receives the challenge and nothing else: no token, no client proof, no message. Requests carry a client proof instead of
+the token; it is renewed before it expires. The protocol is in `tabrelay.calls.proof`; this module adapts it to
+httpcore2.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""`tabrelay acp`: stands between an editor and its agent, and gives the agent the browser's tools."""
+"""`tabrelay acp`: runs the conductor between an editor and its agent.
+
+It parses the flags, starts the conductor on stdin and stdout, and handles signals: the first one stops in order, the
+second one immediately. The conductor itself is in `tabrelay.acp`.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +97,7 @@ async def _run(args: argparse.Namespace) -> int:
 
 
 def _stop(conductor: Conductor, number: signal.Signals) -> None:
-    """The first signal lets everybody finish. The second does not wait for that, nor for the event loop."""
+    """The first signal lets all processes finish. The second one waits neither for that nor for the event loop."""
     if conductor.is_stopping:
         _end_at_once(number)
     conductor.stop()
@@ -104,7 +108,7 @@ def _stop(conductor: Conductor, number: signal.Signals) -> None:
 def _end_at_once(number: int) -> None:
     from tabrelay.system import process_group
 
-    process_group.kill_all()  # nothing else of ours is run any more
+    process_group.kill_all()  # no other code of this process runs after this
     signal.signal(number, signal.SIG_DFL)
     signal.raise_signal(number)
 

@@ -1,7 +1,7 @@
-"""What the command line says when the relay is ready: addresses, and how to connect a client, ready to copy.
+"""Startup message of the relay: its URLs, and how to connect a client, ready to copy.
 
-Pure text out of plain values. The token itself is shown on a terminal only; in a pipe or a log file, its place is taken
-by the command that prints it.
+The token is shown on a terminal only; in a pipe or a log file, the command that prints it is shown instead. Pure text
+from plain values; printing is done in `serve`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Announcement:
     token: str
     needs_token: bool = True
     command: str = "tabrelay"
-    flags: str = ""  # what the other verbs need to find this relay's state
+    flags: str = ""  # flags with which other commands find this relay's state
 
     def mcp_url(self, server: str | None = None) -> str:
         name = server or (self.servers[0] if self.servers else "{server}")
@@ -79,7 +79,7 @@ class Announcement:
 def question(
     origin: str, server: str, code: str, others: Sequence[str] = (), *, command: str = "tabrelay", flags: str = ""
 ) -> str:
-    """What is said when a page of another origin asks to be paired. Everything in it was checked before."""
+    """The message for a page of another origin that requests pairing. All its values were validated before."""
     plain = " (not encrypted)" if origin.startswith("http://") and not _is_here(origin) else ""
     also = [f'  "{server}" is offered by {", ".join(others)} too.'] if others else []
     return "\n".join(

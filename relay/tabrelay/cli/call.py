@@ -1,4 +1,8 @@
-"""`tabrelay tools` and `tabrelay call`: an MCP client for people and scripts."""
+"""`tabrelay tools` and `tabrelay call`: list and call the tools of an MCP server from a terminal or a script.
+
+Arguments and the output path are checked before the call, since a tool may do something that can't be repeated. The
+client is `bridge.client`; results are formatted in `render`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from tabserver.wire import methods
 
 UNREACHABLE: Final = 3
 ERROR: Final = 4
-CANCELLED: Final = 130  # what a shell says of a program that Ctrl+C ended
+CANCELLED: Final = 130  # the exit code that shells use for a program that Ctrl+C ended
 CODES: Final = (
     "exit codes: 0 done; 1 the tool reports an error; 2 the command is wrong; 3 the server can't be reached; "
     "4 the server answers with an error"
@@ -82,7 +86,7 @@ def _call(args: argparse.Namespace) -> int:
 
 
 def _with_client(args: argparse.Namespace, work: Any) -> Any:
-    """Connect, do it, leave."""
+    """Connects, runs `work` with the client, and disconnects."""
     import asyncio
 
     from tabrelay.bridge.client import McpClient, RequestFailed
@@ -148,12 +152,12 @@ def _arguments(args: argparse.Namespace) -> dict[str, Any]:
         try:
             found[name] = json.loads(value)
         except ValueError:
-            found[name] = value  # a text needs no quotes
+            found[name] = value  # a string needs no quotes
     return found
 
 
 def _check_output(args: argparse.Namespace) -> None:
-    """Before anything is called: a tool may do something that can't be done twice."""
+    """Called before the tool: it may do something that can't be done twice."""
     if args.output is None:
         return
     path = Path(args.output)

@@ -1,4 +1,8 @@
-"""`tabrelay completion`: a script that lets a shell complete verbs, flags, clients and names of servers."""
+"""`tabrelay completion`: prints a completion script for bash, zsh or fish.
+
+The script completes commands, flags, client names and server names. It is generated from the argument parsers, so it
+needs no maintenance. Server names come from `tabrelay status --names` at completion time.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +21,14 @@ NAMES = "tabrelay status --names 2>/dev/null"
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A verb or an action of one, with what can follow."""
+    """A command or an action of one, with the words that can follow."""
 
     path: tuple[str, ...]
     about: str
     flags: tuple[tuple[str, str], ...]
     choices: tuple[str, ...]
     has_names: bool
-    """Names of servers can follow."""
+    """Server names can follow."""
 
 
 def add(verbs: Any) -> None:
@@ -47,7 +51,7 @@ def _completion(args: argparse.Namespace) -> int:
 
 
 def walk(parser: argparse.ArgumentParser, path: tuple[str, ...] = (), about: str = "") -> Iterator[Word]:
-    """The program itself, its verbs, and their actions."""
+    """The program itself, its commands, and their actions."""
     from tabrelay.cli.client_files.known import BY_NAME
 
     own, choices, below = [], [], []

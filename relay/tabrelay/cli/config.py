@@ -1,4 +1,7 @@
-"""`tabrelay config check` and `tabrelay config show`: what the configuration files say, before a relay runs on them."""
+"""`tabrelay config check` and `tabrelay config show`: validate and display configuration files.
+
+They read the files as `serve` does, without starting a relay. The rules are in `tabrelay.config`.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,7 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _absent(spec: Any) -> str:
-    """Not a mistake of the file: the program may come to the PATH later."""
+    """A note, not a mistake: the program may be installed later."""
     import shutil
 
     env = dict(spec.env)

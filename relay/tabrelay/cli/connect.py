@@ -1,6 +1,6 @@
-"""How a verb reaches an MCP server: the flags for it, and the connection that comes of them.
+"""Flags for the connection to an MCP server, and the HTTP client made from them.
 
-Shared by the verbs that are clients: `stdio`, `tools`, `call`.
+Shared by the commands that are clients: `stdio`, `tools`, `call`. Flags for tokens and OAuth are in `sign_in`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def size(text: str) -> int:
 
 
 def headers(given: list[str], env: Any) -> dict[str, str]:
-    """The user's headers by their lower-case names, with the environment's values put in."""
+    """The user's headers by lower-case name, with environment variables expanded."""
     found: dict[str, str] = {}
     for text in given:
         match = HEADER.fullmatch(text.strip())
@@ -78,12 +78,12 @@ def _expand(text: str, env: Any) -> str:
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
-    """Nothing on Windows, whose event loops know none: there Ctrl+C raises KeyboardInterrupt."""
+    """Empty on Windows, whose event loops have no signal handlers: there Ctrl+C raises KeyboardInterrupt."""
     return (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if hasattr(signal, "SIGHUP") else ()
 
 
 def outbound(args: argparse.Namespace) -> tuple[Any, Any]:
-    """What carries requests to the server that the flags name, and the credentials that they use."""
+    """The HTTP client for the server that the flags name, and its credentials."""
     import os
 
     from tabrelay.bridge.credentials import CredentialsError

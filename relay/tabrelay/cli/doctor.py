@@ -1,6 +1,6 @@
-"""`tabrelay doctor`: looks at everything that has to be right, and says of what is not what to do.
+"""`tabrelay doctor`: diagnoses the installation, the relay and its clients, with advice for each problem.
 
-It changes nothing. Each check stands by itself: what one can't find out does not keep the others from looking.
+Each check is independent: one that fails does not prevent the others. It changes nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MARKS: Final = {"ok": "ok  ", "note": "note", "bad": "BAD "}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`bad` has to be mended, `note` is worth knowing; `advice` is what to do."""
+    """`bad` has to be fixed, `note` is information; `advice` is what to do."""
 
     what: str
     state: Literal["ok", "note", "bad"]
@@ -38,16 +38,16 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class DiagnosedRelay:
-    """What the checks look at."""
+    """The input of the checks."""
 
     args: argparse.Namespace
     settings: Any
     base: str
     has_address_file: bool
-    """A relay said that it is there."""
+    """A running relay has written its address file."""
 
     health: Any
-    """What it answers when it is asked how it is."""
+    """The answer of `/-/healthz`, or None."""
 
     @property
     def is_running(self) -> bool:
@@ -88,7 +88,7 @@ def diagnose(args: argparse.Namespace) -> Findings:
     for check in CHECKS:
         try:
             yield from check(relay)
-        except Exception as problem:  # a doctor that falls ill must say so and go on
+        except Exception as problem:  # a check that fails is reported, and the others run
             yield Finding(check.__name__.strip("_"), "bad", f"could not be checked: {problem!r}")
 
 
@@ -102,7 +102,7 @@ def _program(relay: DiagnosedRelay) -> Findings:
 
 
 def _state(relay: DiagnosedRelay) -> Findings:
-    """The directory and the token in it: there, ours, and closed to others."""
+    """The state directory exists, is writable, and is closed to other users."""
     home = relay.settings.home
     if not home.is_dir():
         yield Finding("state", "note", f"{home} is not there yet: the first start makes it.")
@@ -225,7 +225,7 @@ def _servers(relay: DiagnosedRelay) -> Findings:
         if row.get("state") == "online":
             yield Finding("server", "ok", f"{name}: online, {tools}")
         elif row.get("connection") in ("failed", "suspended", "waiting"):
-            # The relay itself is to connect to it, and can't: nobody else will bring it.
+            # An upstream: the relay itself has to connect to it, and can't.
             why = row.get("error") or "it can't be reached"
             advice = f"Mend its configuration or start it. Then: tabrelay reconnect {name}"
             yield Finding("server", "bad", f"{name}: {row['connection']}: {why}", "" if " login " in why else advice)
@@ -279,7 +279,7 @@ def _entry(client: Any, name: str, entry: dict[str, Any], known: set[str] | None
 
 
 def _names(relay: DiagnosedRelay) -> set[str] | None:
-    """None if nobody can say."""
+    """The relay's server names; None if no relay answers."""
     if not relay.is_running:
         return None
     try:

@@ -1,4 +1,7 @@
-"""`tabrelay drift`: servers whose tools are not those that were first used."""
+"""`tabrelay drift`: lists servers whose tools changed since their first use, and accepts the changes.
+
+The relay detects the changes (`routing.tool_drift`); this command only shows them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Questions of a server to its user, asked at the terminal: a form field by field, or an address to visit."""
+"""Elicitation at the terminal: a server's questions to the user, as a form field by field or as a URL to visit.
+
+Text of the server is made safe for the terminal. Without a terminal the commands do not offer elicitation at all.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ CANCEL: Final = {"action": "cancel"}
 
 
 async def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """In a thread: the connection must live on while somebody thinks."""
+    """Reads in a thread: the connection must stay alive while the user thinks."""
     return await asyncio.to_thread(answer, params, _read)
 
 
@@ -28,7 +31,7 @@ def _read(prompt: str) -> str:
 
 
 def answer(params: dict[str, Any], read: Callable[[str], str]) -> dict[str, Any]:
-    """`read` shows a prompt and gives the line that was typed; EOFError: the user has had enough."""
+    """`read` shows a prompt and returns the typed line; EOFError cancels."""
     message = printable(str(params.get("message", "")))
     try:
         if params.get("mode") == "url":
@@ -46,7 +49,7 @@ def answer(params: dict[str, Any], read: Callable[[str], str]) -> dict[str, Any]
 
 
 def _field(name: str, schema: dict[str, Any], is_required: bool, read: Callable[[str], str]) -> Any:
-    """Asks until the answer is one; nothing means the default, or nothing if that is allowed."""
+    """Asks until the answer is valid. An empty line means the default, or no value if the field is optional."""
     choices = schema.get("enum") or [one.get("const") for one in schema.get("oneOf", ())]
     about = printable(str(schema.get("title") or schema.get("description") or name))
     more = f" ({' | '.join(map(str, choices))})" if choices else ""

@@ -1,6 +1,7 @@
-"""Parsers of verbs, the flags that several of them have, and the settings that come of them.
+"""Argument parsers of commands, flags that several commands share, and the settings made from them.
 
-Each flag's name is a setting's name; the default None means "not given", so that the environment counts.
+Each flag's name is a setting's name. The default None means "not given", so that the environment variable counts.
+Flags of one command are in that command's module.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from tabrelay.cli.output import ExitWith
 
 
 class Parser(argparse.ArgumentParser):
-    """With `mixes`, flags may stand between arguments that may be left out; argparse alone takes these for left out.
+    """With `mixes`, flags may be between optional arguments; argparse alone would treat these as omitted.
 
-    What a verb does not know is said with the verb's own usage, and with the flag that was meant, if one looks like it.
-    So is a flag that is misspelt where something else is missing too, of which argparse alone would speak.
+    An unknown flag is reported with the command's usage, and with a similar flag if there is one. So is a misspelt flag
+    when an argument is missing too; argparse alone would report only the argument.
     """
 
     mixes = False
-    advice = ""  # for flags that the verb does not know
+    advice = ""  # for flags that the command does not know
     _is_inside = False
     _given: Sequence[str] = ()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        if self._is_inside:  # argparse's own way to mix comes back here, with arguments that it reads later
+        if self._is_inside:  # parse_known_intermixed_args calls this again, with a part of the arguments
             return super().parse_known_args(args, namespace)
         self._is_inside = True
         self._given = sys.argv[1:] if args is None else args
@@ -42,7 +43,7 @@ class Parser(argparse.ArgumentParser):
         return found, unknown
 
     def error(self, message: str) -> NoReturn:
-        """Also for what argparse itself finds wrong."""
+        """Adds suggestions to argparse's errors."""
         if misspelt := self._misspelt():
             self._given = ()
             self._refuse(misspelt)
@@ -60,19 +61,19 @@ class Parser(argparse.ArgumentParser):
         super().error(f"unrecognized arguments: {' '.join(unknown)}{meant or chr(10) + advice}")
 
     def _misspelt(self) -> list[str]:
-        """Flags that are none. Before a verb, or an action of one, only: what stands behind is for that to read."""
+        """Unknown flags. With subcommands, only those before the subcommand: it parses the rest."""
         own = self._given
         if any(isinstance(action, argparse._SubParsersAction) for action in self._actions):
             own = list(takewhile(lambda text: text.startswith("-"), own))
         flags = [text.partition("=")[0] for text in takewhile(lambda text: text != "--", own) if text.startswith("--")]
-        known = self._option_string_actions  # the beginning of one is enough
+        known = self._option_string_actions  # argparse accepts unique prefixes
         return [flag for flag in flags if not any(name.startswith(flag) for name in known)]
 
     @staticmethod
-    def _meant(said: Sequence[str], known: Sequence[str]) -> str:
+    def _meant(given: Sequence[str], known: Sequence[str]) -> str:
         from difflib import get_close_matches
 
-        close = [match for text in said for match in get_close_matches(text, known, 1, 0.7) if text not in known]
+        close = [match for text in given for match in get_close_matches(text, known, 1, 0.7) if text not in known]
         return f"\nDid you mean {' and '.join(close)}?" if close else ""
 
 
@@ -88,13 +89,13 @@ def verb(verbs: Any, name: str, about: str, example: str) -> Parser:
 
 
 def home_flag(parser: argparse.ArgumentParser, default: str | None = None) -> None:
-    """`default`: argparse.SUPPRESS for an action of a verb that has the flag: it may stand before or after it."""
+    """`default`: argparse.SUPPRESS for an action of a command that has the flag, which may then precede the action."""
     about = "state directory (default: the user's config directory)"
     parser.add_argument("--home", type=Path, metavar="DIR", help=about, default=default)
 
 
 def address_flags(parser: argparse.ArgumentParser, default: str | None = None) -> None:
-    """Which running relay a verb is for. `default`: argparse.SUPPRESS for an action of a verb that has the flags."""
+    """Flags that select the running relay. `default`: argparse.SUPPRESS for an action of a command that has them."""
     about = "where the relay listens (default: the relay started last, else 127.0.0.1)"
     parser.add_argument("--host", help=about, default=default)
     about = "its port (default: of the relay started last, else 4747)"

@@ -1,4 +1,8 @@
-"""`tabrelay install` and `tabrelay uninstall`: an entry for a server in a client's configuration."""
+"""`tabrelay install` and `tabrelay uninstall`: write and remove servers in the configuration files of MCP clients.
+
+Entries of other programs are replaced or removed only with --force. Without a client, `install` lists the known
+clients. Editing the files is in `client_files`.
+"""
 
 from __future__ import annotations
 
@@ -67,18 +71,18 @@ def _install(args: argparse.Namespace) -> int:
             "Replace it: --force. Or choose another name: --as NAME.",
             FAILED,
         )
-    news = {name: entry for name, entry in wanted.items() if known.get(name) != entry}
-    if not news:
+    changed = {name: entry for name, entry in wanted.items() if known.get(name) != entry}
+    if not changed:
         print(f"{client.title} has {', '.join(wanted)} already: {file.path}")
         return OK
-    _apply(args, lambda: file.put(news))
+    _apply(args, lambda: file.put(changed))
     if not args.dry_run:
-        print(f"{client.title} has {', '.join(news)} now. {client.after}")
+        print(f"{client.title} has {', '.join(changed)} now. {client.after}")
     return OK
 
 
 def _all_servers(args: argparse.Namespace) -> list[str]:
-    """Whatever the running relay knows."""
+    """All servers of the running relay."""
     try:
         found = [row["name"] for row in running_relay.request(args, "/-/status")["servers"]]
     except ExitWith as problem:
@@ -158,7 +162,7 @@ def _servers(file: Any) -> dict[str, Any]:
 
 
 def _entry_name(server: str) -> str:
-    """Of a URL, its host: `https://mcp.example.com/mcp` is `mcp.example.com`."""
+    """The entry's name: a server's name, or the host of a URL, `mcp.example.com` for `https://mcp.example.com/mcp`."""
     from urllib.parse import urlsplit
 
     from tabrelay.bridge.target import TargetError, is_url, parse_url
@@ -179,7 +183,7 @@ def _entry_name(server: str) -> str:
 
 
 def _launch(args: argparse.Namespace, server: str) -> Any:
-    """A program that is found without a shell's PATH: desktop clients have none."""
+    """The command with the program's full path: desktop clients do not have the shell's PATH."""
     from tabrelay.cli.client_files.known import Launch
 
     words = ["stdio", server]

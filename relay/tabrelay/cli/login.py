@@ -1,4 +1,8 @@
-"""`tabrelay login`: sign in at a server of the configuration that wants to know who you are."""
+"""`tabrelay login`: signs in at a server of the configuration with OAuth, in the browser.
+
+The token is stored in the state directory, where the relay finds and refreshes it. A running relay is asked to
+reconnect.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +66,7 @@ def _find(args: argparse.Namespace) -> tuple[Any, Any]:
 
 
 async def _sign_in(spec: Any, home: Any, *, opens: bool) -> str:
-    """Ask the server something; it says where to sign in."""
+    """Sends a request to the server; its refusal names the authorization server. Returns the server's URL."""
     import httpx2
 
     from tabrelay.bridge.credentials import CredentialsError

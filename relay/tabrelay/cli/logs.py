@@ -1,4 +1,7 @@
-"""`tabrelay logs`: what the relay wrote down, the newest last."""
+"""`tabrelay logs`: prints the relay's log or call log, filtered, and follows it.
+
+It reads the files, including rotated ones, so it works without a running relay. Writing them is in `tabrelay.observe`.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ def _logs(args: argparse.Namespace) -> int:
 
 
 def _path(args: argparse.Namespace) -> Path:
-    """Of the relay that runs, else of the one that wrote last."""
+    """The log file of the running relay, or else the one written last."""
     from urllib.parse import urlsplit
 
     from tabrelay.observe.log_setup import log_path
@@ -90,11 +93,11 @@ def _lines(path: Path) -> Iterator[str]:
         with path.open(encoding="utf-8", errors="replace") as file:
             yield from (line.rstrip("\n") for line in file)
     except FileNotFoundError:
-        return  # put aside just now: it is there under another name
+        return  # rotated just now: it exists under another name
 
 
 def follow(path: Path, is_begun: bool, pause: Callable[[float], None] = time.sleep) -> Iterator[str]:
-    """What is written from now on, through every change of the file. `is_begun`: its lines so far were shown."""
+    """New lines of the log, across rotations. `is_begun`: the lines so far were shown."""
     rest = ""
     while True:
         try:
@@ -110,7 +113,7 @@ def follow(path: Path, is_begun: bool, pause: Callable[[float], None] = time.sle
             while not is_other:
                 text = file.read()
                 if not text and _is_other(file, path):
-                    is_other, text = True, file.read()  # what came between the two looks
+                    is_other, text = True, file.read()  # lines written between the two reads
                 *lines, rest = (rest + text).split("\n")
                 yield from lines
                 if not text and not is_other:
@@ -118,13 +121,13 @@ def follow(path: Path, is_begun: bool, pause: Callable[[float], None] = time.sle
 
 
 def _is_other(file: Any, path: Path) -> bool:
-    """Was the file put aside, and another begun?"""
+    """Whether the file was rotated and a new one begun."""
     import os
 
     try:
         return not os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:
-        return False  # the next one is not there yet
+        return False  # the next file does not exist yet
 
 
 def _filter(args: argparse.Namespace) -> Callable[[str], bool]:
@@ -156,7 +159,7 @@ def _show(line: str, args: argparse.Namespace) -> None:
 
 
 def _when(row: dict[str, Any]) -> str:
-    """In this place's time."""
+    """In local time."""
     try:
         return datetime.fromisoformat(row["time"]).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     except (KeyError, ValueError):
@@ -176,7 +179,7 @@ def _call(row: dict[str, Any]) -> str:
 
 
 def _text(row: dict[str, Any]) -> str:
-    """As the relay says it on stderr."""
+    """In the format that the relay uses on stderr."""
     from tabrelay.observe.log_setup import one_line
 
     text = f"{_when(row)} {row.get('level', '?').upper()} {row.get('logger', '?')}: {one_line(row.get('message', ''))}"

@@ -1,6 +1,7 @@
-"""The command line: puts the verbs together, hands over, and turns what goes wrong into one line.
+"""Entry point of the command line: parses the command, runs it, and prints an error as one line.
 
-Only the verb that is asked for is loaded, and it loads what is heavy when it runs: clients wait for `tabrelay stdio`.
+Only the module of the given command is imported, and it imports heavy modules when it runs: clients wait for
+`tabrelay stdio`. Each command adds its own parser.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tabrelay import __version__
 from tabrelay.cli import flags
 from tabrelay.cli.output import OK, USAGE, ExitWith
 
-# The files of the verbs, and the verbs in each, in the order of the help.
+# The modules, and the commands in each, in the order of the help.
 VERBS: Final = {
     "serve": ("demo", "serve"),
     "status": ("status",),
@@ -42,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser(argv[0] if argv else None)
     args = parser.parse_args(argv)
     if "run" not in args:
-        # No verb: whoever types the bare name wants to know what it can do.
+        # Without a command, print the help.
         parser.print_help(sys.stderr)
         return USAGE
     try:
@@ -56,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser(wanted: str | None = None) -> argparse.ArgumentParser:
-    """With every verb; or with one, if it is known which one is wanted."""
+    """The parser of all commands, or only of the module that has `wanted`."""
     parser = flags.Parser(
         prog="tabrelay",
         description="A browser tab is an MCP server: the relay between MCP clients and the pages you have open.",
@@ -86,7 +87,7 @@ def _parser(wanted: str | None = None) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"tabrelay {__version__}")
-    parser.set_defaults(whole=_parser)  # for the verb that has to know all the others
+    parser.set_defaults(whole=_parser)  # for `completion`, which needs all commands
     verbs = parser.add_subparsers(title="verbs", metavar="VERB")
     files = [file for file, names in VERBS.items() if wanted in names] or VERBS
     for file in files:

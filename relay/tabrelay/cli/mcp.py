@@ -1,4 +1,7 @@
-"""`tabrelay mcp`: what agents start for each MCP server of `tabrelay acp`. It loads nothing that takes time."""
+"""`tabrelay mcp`: the program that agents start for each MCP server of `tabrelay acp`.
+
+It checks its arguments and runs `acp.stdio_shim`. It imports nothing slow: agents wait for it.
+"""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def _list(args: argparse.Namespace) -> int:
     except running_relay.Impostor:
         raise
     except ExitWith:
-        asking = []  # no relay runs: then nobody asks, and the paired pages are in the file
+        asking = []  # no relay runs: no page requests pairing, and the paired pages are in the file
     paired = [grant for grant in _tokens(args).issued() if grant.origin is not None]
     if args.json:
         rows = [
@@ -100,7 +100,7 @@ def _refuse(args: argparse.Namespace) -> int:
 
 
 def _revoke(args: argparse.Namespace) -> int:
-    """Without the relay: it reads the file again by itself, and may not be running at all."""
+    """Writes the token file, which a running relay reads again; no relay is needed."""
     from tabrelay.admission.tokens import StateError
 
     try:

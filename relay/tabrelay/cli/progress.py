@@ -1,4 +1,7 @@
-"""A bar on the terminal for a call that takes its time, from the server's progress notices."""
+"""Progress bar on the terminal for a running call, from the server's progress notifications.
+
+It draws on one line and removes it at the end. If the stream is not a terminal, it draws nothing.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ WIDTH: Final = 24
 
 
 class ProgressBar:
-    """Draws on one line of the terminal, and takes it away at the end. In a pipe it is not there."""
+    """Draws on one line of the terminal, and clears it at the end."""
 
     def __init__(self, stream: TextIO, columns: int = 80) -> None:
         self._stream = stream
@@ -32,7 +35,7 @@ class ProgressBar:
 
 
 def line(params: dict[str, Any], columns: int) -> str:
-    """One notice as a line: a bar if the whole is known, else how far it is."""
+    """One notification as a line: a bar if the total is known, otherwise the number."""
     done, whole = params.get("progress"), params.get("total")
     text = printable(" ".join(str(params.get("message") or "").split()))
     if not isinstance(done, int | float):

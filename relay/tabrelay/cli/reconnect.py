@@ -1,4 +1,7 @@
-"""`tabrelay reconnect`: have the running relay connect to a server elsewhere anew."""
+"""`tabrelay reconnect`: makes the running relay connect to an upstream again.
+
+Also for an upstream that the relay has given up. The relay does the work; this command only sends the request.
+"""
 
 from __future__ import annotations
 

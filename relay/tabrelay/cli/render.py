@@ -1,7 +1,7 @@
-"""A tool's result and a list of tools, as text, Markdown or JSON. Pure, but for the files that pictures go into.
+"""Formatting of tool results and tool lists as text, Markdown or JSON.
 
-What comes from a server is not to be trusted: on a terminal, characters that would move the cursor or hide text are
-shown as what they are.
+Text from a server is untrusted: on a terminal, control characters that would move the cursor or hide text are shown
+escaped. Pure, except that images and other binary content are written to files.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 FORMATS: Final = ("text", "json", "markdown")
-# Escape sequences, and marks that turn the direction of text around.
+# Control characters of escape sequences, and marks that change the direction of text.
 _HARMFUL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _ENDINGS: Final = {"image/jpeg": ".jpg", "audio/wav": ".wav", "audio/mpeg": ".mp3", "image/webp": ".webp"}
 
@@ -26,7 +26,7 @@ def printable(text: str) -> str:
 
 
 class OutputFolder:
-    """Where pictures, sound and other bytes are written: names that nobody has yet."""
+    """Writes images, sound and other binary content to files with unused names."""
 
     def __init__(self, path: Path, name: str) -> None:
         self._path = path
@@ -34,7 +34,7 @@ class OutputFolder:
         self._number = 0
 
     def write(self, data: str, type: str) -> Path | None:
-        """None if it is not what it says."""
+        """The file's path; None if the data is not base64."""
         try:
             content = base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError):
@@ -85,7 +85,7 @@ def _file(data: str, type: str, kind: str, is_markdown: bool, folder: OutputFold
     if path is None:
         return f"({kind} of type {type}, damaged)"
     if is_markdown:
-        # Beside the text, so a link from there is the bare name, wherever that is.
+        # The file is in the same directory as the text, so the link is the bare name.
         return f"{'!' if kind == 'image' else ''}[{kind}]({path.name})"
     return f"[{kind}, {type}: {path}]"
 
@@ -117,7 +117,7 @@ def _tool(row: dict[str, Any], is_markdown: bool) -> str:
 
 
 def _arguments(schema: dict[str, Any]) -> Iterator[tuple[str, str, bool, str]]:
-    """Name, type, whether it is required, and what it is for."""
+    """Name, type, whether it is required, and the description."""
     properties = schema.get("properties")
     required = schema.get("required")
     for name, one in properties.items() if isinstance(properties, dict) else ():

@@ -1,4 +1,8 @@
-"""The relay that runs, as other verbs find and ask it: its address, its token, and how to type this program again."""
+"""Access to the running relay for other commands: its address, its token, and authenticated requests.
+
+A relay writes its URL and process id to `running.json` in the state directory. It proves itself before it gets a
+request. This module also returns the command that starts this program again. It does not start or stop relays.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ class Impostor(ExitWith):
 
 
 def request(args: argparse.Namespace, path: str, method: str = "GET", body: Any = None) -> Any:
-    """What the running relay answers at `path`, asked in the name of this user's state directory.
+    """The running relay's JSON answer at `path`, requested with the token of the state directory.
 
     The relay proves itself first, on the same connection: another program that has the port gets nothing.
     """
@@ -44,8 +48,8 @@ def request(args: argparse.Namespace, path: str, method: str = "GET", body: Any 
             answer = connection.getresponse()
             if 200 <= answer.status < 300:
                 return json.load(answer)
-            if answer.status == 404 and (said := _message(answer)):
-                raise ExitWith(said, FAILED)
+            if answer.status == 404 and (text := _message(answer)):
+                raise ExitWith(text, FAILED)
             raise ExitWith(
                 f"The relay at {base} refused ({answer.status}): was it started with another --home?", FAILED
             )
@@ -56,9 +60,9 @@ def request(args: argparse.Namespace, path: str, method: str = "GET", body: Any 
 
 
 def proven(base: str, key: bytes) -> tuple[HTTPConnection, str]:
-    """A connection to the relay at `base`, which has proved itself on it, and the Authorization header to use there.
+    """A connection on which the relay at `base` has proved itself, and the Authorization header for it.
 
-    Raises Unproven or OSError. No proxy is used: it would have to be believed."""
+    Raises Unproven or OSError. No proxy is used: it would have to be trusted."""
     import http.client
     import socket
     import time
@@ -83,12 +87,12 @@ def proven(base: str, key: bytes) -> tuple[HTTPConnection, str]:
         raise
     sock.settimeout(TIMEOUT_S)
     connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
-    connection.sock, connection.auto_open = sock, 0  # never another connection than this one
+    connection.sock, connection.auto_open = sock, 0  # never reconnect: only this connection is proved
     return connection, f"Bearer {shown}"
 
 
 def _message(answer: Any) -> str | None:
-    """What the relay says went wrong, if it was the relay that answered."""
+    """The relay's error message, if the answer has one."""
     try:
         return str(json.load(answer)["message"])
     except (ValueError, KeyError, TypeError):
@@ -105,7 +109,7 @@ def token(home: Path) -> str:
 
 
 def address_file(home: Path) -> Path:
-    """The file in which a relay says where it is."""
+    """The file with the URL and process id of the relay."""
     return home / "running.json"
 
 
@@ -114,10 +118,10 @@ def write_address(home: Path, base: str) -> None:
 
 
 def address(home: Path) -> str | None:
-    """The address of the relay of this user that started last, if it said so and is still there."""
+    """The URL of the relay of this user that started last, if its process still exists."""
     try:
-        said = json.loads(address_file(home).read_text(encoding="utf-8"))
-        url, pid = str(said["url"]), int(said["pid"])
+        written = json.loads(address_file(home).read_text(encoding="utf-8"))
+        url, pid = str(written["url"]), int(written["pid"])
         if os.name == "posix":
             os.kill(pid, 0)
         return url
@@ -126,7 +130,7 @@ def address(home: Path) -> str | None:
 
 
 def base_url(host: str, port: int) -> str:
-    """The address to show: a relay that listens everywhere is reached here under its loopback address."""
+    """The URL to show: for a wildcard address, the loopback address."""
     from tabrelay.http.addresses import bracketed, is_wildcard
 
     name = ("[::1]" if ":" in host else "127.0.0.1") if is_wildcard(host) else bracketed(host)
@@ -134,14 +138,14 @@ def base_url(host: str, port: int) -> str:
 
 
 def program() -> tuple[str, ...]:
-    """This installation's own program, by its full path: for those who have no PATH, or another one."""
+    """The full path of this installation's program, for processes with no PATH or another one."""
     beside = Path(sys.executable).with_name("tabrelay.exe" if sys.platform == "win32" else "tabrelay")
-    # -P: it is started anywhere, and must not take its modules from the folder that it is started in.
+    # -P: it may be started in any directory, and must not import modules from there.
     return (str(beside),) if beside.is_file() else (sys.executable, "-P", "-m", "tabrelay")
 
 
 def command() -> str:
-    """What to type to get this program again: its name if that is on the PATH, else the way it was started."""
+    """The command that starts this program again: its name if it is on the PATH, otherwise as it was started."""
     import shlex
     import shutil
 
@@ -152,7 +156,7 @@ def command() -> str:
 
 
 def home_flag(settings: Any) -> str:
-    """The flag that leads another verb to the same state, if this relay does not use the usual one."""
+    """The --home flag for other commands, if this relay does not use the default state directory."""
     import shlex
 
     return "" if settings.home == type(settings).from_args({}).home else f" --home {shlex.quote(str(settings.home))}"

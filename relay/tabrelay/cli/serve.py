@@ -1,4 +1,8 @@
-"""`tabrelay demo` and `tabrelay serve`: the relay itself, from the flags to its end."""
+"""`tabrelay demo` and `tabrelay serve`: start the relay and run it until a signal.
+
+Everything that can be known to fail is checked before the port is bound. The port is bound before the application is
+built, since its list of host names needs the real port. The application is in `tabrelay.server`.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +65,7 @@ def serve_flags(serve: argparse.ArgumentParser) -> None:
 
 
 def effective(args: argparse.Namespace) -> tuple[Any, Any]:
-    """The settings and the configuration that these flags lead to."""
+    """The settings and the configuration for these flags."""
     from tabrelay.config import reader
     from tabrelay.config.settings import ConfigError, refuse_secrets
 
@@ -181,7 +185,7 @@ def _app_options(settings: Any, base: str, names: Any) -> dict[str, Any]:
 
 
 def _with_own_logs(settings: Any, number: int) -> Any:
-    """Processes share the state directory and the port, but no file that each of them writes and puts aside."""
+    """Separate log files for a worker process: processes share state directory and port, but not rotated files."""
     from tabrelay.observe.log_setup import log_path
 
     def own(setting: str, stem: str) -> str:
@@ -192,7 +196,7 @@ def _with_own_logs(settings: Any, number: int) -> Any:
 
 
 def _check(settings: Any, tokens: Any) -> None:
-    """Everything that can be known to fail, said before anything starts."""
+    """Reports everything that can be known to fail, before anything starts."""
     from tabrelay.admission import policy
     from tabrelay.admission.tokens import StateError
     from tabrelay.assets.files import Assets, AssetsMissing
@@ -212,7 +216,7 @@ def _check(settings: Any, tokens: Any) -> None:
 
             from tabrelay.bus.nats_credentials import NatsCredentials
 
-            NatsCredentials(Path(settings.bus_credentials).expanduser())  # one that will never do is said at once
+            NatsCredentials(Path(settings.bus_credentials).expanduser())  # reports an unusable file now
         for name in settings.servers:
             check_server_name(name)
         policy.Policy.for_address(
@@ -225,7 +229,7 @@ def _check(settings: Any, tokens: Any) -> None:
 
 
 def _announce(settings: Any, tokens: Any, base: str, page: str, opener: Any) -> None:
-    """Said once, when the relay answers: to the person or script that started it, and to the verbs that ask it."""
+    """Called once, when the relay accepts requests: writes the address file, prints the URLs, opens the browser."""
     from tabrelay.admission.pairing_codes import OPENER_TTL_S, PERSON_TTL_S
     from tabrelay.cli.announcement import Announcement
     from tabrelay.system.open_browser import has_display
@@ -233,7 +237,7 @@ def _announce(settings: Any, tokens: Any, base: str, page: str, opener: Any) -> 
     def address(ttl_s: float) -> str:
         return f"{settings.public_url or base}{page}#pair={tokens.mint(None, ttl_s, time.monotonic())}"
 
-    said = Announcement(
+    announcement = Announcement(
         base_url=settings.public_url or base,
         page_url=address(PERSON_TTL_S),
         servers=settings.servers,
@@ -243,7 +247,7 @@ def _announce(settings: Any, tokens: Any, base: str, page: str, opener: Any) -> 
         flags=running_relay.home_flag(settings),
     )
     running_relay.write_address(settings.home, base)
-    print(said.json_line() if settings.json else said.text(sys.stdout.isatty()), flush=True)
+    print(announcement.json_line() if settings.json else announcement.text(sys.stdout.isatty()), flush=True)
     if settings.open_browser and not settings.json and has_display():
         opener.open(address(OPENER_TTL_S), OPENER_TTL_S)
 

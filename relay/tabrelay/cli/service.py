@@ -1,4 +1,8 @@
-"""`tabrelay service`: the relay is there after a reboot, as a service of this user (systemd or launchd)."""
+"""`tabrelay service`: installs the relay as a service of this user (systemd or launchd), so that it runs after a reboot.
+
+It writes one unit or property list that runs `tabrelay serve` with the given flags, and starts it. A file that another
+program wrote is not removed.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +32,14 @@ PATHS: Final = ("home", "config", "log_file")
 
 @dataclass(frozen=True, slots=True)
 class SystemService:
-    """The file that describes it, and the commands that make the system look at it."""
+    """The service's file, and the commands that start and stop it."""
 
     path: Path
     text: str
     start: tuple[tuple[str, ...], ...]
     stop: tuple[tuple[str, ...], ...]
     after: str
-    """What else the user may want to know."""
+    """A hint for the user after the installation."""
 
 
 def add(verbs: Any) -> None:
@@ -57,7 +61,7 @@ def add(verbs: Any) -> None:
 
 
 def _install(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    # What a relay could not start with is said now, not after the next reboot.
+    # Report settings with which the relay can't start now, not after the next reboot.
     serve.effective(args)
     service = describe(_program(args, parser))
     if service.path.exists() and not args.force and not args.dry_run:
@@ -97,7 +101,7 @@ def _remove(args: argparse.Namespace) -> int:
 
 
 def _program(args: argparse.Namespace, parser: argparse.ArgumentParser) -> tuple[str, ...]:
-    """The command that the service runs: `serve` with what was given here."""
+    """The command that the service runs: `serve` with the given names and flags."""
     words = [*running_relay.program(), "serve", *(args.servers or ())]
     for action in parser._actions:
         value = getattr(args, action.dest, None)
@@ -118,7 +122,7 @@ def _absolute(path: str) -> str:
 
 
 def describe(program: Sequence[str], platform: str = sys.platform) -> SystemService:
-    """The service on this system. Stops if it has none."""
+    """The service for this system. Raises ExitWith if the system has none."""
     if platform == "darwin":
         return _launchd(program)
     if platform == "win32":
@@ -188,7 +192,7 @@ def _launchd(program: Sequence[str]) -> SystemService:
 
 
 def _unit_word(word: str) -> str:
-    """As systemd reads it: quotes around what has blanks, and its own signs doubled."""
+    """Escapes a word for a systemd unit: quotes around blanks, and special characters doubled."""
     word = word.replace("\\", "\\\\").replace("%", "%%").replace("$", "$$").replace('"', '\\"')
     return f'"{word}"' if not word or any(sign in word for sign in " \t';#") else word
 

@@ -1,5 +1,8 @@
-"""How a verb signs in at a server: the flags for tokens and OAuth, and the credentials that come of them. Also for the
-relay, at the servers of its configuration: there nobody can be asked, so somebody has to `tabrelay login` first."""
+"""Flags for tokens and OAuth, and the credentials made from them.
+
+Used by the commands that are clients, and by the relay for its upstreams. The relay cannot ask a user, so its upstreams
+need `tabrelay login` first. The OAuth flow is in `bridge.oauth`.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +110,7 @@ def _variable(name: str, flag: str, env: Mapping[str, str]) -> str:
 
 
 class Unattended:
-    """The relay's way in at one server: tokens that are there or can be had without asking anybody."""
+    """Credentials of the relay at one upstream: tokens that are stored or can be refreshed without the user."""
 
     def __init__(self, oauth: Any) -> None:
         self._oauth = oauth
@@ -137,7 +140,7 @@ def _as_no_token() -> Iterator[None]:
 
 
 def for_relay(settings: Any, command: str, home: str) -> Callable[[Any], Any]:
-    """`command`: how this program is typed; `home`: the flag that leads to the same state."""
+    """`command`: what starts this program; `home`: its --home flag, for the advice in errors."""
 
     def sign_in(spec: Any) -> Unattended:
         import shlex
@@ -150,12 +153,12 @@ def for_relay(settings: Any, command: str, home: str) -> Callable[[Any], Any]:
 
 
 def for_upstream(spec: Any, home: Path, *, advice: str | None = None, opens: bool = True) -> Any:
-    """The credentials of a server of a configuration. `tabrelay stdio URL` finds the same tokens."""
+    """The credentials for a server of a configuration. `tabrelay stdio URL` finds the same tokens."""
     return _tokens(spec.url, spec.oauth, home, opens=opens, advice=advice)
 
 
 def _tokens(url: str, wanted: Any, home: Path, *, opens: bool, allows_plain: bool = False, **more: Any) -> Any:
-    """`wanted`: an OAuthSpec. `more`: as OAuth takes it."""
+    """`wanted`: an OAuthSpec. `more`: arguments of `OAuth`."""
     from tabrelay.bridge.oauth.credentials import OAuth
     from tabrelay.bridge.oauth.show_url import show
     from tabrelay.bridge.oauth.token_store import OAuthStore

@@ -1,4 +1,7 @@
-"""`tabrelay status`: the relay that runs, and its servers."""
+"""`tabrelay status`: shows the running relay, its servers, ACP sessions and other relays of the bus.
+
+It formats the JSON of `/-/status`, which the relay makes (`routing.status`).
+"""
 
 from __future__ import annotations
 
@@ -38,18 +41,18 @@ def text(status: dict[str, Any]) -> str:
         return f"{head}\n\nNo servers yet: open a page that connects, or start the relay with a name."
     hint = "\n\nTools changed since they were first used. What changed: tabrelay drift"
     hint = hint if any(row.get("drift") for row in status["servers"]) else ""
-    # Under the table: one server's long words would push every column to the right.
+    # Below the table: one long error would widen its column for all rows.
     errors = [f"{row['name']}: {row['error']}" for row in status["servers"] if row.get("error")]
-    said = "\n\n" + "\n".join(errors) if errors else ""
+    below = "\n\n" + "\n".join(errors) if errors else ""
     more = _sessions(status.get("acp", ())) + _nodes(status.get("nodes", ()))
-    return f"{head}\n\n{table(('SERVER', 'STATE', 'TOOLS', 'CALLS', 'ADDRESS'), rows)}{more}{said}{hint}"
+    return f"{head}\n\n{table(('SERVER', 'STATE', 'TOOLS', 'CALLS', 'ADDRESS'), rows)}{more}{below}{hint}"
 
 
 def _nodes(rows: Any) -> str:
-    """The relays of one bus."""
+    """The relays of the bus."""
     if not rows:
         return ""
-    told = [
+    cells = [
         (
             str(row["id"]) + (" (this one)" if row["is_this"] else ""),
             str(row.get("version")),
@@ -58,7 +61,7 @@ def _nodes(rows: Any) -> str:
         )
         for row in rows
     ]
-    return f"\n\n{table(('RELAY', 'VERSION', 'BROWSERS', 'UNDER WAY'), told)}"
+    return f"\n\n{table(('RELAY', 'VERSION', 'BROWSERS', 'UNDER WAY'), cells)}"
 
 
 def _presence(row: Any) -> str:
@@ -68,10 +71,10 @@ def _presence(row: Any) -> str:
 
 
 def _sessions(rows: Any) -> str:
-    """Sessions of editors' agents, and what became of the servers that they were given."""
+    """ACP sessions, and the connections of the servers that they were given."""
     if not rows:
         return ""
-    told = [
+    cells = [
         (
             str(row["agent"]),
             str(row["session"]),
@@ -81,7 +84,7 @@ def _sessions(rows: Any) -> str:
         )
         for row in rows
     ]
-    return f"\n\n{table(('AGENT', 'SESSION', 'SERVER', 'CONNECTIONS', 'SERVER ID'), told)}"
+    return f"\n\n{table(('AGENT', 'SESSION', 'SERVER', 'CONNECTIONS', 'SERVER ID'), cells)}"
 
 
 def _row(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
@@ -92,28 +95,28 @@ def _row(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
 
 
 def _browser(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
-    """One of several browsers that offer a server."""
-    said = [_state(row)]
+    """One of several browsers that offer the same server."""
+    parts = [_state(row)]
     if row["front"]:
-        said.append("in front")
+        parts.append("in front")
     if row.get("browser"):
-        said.append(row["browser"])
+        parts.append(row["browser"])
     if row["state"] == "online":
-        said.append(f"{len(row['tabs'])} tab{'' if len(row['tabs']) == 1 else 's'}")
+        parts.append(f"{len(row['tabs'])} tab{'' if len(row['tabs']) == 1 else 's'}")
     if row.get("last_used_s") is not None:
-        said.append(f"used {ago(row['last_used_s'])} ago")
-    return f"  ~{row['id']}", ", ".join(said), "", _calls(row), str(row["mcp_url"])
+        parts.append(f"used {ago(row['last_used_s'])} ago")
+    return f"  ~{row['id']}", ", ".join(parts), "", _calls(row), str(row["mcp_url"])
 
 
 def _away(row: dict[str, Any]) -> str:
-    """A server elsewhere that is not there: how that is, and what is done about it."""
+    """The state of an upstream that is not connected, and the next attempt."""
     attempts, retry_s = row["attempts"], row["next_retry_s"]
-    said = ["offline", str(row["connection"])]
+    parts = ["offline", str(row["connection"])]
     if attempts:
-        said.append(f"{attempts} attempt{'' if attempts == 1 else 's'}")
+        parts.append(f"{attempts} attempt{'' if attempts == 1 else 's'}")
     if retry_s is not None:
-        said.append(f"next in {ago(max(1, retry_s))}")
-    return ", ".join(said)
+        parts.append(f"next in {ago(max(1, retry_s))}")
+    return ", ".join(parts)
 
 
 def _state(row: dict[str, Any]) -> str:

@@ -1,4 +1,8 @@
-"""`tabrelay token`: the token that MCP clients send; and more of them, each with a name, to be revoked one by one."""
+"""`tabrelay token`: prints the token for MCP clients; makes, lists and revokes further tokens with names.
+
+It reads and writes the token file directly, so no running relay is needed; a running relay reads the file again.
+Storage and checks are in `tabrelay.admission`.
+"""
 
 from __future__ import annotations
 

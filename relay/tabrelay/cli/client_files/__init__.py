@@ -1,5 +1,5 @@
-"""Configuration files of MCP clients: where each is, and how an entry gets in and out of it.
+"""Configuration files of MCP clients: their locations, and in-place edits of their server entries.
 
-The files belong to other programs: every byte that is not ours stays as it is, and a file that can not be parsed is
-not changed.
+The files belong to other programs: every byte outside the edited entry stays unchanged, and a file that cannot be
+parsed is not written.
 """

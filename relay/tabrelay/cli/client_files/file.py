@@ -1,4 +1,8 @@
-"""One client's configuration file: what is in it, what it would be, and the change itself, with a copy kept aside."""
+"""Configuration file of one MCP client: reads its servers, computes a change, and applies it with a backup.
+
+The changed text is parsed again and compared before it is written; the file is replaced atomically. The syntaxes are in
+`jsonc` and `toml`.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +21,12 @@ from tabrelay.cli.client_files.known import KnownClient
 
 
 class FileError(Exception):
-    """The file can't be read, understood or written; the text says what to do."""
+    """The file can't be read, parsed or written; the text gives advice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From one text to another; `before` is None if there is no file yet."""
+    """A change from one text to another; `before` is None if there is no file yet."""
 
     path: Path
     before: str | None
@@ -39,13 +43,13 @@ class Change:
         return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
 
     def apply(self, now: float | None = None) -> Path | None:
-        """Write it whole or not at all, with a copy of what was there. Gives the copy's path."""
-        # The file itself, not the link to it: many keep theirs in another place.
+        """Writes the file atomically, with a backup of the old one. Returns the backup's path."""
+        # The file itself, not a symbolic link to it: many users keep their files in another directory.
         path = self.path.resolve()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             copy = None if self.before is None else _copy(path, now)
-            # Right before it is written: the client may have changed it since it was read, or the user elsewhere.
+            # Checked right before writing: the client or the user may have changed the file since it was read.
             if _read(path) != self.before:
                 if copy is not None:
                     copy.unlink(missing_ok=True)
@@ -96,7 +100,7 @@ class ConfigFile:
             raise FileError(f"{self.path}: {problem}") from None
 
     def _change(self, text: str, servers: dict[str, Any]) -> Change:
-        """Read again what would be written: the servers are what was meant, and nothing else has changed."""
+        """Parses the new text and checks that the servers are as intended and nothing else has changed."""
         after = self._with(text)
         if after.servers() != servers or after._rest() != self._rest():
             raise FileError(f"{self.path} is written in a way that can't be changed safely. Please change it by hand.")
@@ -108,7 +112,7 @@ class ConfigFile:
         return other
 
     def _rest(self) -> Any:
-        """All but the servers."""
+        """Everything except the servers."""
         return {name: one for name, one in self._parsed().items() if name != self._client.root[0]}
 
     def _parsed(self) -> Any:

@@ -1,4 +1,7 @@
-"""JSON as people write it (comments, trailing commas), changed in place: what is not changed stays as it is. Pure."""
+"""In-place edits of JSON with comments and trailing commas (JSONC): one member is set or removed.
+
+Everything else, including comments and indentation, stays unchanged. Pure; `file` compares the result with the intent.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,12 @@ MAX_DEPTH: Final = 200
 
 
 class JsoncError(ValueError):
-    """Not JSON, or not of the shape that is needed; the text says where."""
+    """Not JSON, or not the expected structure; the text gives the position."""
 
 
 @dataclass(slots=True)
 class JsoncNode:
-    """A value and where it stands. Objects have members, in their order."""
+    """A value and its position. Objects have members, in their order."""
 
     value: Any
     start: int
@@ -35,7 +38,7 @@ class Member:
     start: int
     node: JsoncNode
     comma: int | None = None
-    """Where the comma behind it stands, if there is one."""
+    """The position of the comma after it, if there is one."""
 
 
 def parse(text: str) -> Any:
@@ -44,7 +47,7 @@ def parse(text: str) -> Any:
 
 
 def put(text: str, path: tuple[str, ...], value: Any) -> str:
-    """Set the member at `path`, making the objects on the way. Raises JsoncError."""
+    """Sets the member at `path` and creates missing objects. Raises JsoncError."""
     if not text.strip():
         text = "{}\n"
     node = _root(text)
@@ -61,7 +64,7 @@ def put(text: str, path: tuple[str, ...], value: Any) -> str:
 
 
 def remove(text: str, path: tuple[str, ...]) -> str:
-    """Without the member at `path`; the same if there is none. Raises JsoncError."""
+    """The text without the member at `path`; unchanged if there is none. Raises JsoncError."""
     node = _root(text)
     for name in path[:-1]:
         member = node.members.get(name)
@@ -77,7 +80,7 @@ def remove(text: str, path: tuple[str, ...]) -> str:
     if at + 1 < len(names):
         return _without_line(text, here.start, end)
     if at:
-        # The one before is now the last. What is said between the two is said of it, and stays.
+        # The previous member becomes the last. A comment between the two belongs to it, and stays.
         comma = node.members[names[at - 1]].comma
         assert comma is not None
         kept = "," if here.comma is not None else ""
@@ -89,7 +92,7 @@ def remove(text: str, path: tuple[str, ...]) -> str:
 
 
 def _without_line(text: str, start: int, end: int) -> str:
-    """Without this part, and without what is left of its line if that is nothing but a remark on it."""
+    """The text without this part, and without the rest of its line if that is only a comment on it."""
     line = text.rfind("\n", 0, start) + 1
     rest = _REST.match(text, end)
     assert rest is not None
@@ -112,7 +115,7 @@ def _insert(text: str, node: JsoncNode, name: str, value: Any) -> str:
     inner = _indent_at(text, last.start)
     member = f"{json.dumps(name, ensure_ascii=False)}: {_written(value, inner, text)}"
     comma, trailing = (",", "") if last.comma is None else ("", ",")
-    # Behind whatever is said of the last member, but before the end of the object.
+    # After a comment on the last member, but before the end of the object.
     end = node.start + len(text[node.start : node.end - 1].rstrip())
     return f"{text[: last.node.end]}{comma}{text[last.node.end : end]}\n{inner}{member}{trailing}{text[end:]}"
 
@@ -124,7 +127,7 @@ def _written(value: Any, indent: str, text: str) -> str:
 
 
 def _unit(text: str) -> str:
-    """One step of indentation, as the file has it."""
+    """One level of the file's indentation."""
     found = _INDENT.search(text)
     return found[1] if found else "  "
 
@@ -154,7 +157,7 @@ class _Reader:
         return JsoncError(f"Line {line}, column {at - self._text.rfind(chr(10), 0, at)}: {what}.")
 
     def gap(self, at: int) -> int:
-        """Behind blanks and comments."""
+        """The position after blanks and comments."""
         found = _GAP.match(self._text, at)
         return found.end() if found else at
 

@@ -1,4 +1,7 @@
-"""The clients that are known: where their files are on each system, and what an entry looks like in each."""
+"""Known MCP clients: the location of their configuration files on each system, and the format of their entries.
+
+A new client is one more value in `CLIENTS`. Reading and writing the files is in `file`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class UserFolders:
-    """This user on this computer."""
+    """The user's directories on this computer."""
 
     home: Path
     platform: str = sys.platform
@@ -28,7 +31,7 @@ class UserFolders:
 
     @property
     def apps(self) -> Path:
-        """Where desktop programs keep their settings."""
+        """The settings directory of desktop programs."""
         if self.platform == "darwin":
             return self.home / "Library" / "Application Support"
         if self.platform == "win32":
@@ -37,7 +40,7 @@ class UserFolders:
 
     @property
     def dots(self) -> Path:
-        """Where terminal programs do."""
+        """The settings directory of terminal programs."""
         return self.config or self.home / ".config"
 
 
@@ -51,7 +54,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class KnownClient:
-    """`root` is where in the file the servers are; `project` its file inside a project, if it has one."""
+    """`root`: the path of the servers in the file; `project`: the file inside a project, if the client has one."""
 
     name: str
     title: str
@@ -140,7 +143,7 @@ BY_NAME = {client.name: client for client in CLIENTS}
 
 
 def starts_bridge(entry: Any) -> bool:
-    """Was this entry written by us, for the bridge?"""
+    """Whether the entry starts this bridge, as `tabrelay install` writes it."""
     if not isinstance(entry, dict):
         return False
     command, args = entry.get("command"), entry.get("args")

@@ -1,7 +1,7 @@
-"""TOML, changed in place: one table is put in or taken out, and the rest stays as it is. Pure.
+"""In-place edits of TOML: one table is set or removed, and the rest stays unchanged.
 
-A table that stands in its own lines can be changed; one that was written in another way (inline, with dots) can't, and
-is said to be so. Whoever calls compares what came out with what was meant.
+Only a table with its own header can be changed; for one that is written inline or with dotted keys, TomlError is
+raised. Pure; the caller compares the result with the intent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class TomlError(ValueError):
-    """It can't be read, or not changed in place; the text says why."""
+    """The text can't be parsed, or not changed in place; the text gives the reason."""
 
 
 def parse(text: str) -> Any:
@@ -28,7 +28,7 @@ def parse(text: str) -> Any:
 
 
 def put(text: str, path: tuple[str, ...], table: dict[str, Any]) -> str:
-    """Set the table at `path` to these plain values. Raises TomlError."""
+    """Sets the table at `path` to these plain values. Raises TomlError."""
     rest = remove(text, path)
     lines = [f"[{'.'.join(map(_key, path))}]", *(f"{_key(name)} = {_value(value)}" for name, value in table.items())]
     gap = "" if not rest.strip() else "\n" if rest.endswith("\n") else "\n\n"
@@ -36,7 +36,7 @@ def put(text: str, path: tuple[str, ...], table: dict[str, Any]) -> str:
 
 
 def remove(text: str, path: tuple[str, ...]) -> str:
-    """Without the table at `path` and those below it; the same if there is none. Raises TomlError."""
+    """The text without the table at `path` and those below it; unchanged if there is none. Raises TomlError."""
     parse(text)
     while (found := _find(text, path)) is not None:
         start, end = found
@@ -53,7 +53,7 @@ def _find(text: str, path: tuple[str, ...]) -> tuple[int, int] | None:
 
 
 def _parts(name: str) -> tuple[str, ...]:
-    """A header's dotted name, by the language's own reader."""
+    """The parts of a header's dotted name, parsed by tomllib."""
     try:
         found: Any = tomllib.loads(f"[{name}]")
     except tomllib.TOMLDecodeError:
@@ -66,7 +66,7 @@ def _parts(name: str) -> tuple[str, ...]:
 
 
 def _checked(text: str, path: tuple[str, ...], table: dict[str, Any] | None) -> str:
-    """The table is what was meant: nobody wrote it in another way, too."""
+    """Checks that the table is as intended, and not also written in another form."""
     found: Any = parse(text)
     for name in path:
         found = found.get(name) if isinstance(found, dict) else None
@@ -80,5 +80,5 @@ def _key(name: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """Strings and lists of strings are written alike in JSON and TOML."""
+    """Strings and lists of strings have the same form in JSON and TOML."""
     return json.dumps(value, ensure_ascii=False)
