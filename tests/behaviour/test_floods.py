@@ -434,7 +434,7 @@ def test_catalogues_have_a_limit_together() -> None:
     large = Catalogue({}, tools=({"name": "t", "description": "x" * 300_000},))
     for number in range(10):
         registry.declare(f"n{number}").last_seen = float(number)
-        registry.keep_catalogue(f"n{number}", large)
+        registry.catalogues.keep(f"n{number}", large)
     known = [n for n in range(10) if registry.find(f"n{n}").catalogue is not None]
     assert known == [7, 8, 9]
 

@@ -87,9 +87,9 @@ def test_whatever_a_server_says_of_itself_everybody_who_asks_is_answered(row: di
     catalogue = Catalogue.from_dict(row)
     registry = Registry(CatalogueStore(None), declared=("notes", "other"))
     if catalogue is not None:
-        registry.keep_catalogue("notes", catalogue)
-        registry.mark_used(registry.find("notes"))
-        registry.accept("notes")
+        registry.catalogues.keep("notes", catalogue)
+        registry.catalogues.mark_used(registry.find("notes"))
+        registry.accept_tools("notes")
     rows = describe(registry, "http://x", lambda name: True, 0.0)
     assert {row["name"] for row in orjson.loads(orjson.dumps(rows))} == {"notes", "other"}
     known = registry.cached_catalogue("notes")

@@ -14,7 +14,8 @@ from tabrelay.payloads import list_checks
 from tabrelay.payloads.json_limits import is_deeper_than
 from tabrelay.payloads.list_checks import ListBounds, Rejection, check_reply, inspect, read_server_description
 from tabrelay.routing.catalogue_store import Catalogue, CatalogueStore
-from tabrelay.routing.registry import LOG_BURST, MAX_FLAWS, Registry
+from tabrelay.routing.catalogues import LOG_BURST, MAX_FLAWS
+from tabrelay.routing.registry import Registry
 from tests.support.relay import RunningRelay
 from tests.support.worker import SyntheticWorker
 
@@ -247,7 +248,9 @@ def test_a_server_whose_lists_change_all_the_time_does_not_fill_the_log(
     registry = Registry(CatalogueStore(tmp_path / "servers.json"), declared=["notes"], clock=lambda: now)
 
     def flag(*names: str) -> None:
-        registry.flag("notes", "tools/list", [Rejection(name, "is strange") for name in names], is_whole=True)
+        registry.catalogues.flag(
+            "notes", "tools/list", [Rejection(name, "is strange") for name in names], is_whole=True
+        )
 
     flag("a", "b", "c", "d", "e")
     [line] = [record.getMessage() for record in caplog.records]
@@ -255,11 +258,11 @@ def test_a_server_whose_lists_change_all_the_time_does_not_fill_the_log(
     for _ in range(9):
         flag("a", "b", "c", "d", "e")
     assert len(caplog.records) == 1
-    registry.mark_used(registry.find("notes"))
+    registry.catalogues.mark_used(registry.find("notes"))
     for number in range(500):
         now += 0.1
         flag(*(f"t{number}-{each}" for each in range(40)))
-        registry.keep_catalogue("notes", Catalogue({}, tools=(tool(f"t{number}"),)))
+        registry.catalogues.keep("notes", Catalogue({}, tools=(tool(f"t{number}"),)))
     assert len(caplog.records) <= 2 * LOG_BURST
     assert list(registry.find("notes").flaws["tools/list"]) == [f"t499-{each}" for each in range(MAX_FLAWS)]
     assert registry.find("notes").drift
@@ -267,7 +270,7 @@ def test_a_server_whose_lists_change_all_the_time_does_not_fill_the_log(
     before, now = len(caplog.records), now + 60
     flag("z")
     registry.declare("other")
-    registry.flag("other", "tools/list", [Rejection("z", "is strange")], is_whole=True)
+    registry.catalogues.flag("other", "tools/list", [Rejection("z", "is strange")], is_whole=True)
     assert len(caplog.records) == before + 2
 
 

@@ -131,7 +131,7 @@ def test_the_cache_of_repeated_arguments_is_bounded_and_knows_another_catalogue(
 def test_a_catalogue_that_is_larger_than_the_budget_is_not_kept() -> None:
     registry = Registry(CatalogueStore(None), catalogue_budget=10_000)
     registry.declare("notes")
-    registry.keep_catalogue("notes", Catalogue({}, tools=(tool(1, {"description": "x" * 20_000}),)))
+    registry.catalogues.keep("notes", Catalogue({}, tools=(tool(1, {"description": "x" * 20_000}),)))
     assert registry.find("notes").catalogue is None
-    registry.keep_catalogue("notes", Catalogue({}, tools=(tool(1, {"type": "object"}),)))
+    registry.catalogues.keep("notes", Catalogue({}, tools=(tool(1, {"type": "object"}),)))
     assert registry.find("notes").catalogue is not None

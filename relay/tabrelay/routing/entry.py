@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from tabrelay.calls.calls import Peer
 from tabrelay.errors import RelayError
 from tabrelay.payloads.list_checks import Rejection
-from tabrelay.routing.catalogue_store import Catalogue
+from tabrelay.routing.catalogue_store import Catalogue, StoredServer
 from tabrelay.routing.instances import SharedName, TabInfo
 from tabrelay.routing.tool_drift import Baseline, Drift
 from tabserver.wire.names import server_of
@@ -74,3 +74,7 @@ class ServerEntry:
     def __post_init__(self) -> None:
         self.is_listed.set()
         self.server = server_of(self.name)
+
+    def stored(self) -> StoredServer:
+        """The part that outlives a restart."""
+        return StoredServer(self.catalogue, self.last_seen, self.source, self.baseline)

@@ -41,7 +41,7 @@ def encode_rows(rows: Iterable[dict[str, Any]]) -> Generator[None, None, bytes]:
 
 
 def _row(registry: Registry, entry: ServerEntry, base_url: str, now: float) -> dict[str, Any]:
-    members = registry.members(entry.name) if entry.instances is not None else []
+    members = registry.shared_names.members(entry.name) if entry.instances is not None else []
     info = entry.catalogue.initialize.get("serverInfo", {}) if entry.catalogue else {}
     presence = _presence(entry, base_url, now, entry.up.is_set() if entry.instances is not None else _is_up(entry))
     flaws = [flaw for one in (entry, *members) for found in one.flaws.values() for flaw in found.values()]
@@ -63,7 +63,7 @@ def _row(registry: Registry, entry: ServerEntry, base_url: str, now: float) -> d
         **(entry.connector.describe() if entry.connector is not None else {"kind": "browser"}),
     }
     if entry.instances is not None:
-        front = registry.destination(entry.name)
+        front = registry.shared_names.destination(entry.name)
         return row | {"instances": [_instance(one, base_url, now, one.name == front) for one in members]}
     return row | (_browser(entry) if entry.connector is None else {})
 

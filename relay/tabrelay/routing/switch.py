@@ -238,7 +238,7 @@ class Switch:
         else:
             return
         if not entry.is_used:
-            self.registry.mark_used(entry)
+            self.registry.catalogues.mark_used(entry)
         if entry.server != entry.name:  # one of the browsers that share a name: it is that server's call too
             self._count(call, self.registry.find(entry.server))
 
@@ -247,7 +247,7 @@ class Switch:
 
         def flag(flaws: Sequence[Rejection], payload: str) -> None:
             is_whole = '"cursor"' not in pending.call.payload and '"nextCursor"' not in payload
-            self.registry.flag(server, pending.call.method, flaws, is_whole=is_whole)
+            self.registry.catalogues.flag(server, pending.call.method, flaws, is_whole=is_whole)
 
         self._filter.apply(pending, reply, flag)
 
@@ -357,18 +357,18 @@ class Switch:
 
         Also to a browser that is away for a moment: the tool that a cancellation is meant for runs on without a link.
         """
-        for place in self.registry.destinations(server, channel):
+        for place in self.registry.shared_names.destinations(server, channel):
             peer = self.registry.holder(place)
             if peer is not None:
                 peer.notify(channel, caller, payload)
 
     def end(self, server: str, channel: str, why: str) -> None:
         """A session has ended: whoever had a call of it is told."""
-        for place in self.registry.destinations(server, channel):
+        for place in self.registry.shared_names.destinations(server, channel):
             peer = self.registry.holder(place)
             if peer is not None:
                 peer.end(channel, why)
-        self.registry.unbind(server, channel)
+        self.registry.shared_names.unbind(server, channel)
 
     def is_up(self, server: str, session: str | None = None) -> bool:
         """Is the server there? `session`: for the one that has this channel."""

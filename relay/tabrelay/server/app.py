@@ -127,7 +127,7 @@ class Relay:
         self._catalogue_reader = CatalogueReader(
             self._switch, __version__, settings.max_list, self.mcp_endpoint.lists_changed
         )
-        self._registry.on_front_change = self._catalogue_reader.follow
+        self._registry.shared_names.on_front_change = self._catalogue_reader.follow
         pending_calls: dict[str, PendingCalls[Pending]] = {}
         self._cluster = self._join(bus, tokens, pending_calls, drain) if bus is not None else None
         self._browser_endpoint = BrowserEndpoint(
@@ -158,7 +158,7 @@ class Relay:
                 ReconnectRoutes(self._reconnect),
                 LogRoutes(recent),
                 MetricsRoutes(self._gauges(drain)),
-                DriftRoutes(self._registry.accept),
+                DriftRoutes(self._registry.accept_tools),
                 OAuthMetadata(resource),
                 self._acp_sessions,
             ),

@@ -116,12 +116,12 @@ class CatalogueReader:
         """Several browsers share this name, and another is in front, or it offers something else: its lists are the
         name's."""
         registry = self._switch.registry
-        catalogue = registry.find(registry.destination(server)).catalogue
+        catalogue = registry.find(registry.shared_names.destination(server)).catalogue
         if catalogue is None:
             return  # it is new, and being read
         digests, now = self._digests_of(server), catalogue.digests()
         changes, digests.known = _changes(now, digests.known), now
-        registry.keep_catalogue(server, catalogue)
+        registry.catalogues.keep(server, catalogue)
         self._report_changes(server, changes)
 
     def _digests_of(self, server: str) -> ListDigests:
@@ -236,9 +236,9 @@ class CatalogueReader:
             (self._digests[server].cut.add if is_cut else self._digests[server].cut.discard)(name)
         catalogue = Catalogue.from_dict({"initialize": state.about, **lists}) or Catalogue()
         registry = self._switch.registry
-        registry.keep_catalogue(server, catalogue)
+        registry.catalogues.keep(server, catalogue)
         whole = server_of(server)
-        if whole != server and registry.destination(whole) == server:
+        if whole != server and registry.shared_names.destination(whole) == server:
             self.follow(whole)
         return catalogue.digests()
 

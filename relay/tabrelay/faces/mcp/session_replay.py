@@ -79,7 +79,7 @@ class SessionReplay:
 
     def address(self, session: Session) -> str:
         """The browser that the session stays with, or else its server."""
-        return self._switch.registry.bound_to(session.server, session.channel)
+        return self._switch.registry.shared_names.bound_to(session.server, session.channel)
 
     def peer(self, session: Session) -> Peer | None:
         return self._switch.registry.holder(session.server, session.channel)

@@ -161,7 +161,7 @@ class Forwarding:
             elif call.method in LISTS:
                 entry.listings += 1
         if counts_as_use(call):
-            self._registry.record_remote_use(address)
+            self._registry.shared_names.record_remote_use(address)
 
     def _ended(self, key: Key) -> None:
         ended = self._calls.pop(key, None)

@@ -243,7 +243,7 @@ class BrowserEndpoint:
     def _holders(self, server: str) -> list[Peer | None]:
         holders: list[Peer | None] = [self._registry.holder(server)]
         if self._is_shared(server):
-            holders += [entry.peer for entry in self._registry.members(server)]
+            holders += [entry.peer for entry in self._registry.shared_names.members(server)]
         return holders
 
     def _held_by_another(self, principal: Principal, server: str) -> Refuse | None:

@@ -61,7 +61,7 @@ class LocalBrowsers:
         # For each server with browsers here: their addresses, and the function that ends the subscription.
         self._owned: dict[str, tuple[set[str], Callable[[], None]]] = {}
         registry.on_presence = self._presence
-        registry.on_use = self._used
+        registry.shared_names.on_use = self._used
 
     def __len__(self) -> int:
         """How many servers have a browser here."""

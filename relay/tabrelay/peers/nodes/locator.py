@@ -206,7 +206,7 @@ class BrowserLocator:
             newest = max(seen, key=lambda answer: number(answer.get("last_seen")) or 0.0)
             catalogue, last_seen = Catalogue.from_dict(newest["catalogue"]), number(newest.get("last_seen"))
             if catalogue is not None:
-                self._registry.add_remote_catalogue(server, catalogue, last_seen)
+                self._registry.catalogues.add_remote(server, catalogue, last_seen)
 
     def _answer_known(self, question: dict[str, Any]) -> dict[str, Any] | None:
         try:
@@ -313,7 +313,7 @@ class BrowserLocator:
                 known = tuple(TabInfo(str(id), str(title), visible is True) for id, title, visible in tabs)
                 self._registry.set_tabs(address, known, turns)
         if isinstance(used, int | float):
-            self._registry.record_remote_use(address, float(used))
+            self._registry.shared_names.record_remote_use(address, float(used))
 
     def _drop(self, peer: RemotePeer) -> None:
         address = peer.location.address
