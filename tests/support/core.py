@@ -104,7 +104,7 @@ class Bench:
         text = json.dumps({"jsonrpc": "2.0", "id": id} | result)
         self.receive(Received(channel, Kind.RES, None, None, text, None))
 
-    # -- hearing ------------------------------------------------------------------------------------------------------
+    # -- messages of the core -----------------------------------------------------------------------------------------
 
     def notes(self) -> list[tuple[str, Any, RequestId | None]]:
         return [(m["method"], m.get("params"), related) for _, kind, m, _, related in self.sent if kind is Kind.NOTE]

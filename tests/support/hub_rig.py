@@ -15,7 +15,7 @@ from tests.support.request import RecordingRequest
 
 
 class HubRig:
-    """A hub with a clock that stands still until moved, and deferred work that runs when told to."""
+    """A hub with a clock that the test advances, and deferred work that runs in `settle`."""
 
     def __init__(self) -> None:
         self.time_ms = 1_000.0
@@ -41,7 +41,7 @@ class HubRig:
             self.due.pop(0)()
 
     def wait(self, seconds: float, *, busy: bool = False) -> None:
-        """Let time pass. `busy`: the worker itself was blocked, so timers ring only at the end of it."""
+        """Let time pass. `busy`: the worker itself was blocked, so timers fire only at the end of it."""
         end_ms = self.time_ms + seconds * 1000
         while due := [timer for timer in self.timers if timer[0] <= end_ms]:
             timer = min(due, key=lambda timer: timer[0])
@@ -64,7 +64,7 @@ class HubRig:
         return self.hub.call(name, arguments, self.context, self.results.append)
 
     def call_in(self, tab: str, name: str, **arguments: Any) -> Cancel:
-        """The same by a caller who names a tab."""
+        """Call as a caller that names a tab."""
         self.context.target = Target(tab)
         try:
             return self.call(name, **arguments)

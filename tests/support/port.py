@@ -1,4 +1,4 @@
-"""FakePort: a page's port that remembers what the worker sent to it."""
+"""FakePort: a page's port that records what the worker sends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FakePort:
         self.send(json.loads(text))
 
     def allow(self, number: int, channel: str, words: str, meta: str, has_rivals: bool) -> None:
-        """See tests/support/express.py."""
+        """See tests/support/fake_js_calls.py."""
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         """Everything of one kind, in order."""

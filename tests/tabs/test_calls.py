@@ -1,4 +1,4 @@
-"""Calls of tabs: results, errors, cancellation, and calls that wait for a page that is being reloaded."""
+"""Calls in tabs: results, errors, cancellation, and calls that wait for a page that is reloading."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_call_survives_the_withdrawal_of_its_tool(rig: HubRig) -> None:
     assert [result["content"] for result in rig.results] == [[]]
 
 
-# -- a tab that is loaded again ----------------------------------------------------------------------------------------
+# -- a page that reloads -----------------------------------------------------------------------------------------------
 
 
 def test_a_reload_changes_no_list_and_no_name(rig: HubRig) -> None:
@@ -136,7 +136,7 @@ def test_calls_that_were_under_way_fail_at_once_when_the_tab_is_reloaded(rig: Hu
 
 @pytest.mark.parametrize(("others", "seconds"), [([], 10), (["b"], 3)])
 def test_a_tab_that_does_not_come_back_fails_what_waited_for_it(rig: HubRig, others: list[str], seconds: float) -> None:
-    """The only tab is waited for longer: there is nobody else anyway."""
+    """Calls wait longer for the only tab: no other one could take them."""
     for other in others:
         rig.tab(other)
     rig.hub.detach(rig.tab("a", "info"), returns=True, is_expected=True)
@@ -187,7 +187,7 @@ def test_a_call_for_a_tab_that_may_have_been_closed_waits_a_moment_only(rig: Hub
     [result] = rig.results
     assert result["isError"] and 'The tab "Tab a" was closed or is reloading' in text_of(result)
     assert result["_meta"]["tabrelay/error"] == {"reason": "tab_left", "delivered": "no", "retryable": True}
-    # It was only reloaded, and slowly: what is called then is called, and nothing is called twice.
+    # The page was only slow to reload: later calls reach it, and no call runs twice.
     again = rig.tab("a", "info")
     assert not again.of("call")
     rig.call("info")

@@ -1,4 +1,4 @@
-"""One list of each kind out of what the worker and its tabs offer, with names that stay."""
+"""Merged list of what the worker and its tabs offer, with stable names."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_different_things_with_one_name_get_a_suffix_and_the_first_keeps_the_pla
 
 @NAMED
 def test_a_suffixed_name_works_on_when_its_tab_has_the_plain_one(kind: str) -> None:
-    """Whoever learnt it, from a list that is old by now, still gets what was meant."""
+    """A client that has the name from an older list still calls the same tool."""
     first, second = tab("a", kind, item(kind, "x", title="1")), tab("b", kind, item(kind, "x", title="2"), since=2)
     _, suffixed = keys(listing(kind, [], first, second), kind)
     alone = listing(kind, [], second)

@@ -1,6 +1,6 @@
 """Resources, prompts and completions of tabs: offered over a port, used by clients of both eras, answered by the tab.
 
-The core holds everything it says to the official models.
+Every message of the core is checked against the official models.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ NOTES = {"uriTemplate": "notes://{folder}/{name*}", "name": "notes"}
 REVIEW = {"name": "review", "arguments": [{"name": "code", "required": True}, {"name": "tone"}]}
 
 
-class House:
-    """A core, the hub behind it, and tabs that the test speaks for."""
+class Rig:
+    """A core, its hub, and tabs whose messages the test sends."""
 
     def __init__(self) -> None:
         self.box = Toolbox()
@@ -59,8 +59,8 @@ class House:
 
 
 @pytest.fixture
-async def house() -> House:
-    return House()
+async def rig() -> Rig:
+    return Rig()
 
 
 ERAS = pytest.mark.parametrize("is_modern", [True, False])
@@ -69,41 +69,41 @@ ERAS = pytest.mark.parametrize("is_modern", [True, False])
 # -- lists -------------------------------------------------------------------------------------------------------------
 
 
-async def test_what_tabs_offer_is_listed_after_the_workers_own(house: House) -> None:
-    @resource("app://version", toolbox=house.box)
+async def test_what_tabs_offer_is_listed_after_the_workers_own(rig: Rig) -> None:
+    @resource("app://version", toolbox=rig.box)
     def version() -> str:
         return "1"
 
-    @prompt(toolbox=house.box)
+    @prompt(toolbox=rig.box)
     def zoom() -> str:
         return ""
 
-    house.tab("a", resources=[NOTE], templates=[NOTES], prompts=[REVIEW])
-    house.bench.open(READY)
-    listed = house.bench.request("resources/list", id=1)["result"]["resources"]
+    rig.tab("a", resources=[NOTE], templates=[NOTES], prompts=[REVIEW])
+    rig.bench.open(READY)
+    listed = rig.bench.request("resources/list", id=1)["result"]["resources"]
     assert [item["uri"] for item in listed] == ["app://version", "notes://today"]
-    templates = house.bench.request("resources/templates/list", id=2)["result"]["resourceTemplates"]
+    templates = rig.bench.request("resources/templates/list", id=2)["result"]["resourceTemplates"]
     assert templates == [NOTES]
-    prompts = house.bench.request("prompts/list", id=3)["result"]["prompts"]
+    prompts = rig.bench.request("prompts/list", id=3)["result"]["prompts"]
     assert [item["name"] for item in prompts] == ["zoom", "review"]
 
 
-async def test_each_list_that_changed_is_told_by_its_own_name(house: House) -> None:
-    house.bench.open(READY)
-    port = house.tab("a", prompts=[REVIEW])
-    house.settle()
-    assert [method for method, _, _ in house.bench.notes()] == ["notifications/prompts/list_changed"]
-    house.hub.receive(port, {"t": "offer", "resources": [NOTE]})
-    house.hub.receive(port, {"t": "withdraw", "prompts": ["review"]})
-    house.settle()
-    told = [method for method, _, _ in house.bench.notes()][1:]
+async def test_each_list_that_changed_is_told_by_its_own_name(rig: Rig) -> None:
+    rig.bench.open(READY)
+    port = rig.tab("a", prompts=[REVIEW])
+    rig.settle()
+    assert [method for method, _, _ in rig.bench.notes()] == ["notifications/prompts/list_changed"]
+    rig.hub.receive(port, {"t": "offer", "resources": [NOTE]})
+    rig.hub.receive(port, {"t": "withdraw", "prompts": ["review"]})
+    rig.settle()
+    told = [method for method, _, _ in rig.bench.notes()][1:]
     assert sorted(told) == ["notifications/prompts/list_changed", "notifications/resources/list_changed"]
-    assert house.hub.prompts() == []
+    assert rig.hub.prompts() == []
 
 
-async def test_pages_are_told_who_offers_what_of_every_kind(house: House) -> None:
-    port = house.tab("a", resources=[NOTE], templates=[NOTES], prompts=[REVIEW])
-    house.settle()
+async def test_pages_are_told_who_offers_what_of_every_kind(rig: Rig) -> None:
+    port = rig.tab("a", resources=[NOTE], templates=[NOTES], prompts=[REVIEW])
+    rig.settle()
     told = port.last("catalogue")
     assert told["resources"][0]["uri"] == "notes://today" and told["resources"][0]["owner"] == "a"
     assert told["templates"][0]["uriTemplate"] == NOTES["uriTemplate"]
@@ -128,52 +128,52 @@ async def test_pages_are_told_who_offers_what_of_every_kind(house: House) -> Non
         ("prompts", "review", "object"),
     ],
 )
-async def test_a_bad_offer_is_refused_with_what_is_wrong(house: House, kind: str, offered: Any, fault: str) -> None:
-    port = house.tab("a", **{kind: [offered]})
+async def test_a_bad_offer_is_refused_with_what_is_wrong(rig: Rig, kind: str, offered: Any, fault: str) -> None:
+    port = rig.tab("a", **{kind: [offered]})
     refused = port.last("refused")
     assert refused["kind"] == kind and fault in refused["message"]
-    assert (house.hub.resources(), house.hub.templates(), house.hub.prompts()) == ([], [], [])
+    assert (rig.hub.resources(), rig.hub.templates(), rig.hub.prompts()) == ([], [], [])
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
 @ERAS
-async def test_a_resource_of_a_tab_is_read_there(house: House, is_modern: bool) -> None:
-    port = house.tab("a", resources=[NOTE])
-    await house.ask("resources/read", {"uri": "notes://today"}, is_modern)
+async def test_a_resource_of_a_tab_is_read_there(rig: Rig, is_modern: bool) -> None:
+    port = rig.tab("a", resources=[NOTE])
+    await rig.ask("resources/read", {"uri": "notes://today"}, is_modern)
     call = port.last("call")
     assert (call["kind"], call["name"], call["uri"]) == ("resources", "notes://today", "notes://today")
-    house.answer(port, {"contents": [{"uri": "notes://today", "text": "Buy milk."}]})
-    assert (await house.reply(is_modern))["contents"][0]["text"] == "Buy milk."
+    rig.answer(port, {"contents": [{"uri": "notes://today", "text": "Buy milk."}]})
+    assert (await rig.reply(is_modern))["contents"][0]["text"] == "Buy milk."
 
 
-async def test_a_template_of_a_tab_gets_the_variables_of_the_uri(house: House) -> None:
-    port = house.tab("a", templates=[NOTES])
-    await house.ask("resources/read", {"uri": "notes://home/lists/a%20b"}, is_modern=True)
+async def test_a_template_of_a_tab_gets_the_variables_of_the_uri(rig: Rig) -> None:
+    port = rig.tab("a", templates=[NOTES])
+    await rig.ask("resources/read", {"uri": "notes://home/lists/a%20b"}, is_modern=True)
     call = port.last("call")
     assert (call["kind"], call["name"]) == ("templates", NOTES["uriTemplate"])
     assert call["uri"] == "notes://home/lists/a%20b" and call["arguments"] == {"folder": "home", "name": "lists/a b"}
 
 
-async def test_what_is_spelt_out_in_a_tab_comes_before_a_template_of_the_worker(house: House) -> None:
-    @resource("notes://{name}", toolbox=house.box)
+async def test_what_is_spelt_out_in_a_tab_comes_before_a_template_of_the_worker(rig: Rig) -> None:
+    @resource("notes://{name}", toolbox=rig.box)
     def note(name: str) -> str:
         return f"worker: {name}"
 
-    port = house.tab("a", resources=[NOTE])
-    await house.ask("resources/read", {"uri": "notes://today"}, is_modern=True)
+    port = rig.tab("a", resources=[NOTE])
+    await rig.ask("resources/read", {"uri": "notes://today"}, is_modern=True)
     assert port.last("call")["kind"] == "resources"
-    result = house.bench.modern("resources/read", {"uri": "notes://other"}, channel="m2")
+    result = rig.bench.modern("resources/read", {"uri": "notes://other"}, channel="m2")
     assert result["result"]["contents"][0]["text"] == "worker: other"
 
 
 @ERAS
-async def test_a_resource_that_its_tab_does_not_find_is_not_found(house: House, is_modern: bool) -> None:
-    port = house.tab("a", templates=[NOTES])
-    await house.ask("resources/read", {"uri": "notes://a/b"}, is_modern)
-    house.fail(port, name="ResourceNotFound", message="no", code=-32602, data={"uri": "notes://a/b"})
-    error = await house.reply(is_modern)
+async def test_a_resource_that_its_tab_does_not_find_is_not_found(rig: Rig, is_modern: bool) -> None:
+    port = rig.tab("a", templates=[NOTES])
+    await rig.ask("resources/read", {"uri": "notes://a/b"}, is_modern)
+    rig.fail(port, name="ResourceNotFound", message="no", code=-32602, data={"uri": "notes://a/b"})
+    error = await rig.reply(is_modern)
     assert error["code"] == (-32602 if is_modern else -32002) and error["data"] == {"uri": "notes://a/b"}
 
 
@@ -185,39 +185,39 @@ async def test_a_resource_that_its_tab_does_not_find_is_not_found(house: House, 
     ],
 )
 async def test_a_tab_that_leaves_or_fails_is_an_error_of_the_protocol(
-    house: House, method: str, params: dict[str, Any], offers: dict[str, Any]
+    rig: Rig, method: str, params: dict[str, Any], offers: dict[str, Any]
 ) -> None:
-    port = house.tab("a", **offers)
-    await house.ask(method, params, is_modern=True)
-    house.fail(port, message="out of ink")
-    assert await house.reply(is_modern=True) == {"code": -32603, "message": "out of ink"}
-    house.bench.modern(method, params, channel="m2")
-    house.answer(port, {"content": []})
-    assert "is not a valid result" in (await house.bench.reply("m2"))["message"]
-    house.bench.modern(method, params, channel="m3")
-    house.hub.detach(port)
-    gone = await house.bench.reply("m3")
+    port = rig.tab("a", **offers)
+    await rig.ask(method, params, is_modern=True)
+    rig.fail(port, message="out of ink")
+    assert await rig.reply(is_modern=True) == {"code": -32603, "message": "out of ink"}
+    rig.bench.modern(method, params, channel="m2")
+    rig.answer(port, {"content": []})
+    assert "is not a valid result" in (await rig.bench.reply("m2"))["message"]
+    rig.bench.modern(method, params, channel="m3")
+    rig.hub.detach(port)
+    gone = await rig.bench.reply("m3")
     assert "was closed or left" in gone["message"] and gone["data"]["reason"] == "tab_gone"
 
 
-async def test_a_cancelled_read_is_cancelled_in_the_tab(house: House) -> None:
-    port = house.tab("a", resources=[NOTE])
-    house.bench.open(READY)
-    house.bench.request("resources/read", {"uri": "notes://today"}, id=4)
-    house.bench.note("notifications/cancelled", {"requestId": 4, "reason": "enough"})
+async def test_a_cancelled_read_is_cancelled_in_the_tab(rig: Rig) -> None:
+    port = rig.tab("a", resources=[NOTE])
+    rig.bench.open(READY)
+    rig.bench.request("resources/read", {"uri": "notes://today"}, id=4)
+    rig.bench.note("notifications/cancelled", {"requestId": 4, "reason": "enough"})
     assert port.last("cancel")["reason"] == "enough"
 
 
-async def test_an_update_of_a_tab_reaches_those_who_subscribed(house: House) -> None:
-    port = house.tab("a", resources=[NOTE], templates=[NOTES])
-    house.settle()
-    house.bench.open(READY)
+async def test_an_update_of_a_tab_reaches_those_who_subscribed(rig: Rig) -> None:
+    port = rig.tab("a", resources=[NOTE], templates=[NOTES])
+    rig.settle()
+    rig.bench.open(READY)
     for number, uri in enumerate(("notes://today", "notes://home/list"), 1):
-        assert house.bench.request("resources/subscribe", {"uri": uri}, id=number)["result"] == {}
-    assert house.bench.request("resources/subscribe", {"uri": "notes://nowhere"}, id=3)["error"]["code"] == -32002
+        assert rig.bench.request("resources/subscribe", {"uri": uri}, id=number)["result"] == {}
+    assert rig.bench.request("resources/subscribe", {"uri": "notes://nowhere"}, id=3)["error"]["code"] == -32002
     for uri in ("notes://today", "notes://home/list", "notes://home/other"):
-        house.hub.receive(port, {"t": "updated", "uri": uri})
-    updated = [params["uri"] for method, params, _ in house.bench.notes() if method.endswith("resources/updated")]
+        rig.hub.receive(port, {"t": "updated", "uri": uri})
+    updated = [params["uri"] for method, params, _ in rig.bench.notes() if method.endswith("resources/updated")]
     assert updated == ["notes://today", "notes://home/list"]
 
 
@@ -225,19 +225,19 @@ async def test_an_update_of_a_tab_reaches_those_who_subscribed(house: House) -> 
 
 
 @ERAS
-async def test_a_prompt_of_a_tab_is_made_there(house: House, is_modern: bool) -> None:
-    port = house.tab("a", prompts=[REVIEW])
-    await house.ask("prompts/get", {"name": "review", "arguments": {"code": "x = 1"}}, is_modern)
+async def test_a_prompt_of_a_tab_is_made_there(rig: Rig, is_modern: bool) -> None:
+    port = rig.tab("a", prompts=[REVIEW])
+    await rig.ask("prompts/get", {"name": "review", "arguments": {"code": "x = 1"}}, is_modern)
     call = port.last("call")
     assert (call["kind"], call["name"], call["arguments"]) == ("prompts", "review", {"code": "x = 1"})
-    house.answer(port, {"messages": [{"role": "user", "content": {"type": "text", "text": "Review x = 1"}}]})
-    assert (await house.reply(is_modern))["messages"][0]["content"]["text"] == "Review x = 1"
+    rig.answer(port, {"messages": [{"role": "user", "content": {"type": "text", "text": "Review x = 1"}}]})
+    assert (await rig.reply(is_modern))["messages"][0]["content"]["text"] == "Review x = 1"
 
 
-async def test_an_unknown_prompt_is_refused_with_its_neighbours(house: House) -> None:
-    house.tab("a", prompts=[REVIEW])
-    house.bench.open(READY)
-    error = house.bench.request("prompts/get", {"name": "revue"})["error"]
+async def test_an_unknown_prompt_is_refused_with_its_neighbours(rig: Rig) -> None:
+    rig.tab("a", prompts=[REVIEW])
+    rig.bench.open(READY)
+    error = rig.bench.request("prompts/get", {"name": "revue"})["error"]
     assert error["code"] == -32602 and '"review"' in error["message"]
 
 
@@ -250,41 +250,41 @@ async def test_an_unknown_prompt_is_refused_with_its_neighbours(house: House) ->
     ],
 )
 async def test_arguments_are_completed_in_the_tab_and_make_no_noise(
-    house: House, is_modern: bool, ref: dict[str, Any], argument: str, of: str
+    rig: Rig, is_modern: bool, ref: dict[str, Any], argument: str, of: str
 ) -> None:
-    port = house.tab("a", prompts=[REVIEW], templates=[NOTES])
+    port = rig.tab("a", prompts=[REVIEW], templates=[NOTES])
     asked = {
         "ref": ref,
         "argument": {"name": argument, "value": "s"},
         "context": {"arguments": {"code": "x"}},
     }
-    await house.ask("completion/complete", asked, is_modern)
+    await rig.ask("completion/complete", asked, is_modern)
     call = port.last("call")
     assert (call["kind"], call["of"], call["argument"], call["typed"]) == ("completion", of, argument, "s")
     assert call["arguments"] == {"code": "x"}
-    house.answer(port, {"completion": {"values": ["strict"], "total": 1, "hasMore": False}})
-    assert (await house.reply(is_modern))["completion"]["values"] == ["strict"]
+    rig.answer(port, {"completion": {"values": ["strict"], "total": 1, "hasMore": False}})
+    assert (await rig.reply(is_modern))["completion"]["values"] == ["strict"]
     assert port.of("activity") == []
 
 
-async def test_an_argument_that_a_tabs_prompt_does_not_have_is_refused(house: House) -> None:
-    port = house.tab("a", prompts=[REVIEW])
-    house.bench.open(READY)
+async def test_an_argument_that_a_tabs_prompt_does_not_have_is_refused(rig: Rig) -> None:
+    port = rig.tab("a", prompts=[REVIEW])
+    rig.bench.open(READY)
     asked = {"ref": {"type": "ref/prompt", "name": "review"}, "argument": {"name": "colour", "value": ""}}
-    error = house.bench.request("completion/complete", asked)["error"]
+    error = rig.bench.request("completion/complete", asked)["error"]
     assert error["code"] == -32602 and "colour" in error["message"] and port.of("call") == []
 
 
-async def test_reads_and_prompts_are_told_to_the_pages_as_activity(house: House) -> None:
-    @resource("app://version", toolbox=house.box)
+async def test_reads_and_prompts_are_told_to_the_pages_as_activity(rig: Rig) -> None:
+    @resource("app://version", toolbox=rig.box)
     def version() -> str:
         return "1"
 
-    port = house.tab("a", prompts=[REVIEW])
-    house.bench.open(READY)
-    house.bench.request("resources/read", {"uri": "app://version"}, id=1)
-    house.bench.request("prompts/get", {"name": "review", "arguments": {}}, id=2)
-    house.fail(port, message="no code")
+    port = rig.tab("a", prompts=[REVIEW])
+    rig.bench.open(READY)
+    rig.bench.request("resources/read", {"uri": "app://version"}, id=1)
+    rig.bench.request("prompts/get", {"name": "review", "arguments": {}}, id=2)
+    rig.fail(port, message="no code")
     told = [(said["kind"], said["name"], said["owner"], said["phase"]) for said in port.of("activity")]
     assert told == [
         ("resources", "app://version", "worker", "started"),

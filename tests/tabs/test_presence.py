@@ -1,4 +1,4 @@
-"""Tabs as they attach to the worker: what a page says of itself has limits."""
+"""Presence of tabs: limits of ids, titles, URLs and offers, and tabs that are gone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.port import FakePort
 JS = JS_FOLDER / "client" / "tab_identity.js"
 
 
-def hub() -> Hub:
+def new_hub() -> Hub:
     return Hub(Toolbox(), now_ms=lambda: 0.0, defer=lambda run: None, later=lambda delay_ms, ring: None)
 
 
@@ -26,37 +26,37 @@ def attach(hub: Hub, id: str, **info: Any) -> FakePort:
 
 
 def test_a_tab_with_a_long_id_is_refused_with_the_reason() -> None:
-    house = hub()
-    [refused] = attach(house, "x" * 1_000_000).of("refused")
+    hub = new_hub()
+    [refused] = attach(hub, "x" * 1_000_000).of("refused")
     assert (refused["kind"], len(refused["name"])) == ("tab", MAX_TAB_ID)
     assert refused["message"] == "A tab's id has at most 64 characters; this one has 1,000,000."
-    assert house.known_tabs == {}
-    assert not attach(house, "x" * MAX_TAB_ID).of("refused")
+    assert hub.known_tabs == {}
+    assert not attach(hub, "x" * MAX_TAB_ID).of("refused")
 
 
 def test_a_browser_has_so_many_tabs_and_those_that_are_there_may_come_back() -> None:
-    house = hub()
-    ports = [attach(house, f"t{number}") for number in range(MOST_TABS)]
-    [refused] = attach(house, "one more").of("refused")
+    hub = new_hub()
+    ports = [attach(hub, f"t{number}") for number in range(MOST_TABS)]
+    [refused] = attach(hub, "one more").of("refused")
     assert "Close one" in refused["message"]
-    assert not attach(house, "t0").of("refused")
-    house.detach(ports[1])
-    assert not attach(house, "one more").of("refused")
-    assert len(house.known_tabs) == MOST_TABS
+    assert not attach(hub, "t0").of("refused")
+    hub.detach(ports[1])
+    assert not attach(hub, "one more").of("refused")
+    assert len(hub.known_tabs) == MOST_TABS
 
 
 def test_a_title_and_an_address_are_cut() -> None:
-    house = hub()
-    attach(house, "a", title="t" * 1_000_000, url="u" * 1_000_000)
-    [tab] = house.tabs
+    hub = new_hub()
+    attach(hub, "a", title="t" * 1_000_000, url="u" * 1_000_000)
+    [tab] = hub.tabs
     assert (len(tab.title), len(tab.url)) == (MAX_TITLE, MAX_URL)
 
 
 def test_of_tabs_that_are_gone_the_last_are_known_by_name() -> None:
-    house = hub()
+    hub = new_hub()
     for number in range(MOST_DEPARTED + 10):
-        house.detach(attach(house, f"t{number}", title=f"Tab {number}"))
-    departed = house._presence.departed
+        hub.detach(attach(hub, f"t{number}", title=f"Tab {number}"))
+    departed = hub._presence.departed
     assert (len(departed), next(iter(departed))) == (MOST_DEPARTED, "t10")
 
 
@@ -65,13 +65,13 @@ def test_javascript_stores_no_longer_id() -> None:
 
 
 def test_a_page_offers_so_many_things_of_a_kind_and_may_offer_those_again() -> None:
-    house = hub()
-    port = attach(house, "a")
+    hub = new_hub()
+    port = attach(hub, "a")
     tools = [{"name": f"t{number}", "inputSchema": {"type": "object"}} for number in range(MOST_OFFERS + 50)]
-    house.receive(port, {"t": "offer", "tools": tools})
+    hub.receive(port, {"t": "offer", "tools": tools})
     [refused] = port.of("refused")
     assert refused["message"] == f"A page offers at most {MOST_OFFERS:,} tools."
-    [tab] = house.tabs
+    [tab] = hub.tabs
     assert len(tab.offers["tools"]) == MOST_OFFERS
-    house.receive(port, {"t": "offer", "tools": tools[:10]})
+    hub.receive(port, {"t": "offer", "tools": tools[:10]})
     assert len(port.of("refused")) == 1

@@ -37,8 +37,8 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 
 
-class Scene:
-    """A core with a hub behind it, and one tab that the test speaks for."""
+class Rig:
+    """A core, its hub, and one tab whose messages the test sends."""
 
     def __init__(self) -> None:
         self.hub = Hub(
@@ -69,68 +69,68 @@ class Scene:
 
 
 @pytest.fixture
-async def scene() -> Scene:
-    return Scene()
+async def rig() -> Rig:
+    return Rig()
 
 
 @pytest.mark.parametrize("kind", list(QUESTIONS))
-async def test_a_session_is_asked_and_its_answer_comes_back_to_the_tab(scene: Scene, kind: str) -> None:
+async def test_a_session_is_asked_and_its_answer_comes_back_to_the_tab(rig: Rig, kind: str) -> None:
     method, params, answer = QUESTIONS[kind]
-    scene.open()
-    scene.ask(method, params)
-    (asked,) = await scene.bench.until(Kind.REQ)
+    rig.open()
+    rig.ask(method, params)
+    (asked,) = await rig.bench.until(Kind.REQ)
     assert (asked["method"], asked.get("params", {})) == (method, params)
-    assert scene.bench.sent[-1][4] == 5
-    scene.bench.answer(asked["id"], {"result": answer})
-    (told,) = await scene.tab.until("answer")
+    assert rig.bench.sent[-1][4] == 5
+    rig.bench.answer(asked["id"], {"result": answer})
+    (told,) = await rig.tab.until("answer")
     assert (told["ask"], told["answer"]) == (1, answer)
-    scene.end("Hello, Alice!")
-    assert (await scene.bench.reply("c"))["content"][0]["text"] == "Hello, Alice!"
+    rig.end("Hello, Alice!")
+    assert (await rig.bench.reply("c"))["content"][0]["text"] == "Hello, Alice!"
 
 
 @pytest.mark.parametrize("kind", ["form", "sampling", "roots"])
-async def test_a_modern_client_is_asked_by_input_required_while_the_tab_waits(scene: Scene, kind: str) -> None:
+async def test_a_modern_client_is_asked_by_input_required_while_the_tab_waits(rig: Rig, kind: str) -> None:
     method, params, answer = QUESTIONS[kind]
-    scene.bench.modern("tools/call", {"name": "greet"}, channel="m1", caller=CLIENT)
-    scene.ask(method, params, key="who")
-    first = await scene.bench.reply("m1")
+    rig.bench.modern("tools/call", {"name": "greet"}, channel="m1", caller=CLIENT)
+    rig.ask(method, params, key="who")
+    first = await rig.bench.reply("m1")
     assert first["resultType"] == "input_required"
     assert first["inputRequests"]["who"]["method"] == method
     again = {"name": "greet", "inputResponses": {"who": answer}, "requestState": first["requestState"]}
-    scene.bench.modern("tools/call", again, channel="m2", caller=CLIENT)
-    (told,) = await scene.tab.until("answer")
+    rig.bench.modern("tools/call", again, channel="m2", caller=CLIENT)
+    (told,) = await rig.tab.until("answer")
     assert told["answer"] == answer
-    assert len(scene.tab.of("call")) == 1  # the tool waited: it was not called again
-    scene.end("Hello!")
-    assert (await scene.bench.reply("m2"))["content"][0]["text"] == "Hello!"
+    assert len(rig.tab.of("call")) == 1  # the tool waited: it was not called again
+    rig.end("Hello!")
+    assert (await rig.bench.reply("m2"))["content"][0]["text"] == "Hello!"
 
 
 @pytest.mark.parametrize(("caller", "channel"), [(replace(MODERN, capabilities={}), "m"), (READY, "c")])
-async def test_a_client_that_cannot_be_asked_is_named_to_the_tab(scene: Scene, caller: Caller, channel: str) -> None:
+async def test_a_client_that_cannot_be_asked_is_named_to_the_tab(rig: Rig, caller: Caller, channel: str) -> None:
     if channel == "c":
-        scene.bench.open(caller)
-        scene.bench.request("tools/call", {"name": "greet"})
+        rig.bench.open(caller)
+        rig.bench.request("tools/call", {"name": "greet"})
     else:
-        scene.bench.modern("tools/call", {"name": "greet"}, caller=caller)
-    scene.ask(*QUESTIONS["sampling"][:2])
-    (told,) = await scene.tab.until("answer")
+        rig.bench.modern("tools/call", {"name": "greet"}, caller=caller)
+    rig.ask(*QUESTIONS["sampling"][:2])
+    (told,) = await rig.tab.until("answer")
     error = told["error"]
     assert error["name"] == "MissingCapability" and "sampling" in error["message"]
-    # What the tab does not catch reaches the caller as the same error of a tool in the worker would.
-    scene.say("error", call=scene.tab.last("call")["call"], **error)
-    outcome = await scene.bench.reply(channel)
+    # An error that the tab does not catch reaches the caller like the same error of a tool in the worker.
+    rig.say("error", call=rig.tab.last("call")["call"], **error)
+    outcome = await rig.bench.reply(channel)
     if channel == "c":
         assert outcome["isError"] and "sampling" in outcome["content"][0]["text"]
     else:
         assert outcome["code"] == -32021 and outcome["data"] == {"requiredCapabilities": {"sampling": {}}}
 
 
-async def test_an_error_of_the_client_reaches_the_tab(scene: Scene) -> None:
-    scene.open()
-    scene.ask(*QUESTIONS["sampling"][:2])
-    (asked,) = await scene.bench.until(Kind.REQ)
-    scene.bench.answer(asked["id"], {"error": {"code": -1, "message": "User rejected"}})
-    (told,) = await scene.tab.until("answer")
+async def test_an_error_of_the_client_reaches_the_tab(rig: Rig) -> None:
+    rig.open()
+    rig.ask(*QUESTIONS["sampling"][:2])
+    (asked,) = await rig.bench.until(Kind.REQ)
+    rig.bench.answer(asked["id"], {"error": {"code": -1, "message": "User rejected"}})
+    (told,) = await rig.tab.until("answer")
     assert told["error"]["name"] == "ClientError" and told["error"]["code"] == -1
     assert "User rejected" in told["error"]["message"]
 
@@ -148,118 +148,116 @@ async def test_an_error_of_the_client_reaches_the_tab(scene: Scene) -> None:
     ],
 )
 async def test_a_question_that_is_none_is_refused_with_its_path(
-    scene: Scene, method: str, params: object, fault: str
+    rig: Rig, method: str, params: object, fault: str
 ) -> None:
-    scene.open()
-    scene.ask(method, params)
-    (told,) = await scene.tab.until("answer")
+    rig.open()
+    rig.ask(method, params)
+    (told,) = await rig.tab.until("answer")
     assert fault in told["error"]["message"]
-    assert not [sent for sent in scene.bench.sent if sent[1] is Kind.REQ]
+    assert not [sent for sent in rig.bench.sent if sent[1] is Kind.REQ]
 
 
-async def test_a_call_that_ends_withdraws_the_questions_it_left_open(scene: Scene) -> None:
-    scene.open()
-    scene.ask(*QUESTIONS["form"][:2])
-    (asked,) = await scene.bench.until(Kind.REQ)
-    scene.end()
-    (note,) = await scene.bench.until(Kind.NOTE)
+async def test_a_call_that_ends_withdraws_the_questions_it_left_open(rig: Rig) -> None:
+    rig.open()
+    rig.ask(*QUESTIONS["form"][:2])
+    (asked,) = await rig.bench.until(Kind.REQ)
+    rig.end()
+    (note,) = await rig.bench.until(Kind.NOTE)
     assert (note["method"], note["params"]["requestId"]) == ("notifications/cancelled", asked["id"])
-    scene.bench.answer(asked["id"], {"result": QUESTIONS["form"][2]})
-    assert scene.tab.of("answer") == []
+    rig.bench.answer(asked["id"], {"result": QUESTIONS["form"][2]})
+    assert rig.tab.of("answer") == []
 
 
-async def test_a_cancelled_call_withdraws_its_question_and_tells_the_tab(scene: Scene) -> None:
-    scene.open()
-    scene.ask(*QUESTIONS["form"][:2])
-    await scene.bench.until(Kind.REQ)
-    scene.bench.note("notifications/cancelled", {"requestId": 5, "reason": "enough"})
-    assert scene.tab.last("cancel")["reason"] == "enough"
-    notes = await scene.bench.until(Kind.NOTE)
+async def test_a_cancelled_call_withdraws_its_question_and_tells_the_tab(rig: Rig) -> None:
+    rig.open()
+    rig.ask(*QUESTIONS["form"][:2])
+    await rig.bench.until(Kind.REQ)
+    rig.bench.note("notifications/cancelled", {"requestId": 5, "reason": "enough"})
+    assert rig.tab.last("cancel")["reason"] == "enough"
+    notes = await rig.bench.until(Kind.NOTE)
     assert notes[0]["method"] == "notifications/cancelled"
 
 
-async def test_a_tab_that_leaves_takes_its_questions_along(scene: Scene) -> None:
-    scene.open()
-    scene.ask(*QUESTIONS["form"][:2])
-    await scene.bench.until(Kind.REQ)
-    scene.hub.detach(scene.tab)
-    assert (await scene.bench.reply("c"))["isError"]
-    (note,) = await scene.bench.until(Kind.NOTE)
+async def test_a_tab_that_leaves_takes_its_questions_along(rig: Rig) -> None:
+    rig.open()
+    rig.ask(*QUESTIONS["form"][:2])
+    await rig.bench.until(Kind.REQ)
+    rig.hub.detach(rig.tab)
+    assert (await rig.bench.reply("c"))["isError"]
+    (note,) = await rig.bench.until(Kind.NOTE)
     assert note["method"] == "notifications/cancelled"
 
 
-async def test_a_tab_cannot_ask_without_end(scene: Scene) -> None:
-    scene.open()
+async def test_a_tab_cannot_ask_without_end(rig: Rig) -> None:
+    rig.open()
     for number in range(MOST_ASKED + 1):
-        scene.ask(*QUESTIONS["roots"][:2], number=number)
-    (told,) = await scene.tab.until("answer")
+        rig.ask(*QUESTIONS["roots"][:2], number=number)
+    (told,) = await rig.tab.until("answer")
     assert told["ask"] == MOST_ASKED and "open already" in told["error"]["message"]
 
 
-async def test_questions_of_a_call_that_is_not_the_tabs_own_are_dropped(scene: Scene) -> None:
-    scene.open()
+async def test_questions_of_a_call_that_is_not_the_tabs_own_are_dropped(rig: Rig) -> None:
+    rig.open()
     stranger = FakePort()
-    scene.hub.attach(stranger, {"id": "s", "title": "", "url": "", "visible": False})
-    call = scene.tab.last("call")["call"]
-    scene.hub.receive(stranger, {"t": "ask", "call": call, "ask": 1, "method": "roots/list", "params": {}})
+    rig.hub.attach(stranger, {"id": "s", "title": "", "url": "", "visible": False})
+    call = rig.tab.last("call")["call"]
+    rig.hub.receive(stranger, {"t": "ask", "call": call, "ask": 1, "method": "roots/list", "params": {}})
     await asyncio.sleep(0)
-    assert not [sent for sent in scene.bench.sent if sent[1] is Kind.REQ] and stranger.of("answer") == []
+    assert not [sent for sent in rig.bench.sent if sent[1] is Kind.REQ] and stranger.of("answer") == []
 
 
 @pytest.mark.parametrize("is_modern", [True, False])
-async def test_a_handler_that_returns_its_questions_is_called_again_with_the_answers(
-    scene: Scene, is_modern: bool
-) -> None:
+async def test_a_handler_that_returns_its_questions_is_called_again_with_the_answers(rig: Rig, is_modern: bool) -> None:
     method, params, answer = QUESTIONS["form"]
     if is_modern:
-        scene.bench.modern("tools/call", {"name": "greet"}, channel="m1", caller=CLIENT)
+        rig.bench.modern("tools/call", {"name": "greet"}, channel="m1", caller=CLIENT)
     else:
-        scene.open()
-    call = scene.tab.last("call")["call"]
-    scene.say("required", call=call, requests={"who": {"method": method, "params": params}}, state={"step": 1})
+        rig.open()
+    call = rig.tab.last("call")["call"]
+    rig.say("required", call=call, requests={"who": {"method": method, "params": params}}, state={"step": 1})
     if is_modern:
-        first = await scene.bench.reply("m1")
+        first = await rig.bench.reply("m1")
         again = {"name": "greet", "inputResponses": {"who": answer}, "requestState": first["requestState"]}
-        scene.bench.modern("tools/call", again, channel="m2", caller=CLIENT)
+        rig.bench.modern("tools/call", again, channel="m2", caller=CLIENT)
     else:
-        (asked,) = await scene.bench.until(Kind.REQ)
-        scene.bench.answer(asked["id"], {"result": answer})
-        await scene.tab.until("call", 2)
-    second = scene.tab.last("call")
+        (asked,) = await rig.bench.until(Kind.REQ)
+        rig.bench.answer(asked["id"], {"result": answer})
+        await rig.tab.until("call", 2)
+    second = rig.tab.last("call")
     assert second["call"] != call
     assert (second["responses"], second["state"]) == ({"who": answer}, {"step": 1})
-    scene.end("Hello!")
-    assert (await scene.bench.reply("m2" if is_modern else "c"))["content"][0]["text"] == "Hello!"
+    rig.end("Hello!")
+    assert (await rig.bench.reply("m2" if is_modern else "c"))["content"][0]["text"] == "Hello!"
 
 
-def asks_in_between(scene: Scene) -> dict[str, Any]:
-    """The user allows a call once, and it asks its client something; gives the request that goes on with it."""
+def asks_in_between(rig: Rig) -> dict[str, Any]:
+    """The user allows a call once, and the call asks its client something; returns the request that continues it."""
     method, params, answer = QUESTIONS["form"]
-    scene.bench.modern("tools/call", {"name": "wipe"}, channel="m1", caller=CLIENT)
-    scene.say("approval", call=scene.tab.last("approve")["call"], decision="once")
+    rig.bench.modern("tools/call", {"name": "wipe"}, channel="m1", caller=CLIENT)
+    rig.say("approval", call=rig.tab.last("approve")["call"], decision="once")
     requests = {"who": {"method": method, "params": params}}
-    scene.say("required", call=scene.tab.last("call")["call"], requests=requests, state={"step": 1})
-    [first] = [message for channel, _, message, _, _ in scene.bench.sent if channel == "m1" and "result" in message]
+    rig.say("required", call=rig.tab.last("call")["call"], requests=requests, state={"step": 1})
+    [first] = [message for channel, _, message, _, _ in rig.bench.sent if channel == "m1" and "result" in message]
     return {"name": "wipe", "inputResponses": {"who": answer}, "requestState": first["result"]["requestState"]}
 
 
-async def test_what_was_allowed_once_goes_on_once(scene: Scene) -> None:
-    again = asks_in_between(scene)
-    scene.bench.modern("tools/call", again, channel="m2", caller=CLIENT)
-    assert len(scene.tab.of("call")) == 2 and len(scene.tab.of("approve")) == 1
-    scene.end("wiped")
-    assert (await scene.bench.reply("m2"))["content"][0]["text"] == "wiped"
+async def test_what_was_allowed_once_goes_on_once(rig: Rig) -> None:
+    again = asks_in_between(rig)
+    rig.bench.modern("tools/call", again, channel="m2", caller=CLIENT)
+    assert len(rig.tab.of("call")) == 2 and len(rig.tab.of("approve")) == 1
+    rig.end("wiped")
+    assert (await rig.bench.reply("m2"))["content"][0]["text"] == "wiped"
     for number in range(3, 6):
-        scene.bench.modern("tools/call", again, channel=f"m{number}", caller=CLIENT)
-        error = await scene.bench.reply(f"m{number}")
+        rig.bench.modern("tools/call", again, channel=f"m{number}", caller=CLIENT)
+        error = await rig.bench.reply(f"m{number}")
         assert error["code"] == -32602 and "make the request again" in error["message"]
-    assert len(scene.tab.of("call")) == 2 and len(scene.tab.of("approve")) == 1
+    assert len(rig.tab.of("call")) == 2 and len(rig.tab.of("approve")) == 1
 
 
-async def test_what_was_allowed_in_a_worker_before_is_asked_about_again(scene: Scene) -> None:
-    scene.bench.server.use_key("of the relay")
-    again = asks_in_between(scene)
-    following = Scene()
+async def test_what_was_allowed_in_a_worker_before_is_asked_about_again(rig: Rig) -> None:
+    rig.bench.server.use_key("of the relay")
+    again = asks_in_between(rig)
+    following = Rig()
     following.bench.server.use_key("of the relay")
     following.bench.modern("tools/call", again, channel="m2", caller=CLIENT)
     assert len(following.tab.of("approve")) == 1 and following.tab.of("call") == []

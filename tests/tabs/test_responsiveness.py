@@ -1,4 +1,4 @@
-"""A call that several tabs could take goes to one that reads its messages, and to no other."""
+"""Busy tabs: a call that several tabs could take goes to one that reads its messages, and to no other."""
 
 from __future__ import annotations
 
@@ -324,7 +324,7 @@ def test_resources_and_prompts_are_read_in_a_tab_that_reads(rig: HubRig) -> None
 
 
 class Page:
-    """Reads its messages in order when it is told to. It answers a call at once, or keeps it open like a tool that
+    """Reads its messages in order when the test lets it. It answers a call at once, or keeps it open like a tool that
     awaits something. It checks each call when that is posted."""
 
     def __init__(self, rig: HubRig, port: FakePort) -> None:

@@ -13,7 +13,7 @@ from tabserver.handlers.toolbox import tool
 from tabserver.handlers.tools import UnknownTool
 from tests.support.hub_rig import SURE, HubRig, reply, text_of
 
-# -- who gets the call -------------------------------------------------------------------------------------------------
+# -- without a named tab -----------------------------------------------------------------------------------------------
 
 
 def test_a_call_goes_to_the_visible_tab(rig: HubRig) -> None:
@@ -72,7 +72,7 @@ def test_the_tab_learns_what_is_called_and_by_whom(rig: HubRig) -> None:
 
 
 def test_every_call_tells_its_tab_its_own_caller(rig: HubRig) -> None:
-    """What was said of the last caller is kept; another one, or the same in another session, is another one."""
+    """The text of the last caller is cached; another caller, or the same in another session, gets a new text."""
     port, same = rig.tab("a", "info"), rig.context.caller
     told = []
     for caller, key in ((same, "1"), (same, "2"), (replace(same, principal="token:x"), "2"), (same, "1")):
@@ -88,7 +88,7 @@ def test_an_unknown_tool_is_refused(rig: HubRig) -> None:
         rig.call("nothing")
 
 
-# -- callers who name a tab --------------------------------------------------------------------------------------------
+# -- with a named tab --------------------------------------------------------------------------------------------------
 
 
 def test_a_caller_gets_the_tab_it_names(rig: HubRig) -> None:
@@ -122,7 +122,7 @@ def test_in_a_named_tab_a_tool_is_called_as_its_page_calls_it_or_as_it_is_listed
     assert [message["name"] for message in port.of("call")] == ["info"] * 3
 
 
-@pytest.mark.parametrize("unknown", ["nobody", 7, {"id": "a"}])
+@pytest.mark.parametrize("unknown", ["missing", 7, {"id": "a"}])
 def test_a_tab_that_is_not_there_is_an_error_that_says_which_are(rig: HubRig, unknown: Any) -> None:
     port = rig.tab("a", "info")
     rig.call("info", _tab=unknown)
@@ -166,7 +166,7 @@ def test_the_workers_own_tools_are_had_whatever_tab_is_named(rig: HubRig) -> Non
 
 
 def pinned(rig: HubRig, tab: str | None, *, pins: bool | None, call: str = "info") -> None:
-    """A call that says in its `_meta` which tab, and whether that is pinned."""
+    """A call whose `_meta` names a tab, and whether to pin it."""
     rig.context.target = Target(tab, pins=pins)
     rig.call(call)
     rig.context.target = None
@@ -195,7 +195,7 @@ def test_a_caller_can_stay_with_the_tab_that_gets_its_call(rig: HubRig) -> None:
 
 def test_a_tab_that_is_not_there_is_not_pinned(rig: HubRig) -> None:
     port = rig.tab("a", "info")
-    pinned(rig, "nobody", pins=True)
+    pinned(rig, "missing", pins=True)
     assert rig.results[0]["isError"] and rig.context.caller.tab is None
     rig.call("info")
     assert port.of("call")

@@ -1,4 +1,4 @@
-"""Results of tabs that are passed on unread: which may be, and that nobody can tell the difference."""
+"""Running calls: results that are forwarded without parsing, and activity messages for pages that watch calls."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_only_sound_and_simple_results_are_passed_on_unread(tmp_path: Path
 
 
 def answer(caller: Any, text: str, *, is_plain: bool) -> Any:
-    """What a client gets for a tab's result."""
+    """The client's view of a tab's result."""
     hub = Hub(Toolbox(), now_ms=lambda: 0.0, defer=lambda due: None, later=lambda delay_ms, ring: None)
     bench, port = Bench(hub), FakePort()
     hub.attach(port, {"id": "a", "title": 'Tab "a"', "visible": True})

@@ -1,6 +1,6 @@
-"""The static tools, by which a client that read the tool list long ago reaches what tabs offer now.
+"""Static tools: a client that read the tool list long ago reaches what tabs offer now.
 
-Through the whole core, so that what goes through `tool_call` is seen as a client sees it, in both eras.
+The tests use the whole core, so that `tool_call` is tested as a client sees it, in both eras.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ALICE = {"action": "accept", "content": {"name": "Alice"}}
 
 
 class Late:
-    """A core whose server has static tools, a worker's tool, and tabs that come when the test says."""
+    """A core whose server has static tools, a worker's tool, and tabs that the test attaches."""
 
     def __init__(self) -> None:
         self.box = Toolbox()
@@ -58,7 +58,7 @@ class Late:
         self.hub.receive_result(port, port.last("call")["call"], json.dumps(result), False)
 
     def ask(self, is_modern: bool, name: str, /, **arguments: Any) -> str:
-        """Call a tool; gives the channel of the call."""
+        """Call a tool; returns the channel of the call."""
         number = next(self._numbers)
         channel, params = f"c{number}", {"name": name, "arguments": arguments, "_meta": {"progressToken": number}}
         if is_modern:
@@ -69,7 +69,7 @@ class Late:
         return channel
 
     def told(self, channel: str) -> Any:
-        """The result that a caller has by now."""
+        """The result that a caller has received."""
         [message] = [m for c, kind, m, _, _ in self.bench.sent if c == channel and kind is Kind.RES]
         return message["result"]
 

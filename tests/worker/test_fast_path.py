@@ -1,4 +1,4 @@
-"""The lane: whatever a call does, nobody can tell whether it went by the lane or the ordinary way."""
+"""Fast path of the worker: a call looks the same to callers and pages on the fast path and on the regular path."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tabserver.wire.events import Closed, Opened, Received
 from tabserver.wire.frames import Acp, Kind
 from tabserver.wire.jsonrpc import RequestId
 from tests.support.core import MODERN, READY, Bench
-from tests.support.express import Carrier
+from tests.support.fake_js_calls import FakeJsCalls
 from tests.support.port import FakePort
 
 PLAIN = '{"content":[{"type":"text","text":"hello"}]}'
@@ -31,8 +31,8 @@ ASKS = replace(MODERN, capabilities={"elicitation": {"form": {}}})
 TRACE = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
 
 
-class OpenLine:
-    """Whatever comes is expected, and whatever was written is passed on."""
+class OpenSession:
+    """A link session that accepts every frame and forwards every answer."""
 
     def __init__(self, send: Callable[..., None]) -> None:
         self.send = send
@@ -53,7 +53,7 @@ class OpenLine:
 
 
 class DeafPort(FakePort):
-    """A page that can't be posted to any more."""
+    """A page whose port is closed."""
 
     def post(self, text: str) -> None:
         raise OSError("the port is closed")
@@ -61,7 +61,7 @@ class DeafPort(FakePort):
 
 @dataclass
 class Span:
-    """Arguments with a rule of their own."""
+    """Arguments with a validation rule."""
 
     start: int
     end: int
@@ -71,24 +71,24 @@ class Span:
 
 
 class Rig:
-    """A core and a hub with two tabs; remembers everything that callers and pages are told."""
+    """A core and a hub with two tabs; records all messages to callers and pages."""
 
-    def __init__(self, has_fast_path: bool, reads_requests: bool = False, has_express: bool = False) -> None:
+    def __init__(self, has_fast_path: bool, reads_requests: bool = False, has_js_calls: bool = False) -> None:
         self.now_ms = 1000.0
         self.ran: list[str] = []
         self.timers: list[tuple[float, Callable[[], None]]] = []
         box = Toolbox()
         self.hub = Hub(box, now_ms=lambda: self.now_ms, defer=lambda due: None, later=self._later)
         self.bench = Bench(self.hub, has_fast_path=has_fast_path)
-        self.express = self._new_express() if has_express else None
-        if self.express is not None:
+        self.js_calls = self._new_js_calls() if has_js_calls else None
+        if self.js_calls is not None:
             self.bench.receive = self._receive
         self.a, self.b = FakePort(), FakePort()
         self._ponged = {self.a: 0, self.b: 0}
         for port, id in ((self.a, "a"), (self.b, "b")):
             port.reads_requests = reads_requests
-            if self.express is not None:
-                self.express.listen(port)
+            if self.js_calls is not None:
+                self.js_calls.listen(port)
             self.hub.attach(port, {"id": id, "title": id.upper(), "visible": id == "a", "watches": False})
         self.hub.receive(self.a, {"t": "offer", "tools": [{"name": "info"}, {"name": "same"}, DELETE]})
         self.hub.receive(self.b, {"t": "offer", "tools": [{"name": "same"}, {"name": "info", "title": "Other"}]})
@@ -105,20 +105,20 @@ class Rig:
         self.a.sent.clear()
         self.ran.clear()
 
-    def _new_express(self) -> Carrier:
-        line: Any = OpenLine(self.bench.fast_path._send)
-        return Carrier(self.hub, self.bench.fast_path, line, self._write, longest=1000)
+    def _new_js_calls(self) -> FakeJsCalls:
+        session: Any = OpenSession(self.bench.fast_path._send)
+        return FakeJsCalls(self.hub, self.bench.fast_path, session, self._write, longest=1000)
 
     def _receive(self, event: Opened | Received[str] | Closed) -> None:
-        """By way of the express: every frame is the one that must come next."""
-        assert self.express is not None
-        seq = self.express.next
+        """Let the fake JavaScript receive the event: every frame has the sequence number that is due."""
+        assert self.js_calls is not None
+        seq = self.js_calls.next
 
         def receive() -> int:
             self.bench.fast_path.receive(event)
             return seq
 
-        self.express.receive(event, seq, 0, 0, receive)
+        self.js_calls.receive(event, seq, 0, 0, receive)
 
     def _write(self, seq: int, ack: int, channel: str, id: RequestId, payload: str) -> None:
         self.bench.fast_path._send(channel, Kind.RES, payload, id=id)
@@ -197,14 +197,14 @@ class Rig:
         return answer
 
     def _read(self) -> None:
-        """The pages read what they were sent."""
+        """The pages read their messages."""
         for port in (self.a, self.b):
             while len(port.of("ping")) > self._ponged[port]:
                 self._ponged[port] += 1
                 self.hub.receive(port, {"t": "pong"})
 
     def tell(self, kind: str, port: FakePort | None = None, call: int = -1, **more: Any) -> None:
-        """What a page says of the last call that it got, or of another."""
+        """A page's message about the last call that it received, or about another."""
         port = port or self.a
         number = port.of("call")[call]["call"]
         if kind == "result":
@@ -213,12 +213,12 @@ class Rig:
             self.hub.receive(port, {"t": kind, "call": number, **more})
 
     def answer(self, port: FakePort, number: str, text: str, is_plain: bool = True) -> None:
-        if self.express is None or not self.express.answer(port, number, text, is_plain):
+        if self.js_calls is None or not self.js_calls.answer(port, number, text, is_plain):
             self.hub.receive_result(port, number, text, is_plain)
 
     def pass_time(self, seconds: float) -> None:
-        if self.express is not None:
-            self.express.settle()
+        if self.js_calls is not None:
+            self.js_calls.sync()
         self.now_ms += seconds * 1000
         due = [timer for timer in self.timers if timer[0] <= self.now_ms]
         self.timers = [timer for timer in self.timers if timer[0] > self.now_ms]
@@ -226,9 +226,9 @@ class Rig:
             ring()
 
     def transcript(self) -> Any:
-        """Everything that was said. Numbers of calls are their order: the lane counts only those that tabs get."""
-        if self.express is not None:
-            self.express.settle()
+        """All messages. Call ids are replaced by their order: the fast path numbers only calls that tabs receive."""
+        if self.js_calls is not None:
+            self.js_calls.sync()
         numbers: dict[str, int] = {}
 
         def told(message: Mapping[str, Any]) -> Any:
@@ -236,7 +236,7 @@ class Rig:
             given = {"arguments": message["request"]["params"]["arguments"]} if "request" in message else {}
             return {key: value for key, value in {**message, **call, **given}.items() if key != "request"}
 
-        # A state is sealed with a number of its own each time.
+        # Each sealed state has a different number.
         sent = json.loads(re.sub(r'("requestState": ")[^"]+', r"\1", json.dumps(self.bench.sent)))
         pages = [[told(message) for message in port.sent] for port in (self.a, self.b)]
         return sent, pages, self.ran, [tab.calls for tab in self.hub.known_tabs.values()]
@@ -309,8 +309,8 @@ def progress_and_log(rig: Rig) -> None:
     level = {"io.modelcontextprotocol/logLevel": "info"}
     for n in range(2):
         rig.call("info", channel=f"o{n}", meta=level)
-        rig.tell("log", level="debug", data="unheard")
-        rig.tell("log", level="error", data="heard")
+        rig.tell("log", level="debug", data="dropped")
+        rig.tell("log", level="error", data="forwarded")
         rig.tell("result")
 
 
@@ -534,18 +534,18 @@ async def tools_of_the_worker(rig: Rig) -> None:
         await rig.bench.reply(f"d{n}")
     for n, name in enumerate(("leave", "refuse", "strange", "structured", "whose", "require")):
         rig.call(name, channel=f"e{n}", caller=ASKS)
-    rig.call("later", {"text": "nobody waits"}, "f1")
+    rig.call("later", {"text": "no caller waits"}, "f1")
     rig.bench.close("f1")
     await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize(("reads_requests", "has_express"), [(True, True), (True, False), (False, False)])
+@pytest.mark.parametrize(("reads_requests", "has_js_calls"), [(True, True), (True, False), (False, False)])
 @pytest.mark.parametrize("play", SCENARIOS, ids=lambda each: each.__name__)
-async def test_a_call_looks_the_same_on_every_path(play: Scenario, reads_requests: bool, has_express: bool) -> None:
-    # A relay that does this has its socket closed by the express: see test_express.py.
-    has_express = has_express and play is not a_channel_that_is_opened_again
+async def test_a_call_looks_the_same_on_every_path(play: Scenario, reads_requests: bool, has_js_calls: bool) -> None:
+    # A relay that does this has its socket closed by GrantedCalls: see test_js_calls.py.
+    has_js_calls = has_js_calls and play is not a_channel_that_is_opened_again
     told = []
-    for rig in (Rig(True, reads_requests, has_express), Rig(False, reads_requests)):
+    for rig in (Rig(True, reads_requests, has_js_calls), Rig(False, reads_requests)):
         if (playing := play(rig)) is not None:
             await playing
         told.append(rig.transcript())
@@ -553,15 +553,15 @@ async def test_a_call_looks_the_same_on_every_path(play: Scenario, reads_request
     assert any(told[0][:2])
 
 
-async def test_calls_like_one_before_go_by_the_express() -> None:
-    """Else the scenes above would show nothing."""
+async def test_calls_like_one_before_are_carried_out_by_javascript() -> None:
+    """Otherwise the scenarios above would prove nothing about them."""
     rig = Rig(True, True, True)
-    assert rig.express is not None
+    assert rig.js_calls is not None
     for play in (answers_in_any_order, callers_that_leave, tools_of_the_worker):
-        before = rig.express.carried
+        before = rig.js_calls.carried
         if (playing := play(rig)) is not None:
             await playing
-        assert rig.express.carried > before
+        assert rig.js_calls.carried > before
 
 
 def test_a_plain_call_makes_no_session_until_something_happens_to_it() -> None:

@@ -1,4 +1,4 @@
-"""Calls that JavaScript carries out: what Python counts for them, over drops and when anything changes."""
+"""Calls that JavaScript carries out: what Python records for them, also when sockets drop and when anything changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tabserver.worker.fast_path import CallGrant, WorkerFastPath
 from tabserver.worker.js_calls import MAX_GRANTS, MAX_RESULT_CHARACTERS
 from tests.support.clock import Clock, settle
 from tests.support.core import MODERN
-from tests.support.express import Carrier
+from tests.support.fake_js_calls import FakeJsCalls
 from tests.support.port import FakePort
 from tests.support.socket import FakeAbort, FakeDialer, FakeRelay, FakeSocket
 
@@ -31,14 +31,14 @@ PLAIN = '{"content":[{"type":"text","text":"hello"}]}'
 
 
 class Granted(FakePort):
-    """A page whose calls may be carried out."""
+    """A page whose calls JavaScript may carry out."""
 
     reads_requests = True
 
 
 class Rig:
-    """A worker without its browser: transport, lane, express and what stands for JavaScript, and the relay's end of the
-    link. One tool in a tab (`info`) and one in the worker (`say`)."""
+    """A worker without its browser: transport, fast path, granted calls, a fake of JavaScript's part, and the relay's
+    end of the link. One tool in a tab (`info`) and one in the worker (`say`)."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.clock, self.dialer = Clock(), FakeDialer()
@@ -63,7 +63,7 @@ class Rig:
         core = Server("demo", "1", self.hub, self.transport.session.send)
         fast_path = WorkerFastPath(core, self.hub, self.transport.session.send)
         self.transport.session.on_message = fast_path.receive
-        self.carrier = Carrier(self.hub, fast_path, self.transport.session, self._write)
+        self.js_calls = FakeJsCalls(self.hub, fast_path, self.transport.session, self._write)
         self.port = self.page("a")
         self.hub.receive(self.port, {"t": "offer", "tools": [{"name": "info"}]})
         self.ran: list[str] = []
@@ -83,7 +83,7 @@ class Rig:
 
     def page(self, id: str) -> Granted:
         port = Granted()
-        self.carrier.listen(port)
+        self.js_calls.listen(port)
         self.hub.attach(port, {"id": id, "title": id.upper(), "visible": True, "watches": False})
         return port
 
@@ -97,22 +97,22 @@ class Rig:
         await self.dialled()
 
     async def dialled(self) -> None:
-        self.carrier.use()
+        self.js_calls.use()
         self.socket = self.dialer.last.open()
         await settle()
         self.relay.accept(self.socket)
 
     async def drop(self) -> None:
-        """The socket is gone, with what the relay has not read, and there is another one."""
+        """Close the socket, losing what the relay has not read, and open another one."""
         dials = len(self.dialer.dials)
         self.relay.link.disconnected(self.clock())
-        self.carrier.settle()
+        self.js_calls.sync()
         self.socket.drop(1006, "")
         while len(self.dialer.dials) == dials:
             await self.clock.advance(1)
         await self.dialled()
 
-    # -- what the relay does ------------------------------------------------------------------------------------------
+    # -- the relay's part ---------------------------------------------------------------------------------------------
 
     def send(
         self, channel: str, name: str = "info", arguments: Any = None, again: bool = False, id: RequestId = 1
@@ -123,7 +123,7 @@ class Rig:
         self.deliver()
 
     def deliver(self) -> None:
-        """Frames of the relay come, and are carried out or received."""
+        """Deliver the relay's frames: JavaScript carries them out, or Python receives them."""
         for header, payload in self.relay.link.frames():
             self.take(header, payload)
 
@@ -138,10 +138,10 @@ class Rig:
             self.socket.deliver(header, payload)
             return self.transport.session.last_received
 
-        self.carrier.receive(event, head.get("s", 0), head.get("a", 0), len(header) + len(payload or ""), receive)
+        self.js_calls.receive(event, head.get("s", 0), head.get("a", 0), len(header) + len(payload or ""), receive)
 
     def received(self) -> list[tuple[str, Any]]:
-        """What the relay has heard since: channels and messages."""
+        """What the relay has received since the last call: channels and messages."""
         fresh: list[Event] = []
         while True:
             for header, payload in self.socket.sent[self.relay._read :]:
@@ -156,9 +156,9 @@ class Rig:
         return [(event.channel, json.loads(event.payload)) for event in fresh if isinstance(event, Received)]
 
     def answer(self, call: int = -1, text: str = PLAIN) -> bool:
-        """The page answers a call. Was its answer carried?"""
+        """The page answers a call. Did JavaScript write the answer?"""
         name = self.port.of("call")[call]["call"]
-        is_carried = self.carrier.answer(self.port, name, text, True)
+        is_carried = self.js_calls.answer(self.port, name, text, True)
         if not is_carried:
             self.hub.receive_result(self.port, name, text, True)
         return is_carried
@@ -172,7 +172,7 @@ class Rig:
 
     @property
     def unrecorded(self) -> int:
-        return self.carrier._came + len(self.carrier._answers)
+        return self.js_calls._request_count + len(self.js_calls._answers)
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ async def rig() -> AsyncIterator[Rig]:
     rig.plain("w1")
     rig.plain("w2", "say", {"text": "x"})
     rig.ran.clear()
-    assert rig.carrier.carried == 0
+    assert rig.js_calls.carried == 0
     yield rig
     await rig.transport.close()
 
@@ -191,9 +191,9 @@ async def test_nothing_is_carried_before_a_call_was_plain() -> None:
     rig = Rig()
     await rig.connect()
     rig.plain()
-    assert rig.carrier.carried == 0
+    assert rig.js_calls.carried == 0
     rig.plain("c1")
-    assert rig.carrier.carried == 2
+    assert rig.js_calls.carried == 2
     await rig.transport.close()
 
 
@@ -208,20 +208,20 @@ async def test_what_was_carried_out_is_counted_like_any_other_call(rig: Rig) -> 
     assert [said["result"]["content"][0]["text"] for _, said in received] == ['said "so"\n', "hello", "hello"]
     assert received[1][1]["result"]["_meta"]["tabrelay/tab"] == {"id": "a", "title": "A"}
     assert "tabrelay/tab" not in received[0][1]["result"]["_meta"]
-    rig.carrier.settle()
+    rig.js_calls.sync()
     assert rig.transport.session.last_received == 5 and rig.relay.link.unacknowledged == 0
     assert not rig.hub.calls.plain_calls and [tab.calls for tab in rig.hub.tabs] == [0]
-    # The link goes on under the next numbers, whoever speaks.
+    # The link continues with the next sequence numbers, whichever side writes.
     rig.plain("c4")
     assert rig.socket.closed is None
 
 
 async def test_a_call_that_is_still_under_way_is_counted_as_one(rig: Rig) -> None:
     rig.send("c1")
-    rig.carrier.settle()
+    rig.js_calls.sync()
     assert len(rig.hub.calls.plain_calls) == 1 and [tab.calls for tab in rig.hub.tabs] == [1]
     assert rig.answer()
-    rig.carrier.settle()
+    rig.js_calls.sync()
     assert not rig.hub.calls.plain_calls and [tab.calls for tab in rig.hub.tabs] == [0]
     assert [channel for channel, _ in rig.received()] == ["c1"]
 
@@ -233,7 +233,7 @@ async def test_an_answer_that_was_lost_with_its_socket_is_said_again(rig: Rig, n
     if name == "info":
         assert rig.answer()
     if is_told:
-        rig.carrier.settle()
+        rig.js_calls.sync()
     await rig.drop()  # before the relay read any of that
     answers = [event for event in rig.relay.events if isinstance(event, Received) and event.channel == "c1"]
     expected = "y" if name == "say" else "hello"
@@ -248,7 +248,7 @@ async def test_a_relay_that_asks_again_gets_the_answer_and_nothing_is_run_twice(
     calls = len(rig.port.of("call"))
     rig.relay = FakeRelay(rig.clock, "s2")
     await rig.clock.advance(0)
-    rig.carrier.settle()
+    rig.js_calls.sync()
     rig.socket.drop(1006, "")
     await rig.clock.advance(1)
     await rig.dialled()
@@ -261,7 +261,7 @@ async def test_a_relay_that_asks_again_gets_the_answer_and_nothing_is_run_twice(
 async def test_an_answer_while_there_is_no_socket_is_sent_later(rig: Rig) -> None:
     rig.send("c1")
     rig.relay.link.disconnected(rig.clock())
-    rig.carrier.settle()
+    rig.js_calls.sync()
     rig.socket.drop(1006, "")
     assert not rig.answer()
     await rig.clock.advance(1)
@@ -271,7 +271,7 @@ async def test_an_answer_while_there_is_no_socket_is_sent_later(rig: Rig) -> Non
 
 async def test_an_answer_is_not_lost_when_python_itself_gives_up_the_socket(rig: Rig) -> None:
     rig.send("c1", "say", {"text": "y"})
-    rig.relay.link.disconnected(rig.clock())  # it has read nothing of that, and says nothing more
+    rig.relay.link.disconnected(rig.clock())  # it has read nothing of that, and sends nothing more
     await rig.clock.advance(60)
     assert rig.socket.closed is not None and rig.unrecorded == 0
     await rig.dialled()
@@ -310,26 +310,26 @@ async def test_what_waits_for_a_socket_that_is_full_keeps_its_number(rig: Rig) -
 @pytest.mark.parametrize("what", ["a channel that is open", "more than was said"])
 async def test_a_call_that_must_not_come_ends_the_socket(rig: Rig, what: str, name: str) -> None:
     rig.send("c1")
-    rig.carrier.settle()
+    rig.js_calls.sync()
     channel = "c1" if what == "a channel that is open" else "c2"
     params = {"name": name, "arguments": {"text": "y"} if name == "say" else {}, "_meta": {}}
     payload = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
     upto = 10 if what == "more than was said" else 0
-    head = {"t": "msg", "s": rig.carrier.next, "a": upto, "c": channel, "k": "req", "i": 1, "o": MODERN.to_dict()}
+    head = {"t": "msg", "s": rig.js_calls.next, "a": upto, "c": channel, "k": "req", "i": 1, "o": MODERN.to_dict()}
     header = json.dumps(head, separators=(",", ":")).replace(
         json.dumps(MODERN.to_dict(), separators=(",", ":")), MODERN.text
     )
     rig.take(header, payload)
-    rig.carrier.settle()
+    rig.js_calls.sync()
     assert rig.socket.closed is not None and rig.socket.closed[0] == CLOSE_PROTOCOL
 
 
 async def test_a_number_that_was_not_due_is_for_python(rig: Rig) -> None:
     rig.send("c1")
     header, payload = '{"t":"msg","s":9,"a":0,"c":"c9","k":"req","i":1,"o":' + MODERN.text + "}", rig_payload()
-    before = rig.carrier.carried
+    before = rig.js_calls.carried
     rig.take(header, payload)
-    assert rig.carrier.carried == before
+    assert rig.js_calls.carried == before
     assert rig.socket.closed is not None and rig.socket.closed[0] == CLOSE_PROTOCOL
 
 
@@ -343,7 +343,7 @@ async def test_a_caller_that_leaves_takes_back_what_was_granted(rig: Rig) -> Non
     name = rig.port.last("call")["call"]
     rig.relay.link.close("c1", "gone", rig.clock())
     rig.deliver()
-    assert rig.carrier.revoked == 1 and name not in rig.hub.calls.plain_calls
+    assert rig.js_calls.revoked == 1 and name not in rig.hub.calls.plain_calls
     assert rig.port.last("cancel")["call"] == name
 
 
@@ -354,7 +354,7 @@ CHANGES: dict[str, Any] = {
     "a tab freezes": lambda rig: rig.hub.receive(rig.port, {"t": "tab", "title": "A", "frozen": True}),
     "a tab comes": lambda rig: rig.hub.attach(FakePort(), {"id": "b", "title": "B", "visible": True}),
     "a tab goes": lambda rig: rig.hub.detach(rig.port),
-    "somebody watches": lambda rig: rig.hub.receive(rig.port, {"t": "watch"}),
+    "a page watches": lambda rig: rig.hub.receive(rig.port, {"t": "watch"}),
     "everything must be allowed": lambda rig: rig.hub.use_approval("all"),
     "there are static tools": lambda rig: rig.hub.use_static_tools(True),
     "the worker has another tool": lambda rig: tool(toolbox=rig.box, name="new")(lambda: None),
@@ -364,11 +364,11 @@ CHANGES: dict[str, Any] = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 async def test_whatever_changes_takes_back_what_was_granted(rig: Rig, change: Any) -> None:
     rig.send("c1")
-    before = rig.carrier.revoked
+    before = rig.js_calls.revoked
     change(rig)
-    assert rig.carrier.revoked == before + 1 and rig.unrecorded == 0
+    assert rig.js_calls.revoked == before + 1 and rig.unrecorded == 0
     change(rig)
-    assert rig.carrier.revoked == before + 1, "there was nothing left to take back"
+    assert rig.js_calls.revoked == before + 1, "there was nothing left to take back"
 
 
 async def test_a_tab_that_falls_silent_fails_also_calls_that_python_did_not_know_of(rig: Rig) -> None:
@@ -382,25 +382,25 @@ async def test_progress_of_a_call_takes_back_what_was_granted_and_its_answer_goe
     rig.send("c1")
     name = rig.port.last("call")["call"]
     rig.hub.receive(rig.port, {"t": "progress", "call": name, "progress": 1})
-    assert rig.carrier.revoked == 1 and name not in rig.hub.calls.plain_calls
+    assert rig.js_calls.revoked == 1 and name not in rig.hub.calls.plain_calls
     assert not rig.answer()
     assert [channel for channel, _ in rig.received()] == ["c1"]
 
 
 async def test_grants_have_a_bound(rig: Rig) -> None:
     for n in range(MAX_GRANTS + 1):
-        rig.carrier.books.grant(CallGrant(f"c{n}", MODERN, "info", "{}", None, None))
-    assert rig.carrier.revoked == 1
+        rig.js_calls.recorder.grant(CallGrant(f"c{n}", MODERN, "info", "{}", None, None))
+    assert rig.js_calls.revoked == 1
 
 
 async def test_no_answer_is_written_past_others_that_wait(rig: Rig) -> None:
     rig.send("c1")
-    turn = rig.carrier.books.next_seq()
-    assert turn
+    seq = rig.js_calls.recorder.next_seq()
+    assert seq
     rig.socket.buffered = 10**9
-    assert rig.carrier.books.next_seq() == 0
+    assert rig.js_calls.recorder.next_seq() == 0
     rig.socket.buffered = 0
-    assert rig.carrier.books.next_seq() == turn
+    assert rig.js_calls.recorder.next_seq() == seq
 
 
 @pytest.mark.parametrize(
@@ -410,7 +410,7 @@ async def test_where_answers_might_not_be_kept_none_is_written(limits: Limits) -
     rig = Rig(limits)
     await rig.connect()
     rig.plain()
-    assert rig.carrier.books.next_seq() == 0
+    assert rig.js_calls.recorder.next_seq() == 0
     rig.send("c1")
     assert not rig.answer()
     assert [channel for channel, _ in rig.received()] == ["c1"]
@@ -460,7 +460,7 @@ async def test_answers_acknowledge_what_came_before_them() -> None:
         rig.send(f"c{n}")
     rig.send("own", "say", {"text": "y"})
     before = len(rig.socket.sent)
-    rig.carrier.settle()
+    rig.js_calls.sync()
     assert len(rig.socket.sent) == before, "there is nothing left to acknowledge"
     assert [channel for channel, _ in rig.received()] == ["own"] and rig.relay.link.unacknowledged == 0
     await rig.transport.close()
@@ -469,26 +469,26 @@ async def test_answers_acknowledge_what_came_before_them() -> None:
 async def test_calls_that_tabs_have_are_acknowledged_when_there_are_many_or_after_a_while(rig: Rig) -> None:
     for n in range(15):
         rig.send(f"c{n}")
-    rig.carrier.settle()
+    rig.js_calls.sync()
     rig.received()
     assert rig.relay.link.unacknowledged == 15
     rig.send("c15")
-    rig.carrier.settle()
+    rig.js_calls.sync()
     rig.received()
     assert rig.relay.link.unacknowledged == 0
     rig.send("c16")
-    rig.carrier.settle()
+    rig.js_calls.sync()
     await rig.clock.advance(1)
     rig.received()
     assert rig.relay.link.unacknowledged == 0
 
 
-# -- whatever happens --------------------------------------------------------------------------------------------------
+# -- random sequences --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(150))
 async def test_every_call_is_run_once_and_answered_once_whatever_happens(seed: int) -> None:
-    """Calls, answers in any order, drops, changes, notices and moments at which Python is told, as they come."""
+    """Calls, answers in any order, drops, changes, notices and moments at which Python records, in random order."""
     dice = random.Random(seed)
     rig = Rig()
     await rig.connect()
@@ -499,7 +499,7 @@ async def test_every_call_is_run_once_and_answered_once_whatever_happens(seed: i
     sent = 0
     for _ in range(120):
         step = dice.choices(
-            ("say", "info", "answer", "settle", "heard", "note", "title", "drop", "time"),
+            ("say", "info", "answer", "sync", "receive", "note", "title", "drop", "time"),
             (20, 20, 20, 6, 6, 4, 3, 2, 2),
         )[0]
         if step in ("say", "info"):
@@ -512,10 +512,10 @@ async def test_every_call_is_run_once_and_answered_once_whatever_happens(seed: i
         elif step == "answer" and waiting:
             name = dice.choice(list(waiting))
             text = json.dumps({"content": [{"type": "text", "text": waiting.pop(name)}]}, separators=(",", ":"))
-            if not rig.carrier.answer(rig.port, name, text, True):
+            if not rig.js_calls.answer(rig.port, name, text, True):
                 rig.hub.receive_result(rig.port, name, text, True)
-        elif step == "settle":
-            rig.carrier.settle()
+        elif step == "sync":
+            rig.js_calls.sync()
         elif step == "note":
             rig.transport.session.send("open", Kind.NOTE, '{"jsonrpc":"2.0"}')
         elif step == "title":
@@ -528,11 +528,11 @@ async def test_every_call_is_run_once_and_answered_once_whatever_happens(seed: i
             rig.received()
     for name in list(waiting):
         text = json.dumps({"content": [{"type": "text", "text": waiting.pop(name)}]}, separators=(",", ":"))
-        if not rig.carrier.answer(rig.port, name, text, True):
+        if not rig.js_calls.answer(rig.port, name, text, True):
             rig.hub.receive_result(rig.port, name, text, True)
     await rig.drop()
     rig.received()
-    rig.carrier.settle()
+    rig.js_calls.sync()
     for event in rig.relay.events:
         if isinstance(event, Received) and event.kind is Kind.RES:
             answered[event.channel] += 1
@@ -540,7 +540,7 @@ async def test_every_call_is_run_once_and_answered_once_whatever_happens(seed: i
             assert said in (event.channel, "t" + event.channel[1:])
     assert answered == Counter(f"c{n + 1}" for n in range(sent))
     assert len(rig.ran) == len(set(rig.ran)) and not rig.hub.calls.plain_calls
-    assert rig.carrier.carried > 10 and rig.transport.is_connected
+    assert rig.js_calls.carried > 10 and rig.transport.is_connected
     await rig.transport.close()
 
 
@@ -548,11 +548,11 @@ async def test_python_knows_how_much_a_tab_can_take_that_javascript_sent_its_cal
     """A call that is not plain needs no ping then, although another tab could take it."""
     rival = rig.page("b")
     rig.hub.receive(rival, {"t": "offer", "tools": [{"name": "info"}]})
-    rig.port = rival  # it came last, and is in front
+    rig.port = rival  # it attached last, and is in front
     rig.plain("p1")
     for number in range(4):
         await rig.clock.advance(0.05)
         rig.plain(f"c{number}")
-    assert rig.carrier.carried == 8
+    assert rig.js_calls.carried == 8
     rig.send("again", again=True)
     assert len(rival.of("call")) == 6 and not rival.of("ping")

@@ -1,4 +1,4 @@
-"""Python that callers bring: what they get of it, how long it may take, and what stays from call to call."""
+"""Tool `run_python`: results, time limits, and names that are kept from call to call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.request import RecordingRequest
 
 @pytest.fixture(autouse=True)
 def streams() -> Iterator[None]:
-    """Runs take their output from the streams of the process: give those back."""
+    """Runs replace the streams of the process: restore them."""
     before = sys.stdout, sys.stderr
     yield
     sys.stdout, sys.stderr = before

@@ -1,4 +1,4 @@
-"""What a snapshot froze is this browser's own again."""
+"""Reset after a memory snapshot: time zone and random numbers are those of this browser."""
 
 import random
 import time
@@ -24,7 +24,7 @@ def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 def test_the_time_zone_is_the_one_that_an_ordinary_start_finds(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("timezone", "altzone", "daylight", "tzname")
     ordinary = [getattr(time, name) for name in names]
-    for name, frozen in zip(names, (1, 2, 3, ("made", "elsewhere")), strict=True):
+    for name, frozen in zip(names, (1, 2, 3, ("of", "snapshot")), strict=True):
         monkeypatch.setattr(time, name, frozen)
     reset_after_snapshot()
     assert [getattr(time, name) for name in names] == ordinary

@@ -1,4 +1,4 @@
-"""What js/worker/granted_calls.js does, in Python: for scenes that are played without a browser."""
+"""Fake of js/worker/granted_calls.js in Python, for tests without a browser."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tabserver.worker.js_calls import MAX_RESULT_CHARACTERS, GrantedCalls
 from tests.support.port import FakePort
 
 Event = Opened | Received[str] | Closed
-Like = tuple[str, str, str]
-# Writes an answer: its number, what it acknowledges, channel, id and payload.
+Pattern = tuple[str, str, str]
+# Writes an answer: sequence number, acknowledged number, channel, id and payload.
 Write = Callable[[int, int, str, RequestId, str], None]
 
 PLAIN_ID = re.compile(r'[^"\\\x00-\x1f\x7f-\U0010ffff]*')
@@ -36,8 +36,8 @@ class Grant(NamedTuple):
     has_rivals: bool
 
 
-class Carrier:
-    """Carries out what is granted, and says so when it is asked. `carried`: how many calls and answers."""
+class FakeJsCalls:
+    """Carries out granted calls and returns their records. `carried`: the number of calls and answers."""
 
     def __init__(
         self,
@@ -48,26 +48,26 @@ class Carrier:
         longest: int = MAX_RESULT_CHARACTERS,
     ) -> None:
         self._write, self._longest, self._now_ms = write, longest, hub.calls.now_ms
-        self._grants: dict[Like, Grant] = {}
+        self._grants: dict[Pattern, Grant] = {}
         self._granted: list[Grant] = []
         self._calls: dict[str, tuple[Grant, str, RequestId]] = {}
-        self._signs: dict[FakePort, TabReadState] = defaultdict(TabReadState)
+        self._read_states: dict[FakePort, TabReadState] = defaultdict(TabReadState)
         self._received: Grant | None = None
         self._count = 0
-        self._turn = 0
+        self._next_seq = 0
         self.next = 1
-        self._came = self._size = self._upto = self._told = 0
+        self._request_count = self._size = self._upto = self._acknowledged = 0
         self._sent: dict[str, str] = {}
         self._answers: list[str] = []
         self.carried = self.revoked = 0
-        self.books = GrantedCalls(hub, fast_path, session, self._allow, self)
-        # Whatever JavaScript hears comes after what was carried out.
+        self.recorder = GrantedCalls(hub, fast_path, session, self._allow, self)
+        # As in JavaScript, records are applied before any other message.
         for name in ("receive", "receive_result", "attach", "detach"):
             setattr(hub, name, self._after(getattr(hub, name)))
 
     def _after(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **more: Any) -> Any:
-            self.settle()
+            self.sync()
             if function.__name__ == "receive":
                 self._receive(args[0], args[1].get("call"), args[1].get("t") == "pong")
             elif function.__name__ == "receive_result":
@@ -85,17 +85,17 @@ class Carrier:
         def count(text: str) -> None:
             message = json.loads(text)
             if message["t"] == "call":
-                self._signs[port].unread[message["call"]] = False
+                self._read_states[port].unread[message["call"]] = False
             elif message["t"] == "ping":
-                self._signs[port].pinged()
+                self._read_states[port].pinged()
             post(text)
 
         port.allow, port.post = allow, count  # type: ignore[method-assign]
 
     def _receive(self, port: FakePort, call: str | None, is_pong: bool = False) -> None:
-        self._signs[port].received(self._now_ms(), call)
+        self._read_states[port].received(self._now_ms(), call)
         if is_pong:
-            self._signs[port].received_pong()
+            self._read_states[port].received_pong()
 
     def use(self) -> None:
         """Another socket."""
@@ -103,26 +103,26 @@ class Carrier:
         self.next = 0
 
     def receive(self, event: Event, seq: int, upto: int, size: int, receive: Callable[[], int]) -> None:
-        """A frame came. `receive` lets Python have it, and gives the number of the last one that came."""
-        like = _like(event)
-        grant = None if like is None else self._grants.get(like)
+        """Handle a frame. `receive` delivers it to Python and returns the number of the last received frame."""
+        pattern = _pattern(event)
+        grant = None if pattern is None else self._grants.get(pattern)
         if grant is not None and isinstance(event, Received) and seq == self.next:
             assert event.id is not None
             if self._carry(grant, event, event.id, upto, size):
                 self.carried += 1
                 return
-        self.settle()
-        self._granted, self._turn = [], 0
+        self.sync()
+        self._granted, self._next_seq = [], 0
         self.next = receive() + 1
-        if like is not None and self._granted and self._granted[-1].channel == event.channel:
-            self._grants[like] = self._granted[-1]
+        if pattern is not None and self._granted and self._granted[-1].channel == event.channel:
+            self._grants[pattern] = self._granted[-1]
 
     def answer(self, port: FakePort, name: str, text: str, is_plain: bool) -> bool:
         call = self._calls.get(name)
         if call is None or call[0].port is not port:
             return False
         grant, channel, id = self._calls.pop(name)
-        if not is_plain or len(text) > self._longest or not self._is_my_turn():
+        if not is_plain or len(text) > self._longest or not self._may_write():
             return False
         self._receive(port, name)
         self._received = grant if grant.has_rivals else None
@@ -134,8 +134,8 @@ class Carrier:
 
     def _carry(self, grant: Grant, event: Received[str], id: RequestId, upto: int, size: int) -> bool:
         if grant.port is not None:
-            signs = self._signs[grant.port]
-            if grant.has_rivals and (signs.pings or not signs.has_room(self._now_ms())):
+            state = self._read_states[grant.port]
+            if grant.has_rivals and (state.pings or not state.has_room(self._now_ms())):
                 return False
             self._count += 1
             name = f"x{self._count}"
@@ -143,54 +143,54 @@ class Carrier:
             self._calls[name] = grant, event.channel, id
             entry = grant.number, name, self._now_ms(), event.channel, json.dumps(id), event.payload
             self._sent[name] = "\n".join(map(str, ("sent", *entry)))
-            self._took(upto, size)
+            self._count_request(upto, size)
             return True
-        if not self._is_my_turn() or upto >= self._turn:
+        if not self._may_write() or upto >= self._next_seq:
             return False
-        result = self.books.run(grant.number, json.dumps(json.loads(event.payload)["params"]["arguments"]))
+        result = self.recorder.run(grant.number, json.dumps(json.loads(event.payload)["params"]["arguments"]))
         if result is None:
             return False
-        if result == "" or self._turn == 0:
+        if result == "" or self._next_seq == 0:
             self.next += 1
-            self.books.finish(upto, event.channel, json.dumps(id), size, event.payload, result)
+            self.recorder.finish(upto, event.channel, json.dumps(id), size, event.payload, result)
             return True
-        self._took(upto, size)
+        self._count_request(upto, size)
         self._write_answer(grant, event.channel, id, result)
         self._answers.append(_served(grant, event.channel, id, result))
         return True
 
-    def _took(self, upto: int, size: int) -> None:
+    def _count_request(self, upto: int, size: int) -> None:
         self.next += 1
-        self._came += 1
+        self._request_count += 1
         self._size += size
         self._upto = upto
 
-    def _is_my_turn(self) -> bool:
-        self._turn = self._turn or self.books.next_seq()
-        return self._turn > 0
+    def _may_write(self) -> bool:
+        self._next_seq = self._next_seq or self.recorder.next_seq()
+        return self._next_seq > 0
 
     def _write_answer(self, grant: Grant, channel: str, id: RequestId, text: str) -> None:
-        self._told = self.next - 1
-        self._write(self._turn, self._told, channel, id, written_response(id, text, grant.meta))
-        self._turn += 1
+        self._acknowledged = self.next - 1
+        self._write(self._next_seq, self._acknowledged, channel, id, written_response(id, text, grant.meta))
+        self._next_seq += 1
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         if entries := self.unrecorded():
-            self._turn = self.books.record(entries)
+            self._next_seq = self.recorder.record(entries)
 
-    # -- what Python asks for -----------------------------------------------------------------------------------------
+    # -- called by Python ---------------------------------------------------------------------------------------------
 
     def unrecorded(self) -> str:
-        self._turn = 0
-        if not self._came and not self._answers:
+        self._next_seq = 0
+        if not self._request_count and not self._answers:
             return ""
-        numbers = f"{self._came} {self._size} {self._upto} {self._told}"
+        numbers = f"{self._request_count} {self._size} {self._upto} {self._acknowledged}"
         lines = [numbers, *self._answers, *self._sent.values()]
         if self._received is not None and self._received.port is not None:
-            signs = self._signs[self._received.port]
-            lines.append(f"received\n{self._received.number}\n{signs.received_ms}\n{signs.window}")
+            state = self._read_states[self._received.port]
+            lines.append(f"received\n{self._received.number}\n{state.received_ms}\n{state.window}")
             self._received = None
-        self._came = self._size = self._upto = self._told = 0
+        self._request_count = self._size = self._upto = self._acknowledged = 0
         self._answers, self._sent = [], {}
         return "\n".join(lines)
 
@@ -210,17 +210,17 @@ class Carrier:
         self.forget()
 
     def forget(self) -> None:
-        assert not self._came and not self._answers, "Python has not been told"
+        assert not self._request_count and not self._answers, "Python has not recorded all calls"
         self._grants.clear()
         self._calls.clear()
-        self._granted, self._turn = [], 0
+        self._granted, self._next_seq = [], 0
 
 
 def _served(grant: Grant, channel: str, id: RequestId, text: str) -> str:
     return f"served\n{grant.number}\n{channel}\n{json.dumps(id)}\n{text}"
 
 
-def _like(event: Event) -> Like | None:
+def _pattern(event: Event) -> Pattern | None:
     """See js/worker/plain_calls.js."""
     if not isinstance(event, Received) or not isinstance(event.caller, Caller) or event.again:
         return None
