@@ -52,8 +52,8 @@ class Port:
         self._proxies += proxies
         self._bridge.listen(self._port, *proxies)
 
-    def allow(self, number: int, channel: str, words: str, meta: str, has_rivals: bool) -> None:
-        self._bridge.allow(self._port, number, channel, words, meta, has_rivals)
+    def allow(self, number: int, channel: str, members: str, meta: str, has_rivals: bool) -> None:
+        self._bridge.allow(self._port, number, channel, members, meta, has_rivals)
 
     def use_text(self) -> None:
         """The page reads JSON text, which costs both sides less than an object does."""

@@ -44,7 +44,7 @@ class Backoff:
 
     def reset(self) -> None:
         self._drops = 0
-        self._has_redialled_at_once = False
+        self._has_redialed_at_once = False
 
     def was_up(self, seconds: float) -> None:
         """A socket closed that had been up for this long."""
@@ -71,8 +71,8 @@ class Backoff:
             why, message = "restarting", "The relay is restarting."
         # L10: at once after 1001 and 1012, but only once until the link has been stable: a relay that closes every
         # socket at once would be dialed in a tight loop.
-        if (code in _RESTARTING or reason == "drain") and was_up and not self._has_redialled_at_once:
-            self._has_redialled_at_once = True
+        if (code in _RESTARTING or reason == "drain") and was_up and not self._has_redialed_at_once:
+            self._has_redialed_at_once = True
             return Verdict(why, message, announced_s)
         return Verdict(why, message, max(announced_s, self._next_delay_s()))
 

@@ -23,9 +23,9 @@ from .dialing import CallLater, DialTimer, OpenSocket
 
 P = TypeVar("P")
 
-HIGH_WATER: Final = 1024 * 1024
-DRAIN_CHECK_S: Final = 0.02
-RETRY_TIMER_S: Final = 1.0
+HIGH_WATER: Final = 1024 * 1024  # bytes in the socket's buffer; with more, frames wait in the outbox
+DRAIN_CHECK_S: Final = 0.02  # between checks of that buffer
+RETRY_TIMER_S: Final = 1.0  # L14: a timer whose handling failed is set again after this time
 MIN_EXPIRY_S: Final = 0.01  # a timer may fire a moment before it is due
 
 

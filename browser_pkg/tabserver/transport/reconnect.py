@@ -210,7 +210,7 @@ class Transport(Generic[P]):
             self._call_safely(lambda: self.on_close(*shown))
 
     def _schedule(self, verdict: Verdict) -> None:
-        """Wait, or stop until `retry_now`. After `close()`, `retry_now` has no effect either."""
+        """Wait, or stop until `retry_now` is called. (After `close()` that has no effect.)"""
         if not self._is_wanted or self._current is not None:
             return  # a callback has called `close` or `retry_now`
         if verdict.delay_s is None:
