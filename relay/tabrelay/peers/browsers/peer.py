@@ -84,7 +84,7 @@ class BrowserPeer(LinkShell):
         self._sinks: dict[str, Callable[[Notice], None]] = {}
         self.is_resumed = False  # did the current socket resume the session?
 
-    # -- the seam that the switch sees --------------------------------------------------------------------------------
+    # -- interface for the switch -------------------------------------------------------------------------------------
 
     @property
     def kind(self) -> PeerKind:

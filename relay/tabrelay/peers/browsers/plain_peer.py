@@ -156,7 +156,7 @@ class PlainPeer:
         for page in self._sockets:
             page.close(code, reason)
 
-    # -- the seam that the switch sees --------------------------------------------------------------------------------
+    # -- interface for the switch -------------------------------------------------------------------------------------
 
     @property
     def is_up(self) -> bool:
@@ -252,7 +252,7 @@ class PlainPeer:
     def listen(self, channel: str, caller: Caller, sink: Callable[[Notice], None]) -> None:
         self._subscribers.listen(channel, sink)
 
-    # -- what all callers share ---------------------------------------------------------------------------------------
+    # -- state that all callers share ---------------------------------------------------------------------------------
 
     def announced(self, session: PlainSession, message: dict[str, Any]) -> None:
         if self._initialized and session is self._initialized[-1]:

@@ -95,7 +95,7 @@ class UpstreamSessions:
             task.cancel()
         await asyncio.gather(*(session.supervisor.stop() for session in self), *self._ending)
 
-    # -- the seam that the switch sees --------------------------------------------------------------------------------
+    # -- interface for the switch -------------------------------------------------------------------------------------
 
     @property
     def kind(self) -> PeerKind:

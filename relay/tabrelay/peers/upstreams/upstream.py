@@ -105,7 +105,7 @@ class Upstream:
             task.cancel()
             pending.fail(UpstreamGone(f'Server "{self._server}" was stopped while it had the call.'))
 
-    # -- the seam that the switch sees --------------------------------------------------------------------------------
+    # -- interface for the switch -------------------------------------------------------------------------------------
 
     @property
     def server(self) -> str:
