@@ -67,7 +67,7 @@ async def test_a_question_waits_until_it_is_clear_whose_it_is(relay: RunningRela
 async def test_a_question_that_could_be_two_callers_is_put_to_neither(
     relay: RunningRelay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tabrelay.peers.upstreams.connection.HOLD_S", 0.2)
+    monkeypatch.setattr("tabrelay.peers.upstreams.connection.ATTRIBUTE_S", 0.2)
     asked: list[str] = []
 
     def user(name: str) -> dict[str, Any]:
@@ -83,7 +83,7 @@ async def test_a_question_that_could_be_two_callers_is_put_to_neither(
     ):
         slow = asyncio.create_task(text(other, "slow"))
         await busy(relay, 1)
-        assert "Nobody can be asked" in await text(one, "ask")
+        assert "No client can be asked" in await text(one, "ask")
         await text(one, "release")
         assert await slow == "released"
     assert asked == []

@@ -200,7 +200,7 @@ class BrowserEndpoint:
             peer.attach(socket, hello)
         finally:
             if not self._is_session(peer):
-                peer.retire(CLOSE_PROTOCOL, "the greeting was refused", is_displaced=True)
+                peer.retire(CLOSE_PROTOCOL, "the hello was refused", is_displaced=True)
         channel = direct_channel(scope)
         if channel is not None:
             channel.on_text = partial(peer.receive_text, socket)

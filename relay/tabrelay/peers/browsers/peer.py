@@ -238,16 +238,16 @@ class BrowserPeer(LinkShell):
                 self._drop(CLOSE_PROTOCOL, f"waited too long for {waited_for}")
             case Expired():
                 self._end()
-                self._fail_calls(self._pending_calls.abandon(), "it did not come back in time")
+                self._fail_calls(self._pending_calls.abandon(), "it did not reconnect in time")
             case Parted(code, reason):
                 # defence: take-over: a goodbye frees a name
                 self._has_left = True
-                log.debug("%s: the browser says goodbye: %s %s", self.server, code, reason)
+                log.debug("%s: the browser sent bye: %s %s", self.server, code, reason)
             case _:
                 log.debug("%s: ignored %r", self.server, event)
 
     def _undeliverable(self, event: Undeliverable) -> None:
-        log.warning("%s: the browser closed the connection when a frame came: it is not sent again", self.server)
+        log.warning("%s: the browser closed the connection because of a frame, which is not sent again", self.server)
         if event.kind is None:
             self._opened.pop(event.channel, None)
         pending = self._pending_calls.pop((event.channel, event.id), None) if event.id is not None else None
@@ -312,7 +312,7 @@ class BrowserPeer(LinkShell):
             if related is not None and related.on_pin is not None and is_pin(tab):
                 related.on_pin(tab)
         elif method.startswith(OURS):
-            log.debug("%s: ignored the note %.80s", self.server, method)
+            log.debug("%s: ignored the control message %.80s", self.server, method)
         elif related is not None:
             related.notify(Notice(payload))
         elif event.channel in self._sinks:
@@ -320,7 +320,7 @@ class BrowserPeer(LinkShell):
 
     def _refuse(self, event: Received[Any]) -> None:
         """Drop a notification or request of the browser. A request gets an error, since the browser waits for it."""
-        log.debug("%s: dropped a %s of the browser's: not JSON-RPC, or too large", self.server, event.kind.value)
+        log.debug("%s: dropped a %s of the browser: not JSON-RPC, or too large", self.server, event.kind.value)
         if event.kind is Kind.REQ and event.id is not None:
             text = f"Not one JSON-RPC request of at most {MAX_NOTICE:,} characters and {self._max_values:,} values."
             payload = orjson.dumps(error_message(event.id, INVALID_REQUEST, text)).decode()

@@ -196,7 +196,7 @@ class PlainSession:
             return
         message = _parse(text)
         if message is None:
-            log.warning("%s: the page sent something that is no JSON-RPC message", self.server)
+            log.warning("%s: the page sent something that is not a JSON-RPC message", self.server)
             return
         if len(text) <= LARGE:
             self._dispatch(message)
@@ -298,7 +298,7 @@ class PlainSession:
             return
         running = self._call_of(related)
         if running is None or running.pending.is_done:
-            text = "Nobody can be asked: it is not clear which call this belongs to, or its caller has left."
+            text = "No client can be asked: it is not clear which call this belongs to, or its caller has left."
             self._write(jsonrpc.error_message(id, jsonrpc.INVALID_REQUEST, text))
         elif messages.missing_capability(running.pending.call.caller.capabilities, method, params) is not None:
             text = f"The client of this call can't do {method}."

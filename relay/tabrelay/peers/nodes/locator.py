@@ -326,7 +326,7 @@ class BrowserLocator:
         for peer in [peer for peer in self._remote.all() if peer.location.node == node]:
             address = peer.location.address
             self._fail_calls(
-                address, f'The relay of "{address}" is gone, and its browser did not come to another in time.'
+                address, f'The relay of "{address}" is gone, and its browser did not connect to another in time.'
             )
             self._drop(peer)
 
@@ -335,7 +335,9 @@ class BrowserLocator:
         self._spawn(self._local.announce_all())
         for peer in self._remote.all():
             address = peer.location.address
-            text = f'The relay stood still, and "{address}" was told to stop. Whether it had done it is not known.'
+            text = (
+                f'The relay was suspended, so the call to "{address}" was cancelled. Whether it had run is not known.'
+            )
             self._fail_calls(address, text)
 
     def _given_up(self, node: str) -> None:

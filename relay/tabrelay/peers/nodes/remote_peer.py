@@ -129,7 +129,7 @@ class RemotePeer:
         when either relay is back, and fails when the relay is lost. A call that ended meanwhile is cancelled.
         """
         if pending.is_done:
-            self.cancel(pending, "nobody waits for it any more")
+            self.cancel(pending, "its caller no longer waits")
             return
         pending.asked_of = self.location.inst
         try:

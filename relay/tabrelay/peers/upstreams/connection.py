@@ -189,7 +189,7 @@ class UpstreamConnection:
         if running is None and method == methods.ROOTS_LIST and not self._calls.senders():
             return {"roots": self._owner.roots()}
         if running is None or running.pending.is_done:
-            text = "Nobody can be asked: it is not clear which call this belongs to, or its caller has left."
+            text = "No client can be asked: it is not clear which call this belongs to, or its caller has left."
             raise refusal(jsonrpc.INVALID_REQUEST, text)
         if messages.missing_capability(running.pending.call.caller.capabilities, method, params) is not None:
             raise refusal(jsonrpc.METHOD_NOT_FOUND, f"The client of this call can't do {method}.")

@@ -300,4 +300,4 @@ async def _ignore(context: object, method: str, params: object) -> None:
 
 
 async def _log_invalid(error: Exception) -> None:
-    log.debug("passed over something that is no message: %s", type(error).__name__)
+    log.debug("skipped an invalid message: %s", type(error).__name__)

@@ -76,7 +76,7 @@ async def negotiate(
     if found is not None:
         return found
     if choice == "modern":
-        raise ConnectionFault(UpstreamFault("it does not speak 2026-07-28, as its configuration says"))
+        raise ConnectionFault(UpstreamFault("it does not support MCP 2026-07-28, which its configuration requires"))
     try:
         return await _initialize(channel, identity)
     except MCPError as error:
@@ -130,10 +130,10 @@ async def _initialize(channel: HandshakeChannel, identity: ClientIdentity) -> Se
     result = await channel.request(methods.INITIALIZE, params, may_cancel=False)
     version = result.get("protocolVersion")
     if version not in eras.LEGACY_VERSIONS:
-        raise ConnectionFault(UpstreamFault(f"it speaks MCP {str(version)[:40]!r}, which this relay does not know"))
+        raise ConnectionFault(UpstreamFault(f"it uses MCP {str(version)[:40]!r}, which this relay does not support"))
     await channel.notify(methods.INITIALIZED, headers={mcp_headers.PROTOCOL_VERSION: version})
     return ServerAbout(Era.LEGACY, version, read_server_description(result))
 
 
 def _refused(error: MCPError) -> ConnectionFault:
-    return ConnectionFault(UpstreamFault(f"it refused to be greeted: MCP error {error.code}: {error.error.message}"))
+    return ConnectionFault(UpstreamFault(f"it refused the handshake: MCP error {error.code}: {error.error.message}"))

@@ -128,7 +128,7 @@ class UpstreamPool:
     def reconnect(self, name: str) -> None:
         pooled = self._upstreams.get(name)
         if pooled is None:
-            raise UnknownServer(f'"{name}" is no server that the relay connects to.')
+            raise UnknownServer(f'"{name}" is not an upstream of this relay.')
         pooled.supervisor.reconnect()
 
     def _add(self, spec: UpstreamSpec) -> None:

@@ -45,7 +45,7 @@ class RoutingHeaders:
         for tool in tools:
             wanted = param_headers.read(tool.get("inputSchema")) if isinstance(tool, dict) else ()
             if wanted is None:
-                log.warning("%s: a tool is left out, since its x-mcp-header breaks the rules", self._server)
+                log.warning("%s: a tool is left out, since its x-mcp-header is invalid", self._server)
                 continue
             kept.append(tool)
             if isinstance(tool, dict) and isinstance(tool.get("name"), str):

@@ -200,7 +200,7 @@ class UpstreamSessions:
             return found
         if self._loop.time() < self._share_until or not self._has_room():
             return self.first
-        log.info("%s: a session for %s", self.server, identity.client["name"])
+        log.info("%s: opened a session for %s", self.server, identity.client["name"])
         session = self._own[key] = self._new_session(identity)
         session.key = key
         session.supervisor.start()
@@ -235,7 +235,7 @@ class UpstreamSessions:
         try:
             await session.supervisor.wait_for_start()
         except RelayError as error:
-            log.warning("%s: no session of its own for a client: %s", self.server, error)
+            log.warning("%s: could not open a separate session for a client: %s", self.server, error)
             self._fall_back(session)
             session = self.first
         try:

@@ -110,7 +110,7 @@ class Supervisor:
         """The user requested it: forget all failures, and connect again."""
         self._retry_policy.reset()
         if self._state == "connected" and self._current is not None:
-            self._current.dispatcher.report(None, UpstreamFault("it was asked to connect anew", ends_connection=True))
+            self._current.dispatcher.report(None, UpstreamFault("a reconnect was requested", ends_connection=True))
         else:
             if self._state in ("suspended", "failed"):
                 self._set("connecting")
@@ -131,13 +131,11 @@ class Supervisor:
         """Why the server is not connected, and what happens next."""
         why = f": {self._error}" if self._error else ""
         if self._state == "suspended":
-            return (
-                f'Server "{self._name}" fails too often{why}. It is left alone until: tabrelay reconnect {self._name}'
-            )
+            return f'Server "{self._name}" fails too often{why}. It is suspended until: tabrelay reconnect {self._name}'
         if self._state == "failed":
             return f'Server "{self._name}" does not start{why}. The next call tries again.'
         if self._state == "waiting":
-            return f'Server "{self._name}" can\'t be reached{why}. It is looked for again from time to time.'
+            return f'Server "{self._name}" can\'t be reached{why}. The relay tries again from time to time.'
         return f'Server "{self._name}" is not connected yet{why}.'
 
     # -- the task -----------------------------------------------------------------------------------------------------
@@ -292,7 +290,7 @@ class Supervisor:
 def _fault(task: asyncio.Task[UpstreamFault | None]) -> UpstreamFault | None:
     """What ended a connection, with a text for users."""
     if task.cancelled():
-        return UpstreamFault("the connection was broken off")
+        return UpstreamFault("the connection was cancelled")
     error = task.exception()
     if error is None:
         return task.result()

@@ -255,7 +255,7 @@ class Upstream:
             pending.fail(error)
         except Exception:
             log.exception("%s: a call failed in an unexpected way", self._server)
-            pending.fail(BadAnswer("The call failed inside the relay; its log says more."))
+            pending.fail(BadAnswer("The call failed inside the relay; the log has the details."))
 
     async def _reply(self, pending: Pending, params: dict[str, Any] | None) -> Reply:
         try:

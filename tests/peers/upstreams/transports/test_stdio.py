@@ -191,7 +191,7 @@ async def test_a_child_gets_what_was_configured_and_not_the_relays_environment(
     [
         (StdioSpec("bad", "no-such-program"), 'no program "no-such-program"'),
         (StdioSpec("bad", "/dev/null"), "could not be started"),
-        (StdioSpec("bad", "sh", ("-c", "echo out of luck >&2; exit 9")), "code 9; its last words: out of luck"),
+        (StdioSpec("bad", "sh", ("-c", "echo out of luck >&2; exit 9")), "code 9; its last output: out of luck"),
         (StdioSpec("bad", "sh", ("-c", "kill -6 $$")), "SIGABRT"),
         (StdioSpec("bad", "true"), "code 0"),
     ],

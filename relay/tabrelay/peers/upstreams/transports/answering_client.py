@@ -182,7 +182,7 @@ class AnsweringClient(httpx2.AsyncClient):
         except ValueError:
             value = None
         if not _is_answer(value):
-            what = "nothing" if not content.strip() else kind or "something without a type"
+            what = "nothing" if not content.strip() else kind or "a body without a type"
             text = f"with {what} (HTTP {response.status_code}) that is no JSON-RPC response"
             return self._report_fault(request, id, UpstreamFault(text, answer="bad"))
         if len(content) > LARGE:
@@ -203,7 +203,7 @@ class AnsweringClient(httpx2.AsyncClient):
 
         def too_large(data: bytes) -> None:
             found = too_long(data)
-            log.warning("%s: passed over a message of at least %d bytes", self._server, found.size)
+            log.warning("%s: skipped a message of at least %d bytes", self._server, found.size)
             answered = id if id is not None or found.id is None else orjson.loads(found.id)
             if answered is not None and found.is_answer:  # the id of a question is the server's
                 self._report(answered, self._too_large_fault())
@@ -237,7 +237,7 @@ class AnsweringClient(httpx2.AsyncClient):
         explanation = _readable_text(body) or response.reason_phrase
         if response.next_request is not None:
             to = response.next_request.url.copy_with(userinfo=b"", query=None, fragment=None)
-            explanation = f"it is at {to} now; if that is right, configure that address"
+            explanation = f"it redirects to {to}; if that is right, configure that address"
         hints = [f"{name}: {response.headers[name]}" for name in HINTS if name in response.headers]
         text = f"HTTP {response.status_code}: {explanation}" + (f" [{'; '.join(hints)}]" if hints else "")
         status = response.status_code
@@ -257,7 +257,7 @@ class AnsweringClient(httpx2.AsyncClient):
         text = str(error) or type(error).__name__
         if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
             scheme, host, port = self._origin
-            text = f"nobody answers at {host}:{port or (443 if scheme == 'https' else 80)} ({text})"
+            text = f"no server answers at {host}:{port or (443 if scheme == 'https' else 80)} ({text})"
         return self._redact.fault(
             UpstreamFault(text, "no" if is_unsent else "unknown", ends_connection=ends_line or is_unsent)
         )

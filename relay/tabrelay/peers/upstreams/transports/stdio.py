@@ -140,7 +140,7 @@ class StdioTransport:
     async def _message(self, line: bytes | LineTooLong) -> SessionMessage | None:
         """The message of a line; None if it is not a message, which is logged."""
         if isinstance(line, LineTooLong):
-            text = f"its answer has {line.size:,} bytes; at most {self._limits.size:,} are taken"
+            text = f"its answer has {line.size:,} bytes; at most {self._limits.size:,} are accepted"
             self._skip(line, text)
             return None
         try:
@@ -155,7 +155,7 @@ class StdioTransport:
             return None
         except ValueError:
             shown = self._redact(line[:80].decode("utf-8", "replace"), 80)
-            log.info("%s: passed over a line that is no message: %r", self._name, shown)
+            log.info("%s: skipped a line that is not a message: %r", self._name, shown)
             id = _answer_id(line)
             if id is not None:
                 self._report(
@@ -167,7 +167,7 @@ class StdioTransport:
         return SessionMessage(message)
 
     def _skip(self, line: LineTooLong, text: str) -> None:
-        log.warning("%s: passed over a line of %d bytes", self._name, line.size)
+        log.warning("%s: skipped a line of %d bytes", self._name, line.size)
         if line.id is not None and line.is_answer:  # the id of a question is the server's
             self._report(json.loads(line.id), UpstreamFault(text, answer="too_large"))
 
@@ -179,7 +179,7 @@ class StdioTransport:
             # is being written now would pass for delivered.
             await asyncio.wait({self._stdout_task}, timeout=4 * process_group.KILL_S)
             if not self._stdout_task.done():
-                self._report(None, UpstreamFault("it reads no more", ends_connection=True), self._sent)
+                self._report(None, UpstreamFault("it no longer reads", ends_connection=True), self._sent)
 
     async def _write_all(self) -> bool:
         """Write all messages. False if the process no longer reads: then the last line was not written completely."""
@@ -217,7 +217,7 @@ class StdioTransport:
     def _end_text(self) -> str:
         how = process_group.describe_exit(self._process.returncode)
         output = " / ".join(word for word in self._stderr_lines if word)
-        return f"{how}; its last words: {output}" if output else how
+        return f"{how}; its last output: {output}" if output else how
 
 
 def _answer_id(line: bytes) -> Any:
