@@ -1,4 +1,4 @@
-"""docs/api.md says what the code says, and leaves nothing out."""
+"""docs/api.md agrees with the docstrings and is complete."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tests.support.reference import TYPES, reference
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "api.md"
 
 
-def test_the_reference_is_what_the_docstrings_say() -> None:
-    """Run with TABRELAY_WRITE_DOCS=1 to write it anew."""
+def test_the_reference_is_generated_from_the_docstrings() -> None:
+    """Run with TABRELAY_WRITE_DOCS=1 to write it again."""
     made = reference()
     if os.environ.get("TABRELAY_WRITE_DOCS"):
         PAGE.write_text(made, encoding="utf-8")
     assert PAGE.read_text(encoding="utf-8") == made
 
 
-def test_every_public_name_is_in_it_and_says_what_it_is() -> None:
+def test_every_public_name_is_in_it_and_documented() -> None:
     headings = set(re.findall(r"^### `(\w+)`", reference(), re.MULTILINE))
     exported = set(re.findall(r"^export (?:declare )?\w+ (\w+)", TYPES.read_text(encoding="utf-8"), re.MULTILINE))
     assert set(tabserver.__all__) | (exported - {"function", "class"}) <= headings

@@ -18,7 +18,7 @@ MAX_TERMS = 40
 
 
 def functions(file: str) -> set[str]:
-    """As `Class.method`."""
+    """Names in the form `Class.method`."""
     [path] = [folder / file for folder in FOLDERS if (folder / file).is_file()]
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return {

@@ -12,7 +12,7 @@ from tests.support.paths import ROOT
 
 
 @pytest.mark.parametrize("path", sorted(sources()), ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_every_source_file_says_what_it_is(path: Path) -> None:
+def test_every_source_file_has_a_docstring(path: Path) -> None:
     assert summary(path)
 
 

@@ -16,7 +16,7 @@ from tabrelay.config.settings import Settings
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "limits.md"
 PACKAGES = {"relay/tabrelay": "", "browser_pkg/tabserver": "tabserver/"}
-# Programs that run once and end, and values that are made from one file.
+# Programs that run once and end, and values that are created from one file.
 SHORT_LIVED = ("cli/", "config/", "bridge/oauth/", "tabserver/micropython/")
 GROWING = {
     *("dict", "list", "set", "deque", "OrderedDict", "defaultdict", "Counter", "bytearray", "Queue"),
@@ -25,7 +25,7 @@ GROWING = {
 
 
 def _is_growing(value: ast.expr | None) -> bool:
-    """Does it begin as an empty container?"""
+    """Is it an empty container?"""
     match value:
         case ast.Dict(keys=[]) | ast.List(elts=[]):
             return True
@@ -65,7 +65,7 @@ def _of_class(owner: ast.ClassDef) -> Iterator[str]:
 
 @cache
 def containers() -> frozenset[str]:
-    """As `module.Class.attribute`, or `module.name` for one of a module."""
+    """Names in the form `module.Class.attribute`, or `module.name` for one of a module."""
     found = set()
     for folder, prefix in PACKAGES.items():
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -92,7 +92,7 @@ def rows() -> list[list[str]]:
 
 
 def test_every_container_that_grows_is_in_the_table() -> None:
-    """A new one without a row fails: say what it grows with and what bounds it, or why it does not grow."""
+    """Fails for a new container without a row: state what it grows with and what bounds it, or why it does not grow."""
     listed = [name for row in rows() for name in re.findall(r"`([\w.]+)`", row[0])]
     assert sorted(containers() - set(listed)) == []
     assert sorted(set(listed) - containers()) == []
@@ -114,9 +114,9 @@ def test_every_bound_is_a_setting_or_a_constant_that_exists(row: list[str]) -> N
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row[0][:60])
-def test_every_bound_that_a_stranger_can_reach_has_a_test_that_does(row: list[str]) -> None:
+def test_every_bound_that_a_client_can_reach_has_a_test_that_does(row: list[str]) -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", row[3])
-    assert named or row[3].startswith("none:"), "name the test that reaches the bound, or say why there is none"
+    assert named or row[3].startswith("none:"), "name the test that reaches the bound, or state why there is none"
     gone = [f"{path}::{test}" for path, test in named if f"def {test}(" not in (ROOT / path).read_text()]
     assert gone == []
 

@@ -40,7 +40,7 @@ def citations() -> dict[str, set[str]]:
 
 
 def test_the_state_diagram_is_the_table() -> None:
-    """Run with TABRELAY_WRITE_DOCS=1 to write it anew."""
+    """Run with TABRELAY_WRITE_DOCS=1 to write it again."""
     text = PAGE.read_text(encoding="utf-8")
     if os.environ.get("TABRELAY_WRITE_DOCS"):
         text = BLOCK.sub(lambda _: diagram(), text)

@@ -1,4 +1,4 @@
-"""docs/security.md: every row of the threat table names tests that exist, and every limit has its figure."""
+"""docs/security.md: every row of the threat table names existing tests, and every mutation has its marker."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tests.mutations.mutation import marked
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "security.md"
-# A row that vanishes from the page is a defence that nobody looks after any more.
+# A row that is removed from the page would be a defence without a check.
 ATTACKERS = {
     "a malicious page",
-    "a route that nobody thought of",
+    "a route that is not listed",
     "a page that wants to know which servers there are",
     "DNS rebinding",
     "a page on another port",
     "another user of this computer",
     "a program that takes the port",
-    "whoever fills the disk or deletes the call log",
+    "a program that fills the disk or deletes the call log",
     "two relays that rotate one log file at once",
-    "a malicious server (page or elsewhere): lists",
+    "a malicious server (page or upstream): lists",
     "a malicious server: a description of itself",
     "ids, tokens and texts that are too long, or no Unicode",
     "a client or server whose messages have params of any type",
@@ -38,7 +38,7 @@ ATTACKERS = {
     "an upstream server: messages that take long to parse",
     "many small messages in one read; large tables",
     "messages that take long to parse, in",
-    "whoever does not read",
+    "a client or browser that does not read",
     "a malicious client",
     "slow connections",
     "a page or client that makes state files large",
@@ -60,12 +60,12 @@ ATTACKERS = {
     "a full disk at the moment a page collects its token",
     "a client that takes the name of another to use its approval",
     "a page that takes another's approval",
-    "somebody who reads the bus's password",
+    "a program that reads the bus's password",
     "a page that takes another's name",
     "a client that reads another's stream",
     "markup in the texts of tools",
     "an agent that does what it should not",
-    "whoever counts on yesterday's decision",
+    "a caller that relies on an earlier decision",
     "a forged or foreign access token",
 }
 
@@ -96,8 +96,8 @@ def test_every_defence_has_tests_that_exist(row: tuple[str, str, str]) -> None:
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
-def test_every_defence_that_can_be_taken_away_is_marked_once(mutation: Mutation) -> None:
-    """`python -m tests.mutations` sees which tests fail without it; that takes longer than a test may."""
+def test_every_defence_that_can_be_removed_is_marked_once(mutation: Mutation) -> None:
+    """`python -m tests.mutations` runs the tests without it, which takes too long for a test."""
     assert len(marked().get(mutation.name, [])) == 1
     for test in mutation.tests.split():
         path, _, name = test.partition("::")
@@ -127,6 +127,6 @@ def test_mutations_are_programs_whose_names_are_all_defined(tmp_path: Path) -> N
     assert done.returncode == 0, done.stdout
 
 
-def test_links_of_the_page_lead_somewhere() -> None:
+def test_links_of_the_page_have_a_target() -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[\w-]+)?\)", PAGE.read_text(encoding="utf-8")):
         assert (PAGE.parent / target).exists(), target

@@ -1,4 +1,4 @@
-"""The gate in front of everything: in this process with raw headers, and on a real port where the status matters."""
+"""The gate: in this process with raw headers, and on a real port where the HTTP status matters."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ CLOSED = [
 
 
 class RecordingApp:
-    """Stands behind the gate, answers everything, and remembers what it was shown."""
+    """Application behind the gate: answers all requests and records their scopes."""
 
     def __init__(self) -> None:
         self.scopes: list[Scope] = []
@@ -71,7 +71,7 @@ class RecordingApp:
 
 
 class House:
-    """A gate with a recording application behind it, and tokens of every kind."""
+    """A gate with a recording application, and tokens of every kind."""
 
     def __init__(self, home: Path, port: int = 4747, no_auth: bool = False, plain: Sequence[str] = ()) -> None:
         self.app = RecordingApp()
@@ -224,7 +224,7 @@ async def test_a_refusal_on_a_server_is_a_json_rpc_error(house: House) -> None:
     assert "tabrelay token" in body["error"]["message"]
 
 
-async def test_a_refusal_elsewhere_is_a_plain_error(house: House) -> None:
+async def test_a_refusal_of_another_route_is_a_plain_error(house: House) -> None:
     assert set((await house.ask("GET", "/-/status")).json()) == {"error", "message"}
 
 
@@ -313,7 +313,7 @@ async def test_without_auth_host_and_origin_still_count_and_codes_stay_closed(tm
     house = House(tmp_path / "state", no_auth=True)
     assert (await house.ask("POST", "/demo")).status == 200
     assert (await dial(house.gate, "/demo", [HOST, ("Origin", OWN)], ["tabrelay.v1"])).is_accepted
-    assert house.app.scopes[0]["state"]["principal"].id == "anyone"
+    assert house.app.scopes[0]["state"]["principal"].id == "anyone"  # style: ok (an id)
     assert (await house.ask("POST", "/demo", ("Origin", "https://evil.example"))).status == 403
     assert (await request(house.gate, "POST", "/demo", [("Host", "evil.example")])).status == 421
     assert (await house.ask("POST", "/-/codes")).status == 403

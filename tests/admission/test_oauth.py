@@ -1,4 +1,4 @@
-"""A relay behind TLS and a proxy, with tokens of a real authorization server, and the official client's own OAuth."""
+"""A relay behind TLS and a proxy, with tokens of a real authorization server, and the OAuth of the official client."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BACK = "http://127.0.0.1:1/callback"
 
 @dataclass
 class Host:
-    """What a hosted relay is made of."""
+    """A hosted relay: proxy, authorization server and client."""
 
     relay: RunningRelay
     issuer: Issuer
@@ -42,7 +42,7 @@ class Host:
     http: httpx2.AsyncClient
 
     def token(self, server: str = "notes", scope: str | None = None, **claims: Any) -> dict[str, str]:
-        """A token's header."""
+        """Header with a token."""
         said = {"aud": f"{self.proxy.url}/{server}", "scope": scope or f"call:{server}", **claims}
         return {"Authorization": f"Bearer {self.issuer.sign(**said)}"}
 
@@ -75,7 +75,7 @@ async def host(tmp_path: Path) -> AsyncIterator[Host]:
 
 
 class Memory:
-    """Where the official client keeps what it gets."""
+    """Storage of the official client."""
 
     def __init__(self) -> None:
         self.tokens: OAuthToken | None = None
@@ -98,7 +98,7 @@ async def test_the_official_client_signs_in_by_itself_and_calls(host: Host) -> N
     answered: dict[str, str] = {}
 
     async def visit(url: str) -> None:
-        """The user's browser, and the user, who says yes."""
+        """The user's browser, and a user who consents."""
         asked = query(url)
         assert asked["resource"] == f"{host.proxy.url}/notes" and "call:notes" in asked["scope"].split()
         answered.update(query((await host.http.get(url)).headers["location"]))
@@ -134,7 +134,7 @@ async def test_the_official_client_signs_in_by_itself_and_calls(host: Host) -> N
 
 async def _until_written(path: Path) -> None:
     async with asyncio.timeout(20):
-        while not (path.is_file() and path.stat().st_size):  # noqa: ASYNC110, ASYNC240 - a file tells nobody
+        while not (path.is_file() and path.stat().st_size):  # noqa: ASYNC110, ASYNC240 - a file sends no event
             await asyncio.sleep(0.02)
 
 
@@ -146,7 +146,7 @@ async def test_a_client_is_told_where_to_get_a_token(host: Host) -> None:
     about = (await host.http.get(where)).json()
     assert about["resource"] == f"{host.proxy.url}/notes"
     assert about["authorization_servers"] == [host.issuer.url] and about["scopes_supported"] == ["call:notes"]
-    # RFC 9728 §3.3: what it is about has to be the very address that the client used.
+    # RFC 9728 §3.3: the resource must be the address that the client used.
     request = host.relay.modern("tools/list")
     other = await host.http.post(f"{host.proxy.url}/notes/mcp", json=request["json"], headers=request["headers"])
     assert f'resource_metadata="{where}/mcp"' in other.headers["www-authenticate"]
@@ -155,12 +155,12 @@ async def test_a_client_is_told_where_to_get_a_token(host: Host) -> None:
     assert (await host.http.get(f"{where}/sse")).status_code == 404
     root = (await host.http.get(f"{host.proxy.url}/.well-known/oauth-protected-resource")).json()
     assert root["resource"] == host.proxy.url
-    # It does not tell which servers there are, and takes no name that is none.
-    assert (await host.http.get(f"{host.proxy.url}/.well-known/oauth-protected-resource/nobody")).status_code == 200
+    # It does not disclose which servers exist, and accepts only valid names.
+    assert (await host.http.get(f"{host.proxy.url}/.well-known/oauth-protected-resource/unknown")).status_code == 200
     assert (await host.http.get(f"{host.proxy.url}/.well-known/oauth-protected-resource/-x")).status_code == 404
     old = await host.http.get(f"{host.proxy.url}/.well-known/oauth-authorization-server")
     assert old.headers["location"] == f"{host.issuer.url}/.well-known/oauth-authorization-server"
-    # Clients in pages of any origin read it, with the headers that they send along.
+    # Clients in pages of any origin read it, with MCP's headers.
     headers = {"Origin": "https://client.example", "Access-Control-Request-Method": "GET"}
     headers["Access-Control-Request-Headers"] = "mcp-protocol-version"
     preflight = await host.http.options(where, headers=headers)
@@ -180,7 +180,7 @@ async def test_a_token_that_is_not_for_this_server_is_no_token(host: Host) -> No
         assert (await host.call(host.token(), "notes/mcp")).status_code == 200
         assert (await host.call(host.token(aud=f"{base}/notes/mcp"), "notes/mcp")).status_code == 200
         assert (await host.call(host.token(aud=[base, "https://else.example"]))).status_code == 200
-        # Good in all but its signature.
+        # Valid except for its signature.
         claims = host.token()["Authorization"].split(".")[1]
         heads = [_part({"alg": alg, "kid": issuer.key.kid}) for alg in ("none", "None", "RS256")]
         unsigned = [f"{head}.{claims}.{mark}" for head in heads for mark in ("", "AAAA")]
@@ -189,7 +189,7 @@ async def test_a_token_that_is_not_for_this_server_is_no_token(host: Host) -> No
             "another relay's": host.token(aud="https://relay.example/notes"),
             "another server's other address": host.token(aud=f"{base}/other/mcp"),
             "a longer address": host.token(aud=f"{base}/notes/x"),
-            "for nobody": host.token(aud=None),
+            "without an audience": host.token(aud=None),
             "another issuer's": host.token(iss="https://evil.example"),
             "over": host.token(exp=now),
             "not yet": host.token(nbf=now + 600),
@@ -198,7 +198,7 @@ async def test_a_token_that_is_not_for_this_server_is_no_token(host: Host) -> No
             "with a number for a scope": host.token(scope=7),  # type: ignore[arg-type]
             "without an end": host.token(exp=None),
             "without a subject": host.token(sub=None),
-            "signed by somebody else": host.token(key=other_key()),
+            "signed with another key": host.token(key=other_key()),
             "signed with a secret": host.token(key=shared_key("first"), alg="HS256"),
             "signed with what is public": {"Authorization": f"Bearer {_confusing(issuer, claims)}"},
             **{f"not signed {number}": {"Authorization": f"Bearer {each}"} for number, each in enumerate(unsigned)},
@@ -214,7 +214,7 @@ async def test_a_token_that_is_not_for_this_server_is_no_token(host: Host) -> No
             answer = await host.call(host.token(scope=scope or " "))
             assert answer.status_code == 403, scope
             assert 'error="insufficient_scope", scope="call:notes"' in answer.headers["www-authenticate"]
-        # Whatever it says, it is no token of the relay's own.
+        # Whatever its claims are, it is no token of the relay.
         for path in ("/-/codes", "/-/pairs"):
             answer = await host.http.post(
                 f"{base}{path}", headers=host.token(scope="call serve manage admin", aud=base)
@@ -232,7 +232,7 @@ AUDIENCES = [(["/other"], ["other"]), (["/notes/mcp"], ["notes"]), (["/notes", "
 async def test_the_status_shows_only_servers_of_the_tokens_audience(
     host: Host, paths: list[str], names: list[str]
 ) -> None:
-    """Its scope is for every server: the audience says less, and counts."""
+    """Its scope is for every server; the narrower audience decides."""
     audience = [f"{host.proxy.url}{path}" for path in paths]
     for scope in ("call", "serve", "call serve"):
         headers = host.token(scope=scope, aud=audience)
@@ -244,7 +244,7 @@ async def test_the_status_shows_only_servers_of_the_tokens_audience(
 
 
 def _confusing(issuer: Issuer, claims: str) -> str:
-    """The secret is the public key, in the form that a careless verifier would hand over."""
+    """The secret is the public key, in the form that a careless verifier would pass to HMAC."""
     said = f"{_part({'alg': 'HS256', 'kid': issuer.key.kid})}.{claims}"
     mark = hmac.digest(issuer.key.as_pem(private=False), said.encode(), "sha256")
     return f"{said}.{base64.urlsafe_b64encode(mark).decode().rstrip('=')}"
@@ -255,7 +255,7 @@ def _part(value: dict[str, Any]) -> str:
 
 
 async def test_what_is_open_ends_with_its_token(host: Host) -> None:
-    """A WebSocket with 4401, an event stream with its connection; a session goes on with the next token."""
+    """A WebSocket ends with 4401, an event stream with its connection; a session continues with the next token."""
     soon = int(time.time() + 6)
     serving = host.token(scope="serve:notes", exp=soon)["Authorization"].removeprefix("Bearer ")
     calling = host.token(exp=soon)
@@ -278,7 +278,7 @@ async def test_what_is_open_ends_with_its_token(host: Host) -> None:
         ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
         late = await host.http.post(f"{host.proxy.url}/notes", json=ping, headers={**calling, **session})
         assert late.status_code == 401
-        # The same person with a new token goes on; somebody else does not.
+        # The same subject continues with a new token; another one does not.
         for headers, status in ((host.token(), 200), (host.token(sub="eve"), 404)):
             answer = await host.http.post(f"{host.proxy.url}/notes", json=ping, headers={**headers, **session})
             assert answer.status_code == status
@@ -299,7 +299,7 @@ async def test_behind_a_public_url_links_lead_there(host: Host) -> None:
     answer = (await host.http.post(f"{host.proxy.url}/-/codes", headers=bearer)).json()
     assert answer["url"].startswith(f"{host.proxy.url}/#pair=")
     code = answer["url"].partition("=")[2]
-    # The page under the public address is the relay's own.
+    # The page at the public address is the relay's own.
     pair = await host.http.post(f"{host.proxy.url}/-/pair", json={"code": code}, headers={"Origin": host.proxy.url})
     assert pair.status_code == 200
 
@@ -308,7 +308,7 @@ async def test_behind_a_public_url_links_lead_there(host: Host) -> None:
 
 
 class Remote:
-    """Where keys come from."""
+    """Source of keys."""
 
     def __init__(self, *keys: Any) -> None:
         self.keys = list(keys)
@@ -340,7 +340,7 @@ async def test_keys_are_fetched_once_then_again_when_a_new_one_is_named_and_neve
     assert keys.find("a") is not None and len(remote.fetched) == 2  # metadata, keys
     remote.keys = [elliptic_key("b")]
     await keys.prepare("b")
-    assert keys.find("b") is None  # asked a moment ago: whoever makes up names does not make us ask again
+    assert keys.find("b") is None  # fetched a moment ago: made-up key names cause no new fetch
     now.time += PAUSE_S
     await keys.prepare("b")
     assert keys.find("b") is not None and keys.find("a") is None

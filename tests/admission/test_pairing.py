@@ -32,7 +32,7 @@ def state(pairing: Pairing, ticket: PairingTicket, origin: str = APP, now: float
 
 
 def flood(pairing: Pairing, now: float = NOW) -> None:
-    """What a program can do that has no token: forge any origin, ask and guess as often as it likes."""
+    """What a program without a token can do: forge any origin, send requests and guess without limit."""
     for number in range(300):
         for origin in (APP, f"https://{number}.example"):
             pairing.ask(origin, "notes", now)
@@ -152,7 +152,7 @@ def test_a_refused_request_is_told_and_its_origin_not_shown_for_ten_minutes_and_
     again = ask(pairing, now=NOW + 1)
     assert (again.is_shown, again.is_user_notified, pairing.waiting(NOW + 1)) == (False, False, [])
     assert ask(pairing, "https://another.example", now=NOW + 1).is_shown
-    # The request that was refused may have been a program's that forged the origin.
+    # The refused request may have come from a program that forged the origin.
     assert pairing.approve_unseen(again.code, NOW + 2)
     assert state(pairing, again, now=NOW + 2) is PairingState.APPROVED
     assert state(pairing, ticket, now=NOW + 2) is PairingState.REFUSED

@@ -1,4 +1,4 @@
-"""Hosts, origins and scopes on plain values."""
+"""Access policy: hosts, origins and scopes, on plain values."""
 
 from __future__ import annotations
 

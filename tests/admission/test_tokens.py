@@ -60,17 +60,17 @@ root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reaso
 def test_a_link_in_place_of_a_secret_is_not_followed(home: Path, name: str, is_there: bool) -> None:
     tokens = Tokens(home)
     tokens.master()
-    elsewhere = home.parent / "elsewhere"
+    target = home.parent / "target"
     if is_there:
-        elsewhere.write_text("tr_" + "A" * 43 + "\n")
-        elsewhere.chmod(0o644)
+        target.write_text("tr_" + "A" * 43 + "\n")
+        target.chmod(0o644)
     (home / name).unlink(missing_ok=True)
-    (home / name).symlink_to(elsewhere)
+    (home / name).symlink_to(target)
     with pytest.raises(StateError, match="is a link"):
         Tokens(home).master() if name == "token" else Tokens(home).session_key()
-    # Nor is what it leads to made, or changed.
-    assert elsewhere.exists() is is_there
-    assert not is_there or mode(elsewhere) == 0o644
+    # The target of the link is neither created nor changed.
+    assert target.exists() is is_there
+    assert not is_there or mode(target) == 0o644
     assert name != "token" or tokens.identify("tr_" + "A" * 43, None) is None
 
 
@@ -83,7 +83,7 @@ def test_a_pipe_in_place_of_the_token_is_said_and_not_waited_for(home: Path) -> 
 
 
 @root
-def test_a_token_that_somebody_else_put_there_is_none(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_file_of_another_user_is_not_used(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = "tr_" + "A" * 43
     home.mkdir(mode=0o777)
     home.chmod(0o777)
@@ -97,7 +97,7 @@ def test_a_token_that_somebody_else_put_there_is_none(home: Path, monkeypatch: p
 
 
 @root
-def test_tokens_that_somebody_else_wrote_down_let_nobody_in(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_list_of_another_user_admits_no_client(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     token = Tokens(home).issue_named("ci", ["call"])
     assert Tokens(home).identify(token, None) is not None
     os.chown(home / "tokens.json", STRANGER, STRANGER)
@@ -106,10 +106,10 @@ def test_tokens_that_somebody_else_wrote_down_let_nobody_in(home: Path, monkeypa
 
 
 @root
-def test_a_state_directory_of_somebody_else_is_not_used(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_directory_of_another_user_is_not_used(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Tokens(home).master()
     os.chown(home, STRANGER, STRANGER)
-    Tokens(home).master()  # root may: in a container it often is so
+    Tokens(home).master()  # root may use it, as is common in containers
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(StateError, match="another user"):
         Tokens(home).master()
@@ -134,7 +134,7 @@ def test_a_token_file_that_is_swapped_while_it_is_read_is_the_one_that_was_looke
     monkeypatch.setattr(os, "fstat", swap)
     assert tokens.master() == first
     monkeypatch.undo()
-    assert tokens.master() == "tr_" + "B" * 43  # from the next look on
+    assert tokens.master() == "tr_" + "B" * 43  # from the next check on
     assert mode(home / "token") == 0o600
 
 
@@ -166,7 +166,7 @@ def test_the_relays_own_token_may_do_everything_from_any_admitted_origin(home: P
 
 
 @pytest.mark.parametrize("token", ["", "x", "tr_" + "A" * 43, "\ud800", "ü"])
-def test_a_token_nobody_issued_is_nobodys(home: Path, token: str) -> None:
+def test_a_token_that_was_not_issued_has_no_principal(home: Path, token: str) -> None:
     assert Tokens(home).identify(token, None) is None
 
 
@@ -220,7 +220,7 @@ DAMAGED = ["", "[]", "{}", '{"grants": [1]}', '{"grants": [{"sha256": "x"}]}', '
 
 
 @pytest.mark.parametrize("text", DAMAGED)
-def test_a_damaged_list_lets_nobody_in_and_a_new_one_is_begun(home: Path, text: str) -> None:
+def test_a_damaged_list_admits_no_client_and_a_new_one_is_started(home: Path, text: str) -> None:
     home.mkdir()
     (home / "tokens.json").write_text(text)
     tokens = Tokens(home)
@@ -369,7 +369,7 @@ def test_the_relays_own_token_can_be_replaced_while_the_relay_runs(home: Path, h
     assert principal is not None and not running.is_valid(principal)
 
 
-def test_a_token_file_that_broke_while_the_relay_runs_lets_nobody_in(home: Path) -> None:
+def test_a_token_file_that_is_damaged_while_the_relay_runs_admits_no_client(home: Path) -> None:
     tokens = Tokens(home, check_every_s=0)
     old, named = tokens.master(), tokens.issue_named("laptop", ["call"])
     principal = tokens.identify(old, None)

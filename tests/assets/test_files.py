@@ -1,4 +1,4 @@
-"""The files for browsers: groups, hashes, names that can't escape, and the zip of the imported package."""
+"""Assets for browsers: groups, hashes, paths that can't leave their folder, and the zip of the imported package."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_the_npm_package_holds_the_client_and_what_it_imports_and_is_the_same_ev
         build = archive.extractfile("package/build.js")
         assert about is not None and build is not None
         described = json.loads(about.read())
-        # A copy that grows old in somebody's bundle must know which relay it came from.
+        # An outdated copy in an app's bundle must know the build of its relay.
         assert build.read().decode() == f'export const BUILD = "{assets(root).build}";\n'
     files = ["package.json", "client.d.ts", "build.js", "client.js", "client/connection.js", "client/redeem_code.js"]
     assert names == [f"package/{name}" for name in files]

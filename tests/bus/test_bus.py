@@ -1,4 +1,4 @@
-"""One body for every bus: what the relay relies on."""
+"""Behaviour that the relay needs of every bus: the same tests for memory and NATS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.waiting import until
 
 
 class Bench(Protocol):
-    """A bus that a test can take away and give back."""
+    """A bus that a test can cut and restore."""
 
     def connect(self) -> Bus: ...
 
@@ -80,128 +80,128 @@ async def ends(bench: Bench) -> AsyncIterator[tuple[Bus, Bus]]:
 
 
 async def answers(end: Bus, subject: str, timeout_s: float = 1) -> bytes | None:
-    """The first answer; None if nobody listens, and nothing at all if somebody had just stopped."""
-    heard: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+    """The first answer; None without a subscriber; empty if a subscriber has just unsubscribed."""
+    received: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
 
-    def hear(data: bytes | None) -> None:
-        if not heard.done():
-            heard.set_result(data)
+    def receive(data: bytes | None) -> None:
+        if not received.done():
+            received.set_result(data)
 
-    close = end.send(subject, b"?", hear)
+    close = end.send(subject, b"?", receive)
     try:
         async with asyncio.timeout(timeout_s):
-            return await heard
+            return await received
     except TimeoutError:
         return b""
     finally:
         close()
 
 
-async def test_a_message_reaches_everyone_who_listens(ends: tuple[Bus, Bus]) -> None:
+async def test_a_message_reaches_all_subscribers(ends: tuple[Bus, Bus]) -> None:
     a, b = ends
-    heard: list[BusMessage] = []
+    received: list[BusMessage] = []
     for end in (a, b):
-        end.subscribe("t.all", heard.append)
+        end.subscribe("t.all", received.append)
     await until_listening(a, b)
     await until_listening(b, a)
     a.send("t.all", b"hello")
-    await until(lambda: [message.data for message in heard] == [b"hello", b"hello"])
+    await until(lambda: [message.data for message in received] == [b"hello", b"hello"])
 
 
 async def test_messages_of_one_sender_arrive_in_their_order(ends: tuple[Bus, Bus]) -> None:
     a, b = ends
-    heard: list[bytes] = []
-    b.subscribe("t.order", lambda message: heard.append(message.data))
+    received: list[bytes] = []
+    b.subscribe("t.order", lambda message: received.append(message.data))
     await until_listening(a, b)
     sent = [str(number).encode() * (number % 7 + 1) for number in range(500)]
     for data in sent:
         a.send("t.order", data)
-    await until(lambda: len(heard) == len(sent))
-    assert heard == sent
+    await until(lambda: len(received) == len(sent))
+    assert received == sent
 
 
 async def until_listening(a: Bus, b: Bus) -> None:
-    """What `b` wished to hear before is heard from now on: its wishes are in order too."""
+    """Earlier subscriptions of `b` are active when this returns: they are processed in order."""
     close = b.subscribe("t.ping", lambda message: b.answer(message.reply, b"pong"))
 
-    async def is_heard() -> bool:
+    async def is_received() -> bool:
         return bool(await answers(a, "t.ping"))
 
-    await until(is_heard)
+    await until(is_received)
     close()
 
 
-async def until_nobody(end: Bus, subject: str) -> None:
-    async def is_nobody() -> bool:
+async def until_no_subscriber(end: Bus, subject: str) -> None:
+    async def has_no_subscriber() -> bool:
         return await answers(end, subject) is None
 
-    await until(is_nobody)
+    await until(has_no_subscriber)
 
 
-async def test_a_question_is_answered_by_whoever_listens(ends: tuple[Bus, Bus]) -> None:
+async def test_a_question_is_answered_by_a_subscriber(ends: tuple[Bus, Bus]) -> None:
     a, b = ends
     b.subscribe("t.ask", lambda message: b.answer(message.reply, b"here: " + message.data))
     await until_listening(a, b)
     assert await answers(a, "t.ask", 10) == b"here: ?"
 
 
-async def test_that_nobody_listens_is_known_at_once(ends: tuple[Bus, Bus]) -> None:
-    assert await answers(ends[0], "t.nobody", 10) is None
+async def test_a_subject_without_subscribers_is_reported_at_once(ends: tuple[Bus, Bus]) -> None:
+    assert await answers(ends[0], "t.empty", 10) is None
 
 
-async def test_whoever_stops_listening_is_nobody(ends: tuple[Bus, Bus]) -> None:
+async def test_an_ended_subscription_receives_no_question(ends: tuple[Bus, Bus]) -> None:
     a, b = ends
     close = b.subscribe("t.brief", lambda message: b.answer(message.reply, b"yes"))
     await until_listening(a, b)
     assert await answers(a, "t.brief", 10) == b"yes"
     close()
-    await until_nobody(a, "t.brief")
+    await until_no_subscriber(a, "t.brief")
 
 
-async def test_a_node_that_leaves_is_nobody(bench: Bench, ends: tuple[Bus, Bus]) -> None:
+async def test_a_node_that_leaves_has_no_subscription(bench: Bench, ends: tuple[Bus, Bus]) -> None:
     third = bench.connect()
     await third.start()
     await until(lambda: third.is_up)
     third.subscribe("t.third", lambda message: third.answer(message.reply, b"yes"))
     await until_listening(ends[0], third)
     await third.stop()
-    await until_nobody(ends[0], "t.third")
+    await until_no_subscriber(ends[0], "t.third")
 
 
 async def test_what_is_too_large_is_refused_and_what_fits_arrives_whole(ends: tuple[Bus, Bus]) -> None:
     a, b = ends
-    heard: list[bytes] = []
-    b.subscribe("t.large", lambda message: heard.append(message.data))
+    received: list[bytes] = []
+    b.subscribe("t.large", lambda message: received.append(message.data))
     await until_listening(a, b)
     with pytest.raises(BusDown):
         a.send("t.large", b"x" * (a.max_payload + 1))
     a.send("t.large", b"y" * a.max_payload)
-    await until(lambda: len(heard) == 1)
-    assert heard == [b"y" * a.max_payload]
+    await until(lambda: len(received) == 1)
+    assert received == [b"y" * a.max_payload]
 
 
-@pytest.mark.parametrize("bench", ["nats"], indirect=True)  # in memory, a fault is the test's own, and must be seen
-async def test_a_handler_that_fails_hears_the_next_message(ends: tuple[Bus, Bus]) -> None:
+@pytest.mark.parametrize("bench", ["nats"], indirect=True)  # in memory, the fault is raised in the test itself
+async def test_a_handler_that_fails_receives_the_next_message(ends: tuple[Bus, Bus]) -> None:
     a, b = ends
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
-    def hear(message: BusMessage) -> None:
-        heard.append(message.data)
+    def receive(message: BusMessage) -> None:
+        received.append(message.data)
         raise RuntimeError("a fault")
 
-    b.subscribe("t.fault", hear)
+    b.subscribe("t.fault", receive)
     await until_listening(a, b)
     a.send("t.fault", b"1")
     a.send("t.fault", b"2")
-    await until(lambda: heard == [b"1", b"2"])
+    await until(lambda: received == [b"1", b"2"])
 
 
 async def test_a_lost_bus_takes_nothing_and_comes_back_with_its_listeners(bench: Bench, ends: tuple[Bus, Bus]) -> None:
     a, b = ends
     states: list[bool] = []
     a.on_state = states.append
-    heard: list[bytes] = []
-    b.subscribe("t.later", lambda message: heard.append(message.data))
+    received: list[bytes] = []
+    b.subscribe("t.later", lambda message: received.append(message.data))
     await until_listening(a, b)
     await bench.cut()
     await until(lambda: not a.is_up and not b.is_up)
@@ -211,7 +211,7 @@ async def test_a_lost_bus_takes_nothing_and_comes_back_with_its_listeners(bench:
     await until(lambda: a.is_up and b.is_up)
     await until_listening(a, b)
     a.send("t.later", b"found")
-    await until(lambda: heard == [b"found"])
+    await until(lambda: received == [b"found"])
     assert states == [False, True]
 
 

@@ -1,4 +1,4 @@
-"""How a relay gets onto a bus: TLS, and credentials in a file."""
+"""Connecting to NATS: TLS, and credentials in a file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.waiting import until
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
-    """One that nobody else signed, for 127.0.0.1, and its key."""
+    """A self-signed certificate for 127.0.0.1, and its key."""
     folder.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bus")])
@@ -66,7 +66,7 @@ async def test_a_bus_over_tls_is_believed_if_its_certificate_is(tmp_path: Path) 
                 await end.stop()
 
 
-# The kinds of key that NATS tells apart by their first letter: S, O, A and U.
+# Kinds of NATS keys, by their first character: S, O, A and U.
 SEED, OPERATOR, ACCOUNT, USER = 18 << 3, 14 << 3, 0, 20 << 3
 
 
@@ -102,7 +102,7 @@ def _base64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
-async def test_a_file_with_credentials_lets_a_relay_in_and_nobody_else(tmp_path: Path) -> None:
+async def test_a_relay_with_a_credentials_file_is_admitted_and_one_without_is_not(tmp_path: Path) -> None:
     operator, account, user = (Signer(kind) for kind in (OPERATOR, ACCOUNT, USER))
     limits = {"subs": -1, "conn": -1, "leaf": -1, "imports": -1, "exports": -1, "data": -1, "payload": -1}
     config = (

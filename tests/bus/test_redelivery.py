@@ -1,4 +1,4 @@
-"""What must not be lost with the bus is kept within bounds, and heard once."""
+"""Redelivery: messages are kept within bounds, and each is handled once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_what_was_said_is_due_to_those_it_was_for_in_its_order() -> None:
     assert (said(repeats, "b"), said(repeats, "c"), said(repeats, "d")) == (["1", "3"], ["2", "3"], [])
 
 
-def test_nobody_gets_what_nobody_waits_for_any_more() -> None:
+def test_a_message_that_is_too_old_is_not_sent_again() -> None:
     repeats = Redelivery(10.0)
     repeats.keep(frozenset({"b"}), {}, "old", 0.0)
     repeats.keep(frozenset({"b"}), {}, "new", 8.0)
@@ -48,7 +48,7 @@ def test_the_oldest_go_when_there_are_too_many_or_they_are_too_large() -> None:
     assert said(repeats, "b") == [large] * (MOST_SIZE // MOST_OF_ONE)
 
 
-def test_a_number_is_heard_once_of_each_sender() -> None:
+def test_a_number_of_a_sender_is_new_once() -> None:
     once = DuplicateFilter()
     assert [once.is_new("a", 1), once.is_new("b", 1), once.is_new("a", 1), once.is_new("a", 2)] == [
         True,
@@ -66,5 +66,5 @@ def test_of_too_many_senders_the_longest_silent_are_forgotten() -> None:
     assert once.is_new("a", 1)
     for number in range(MOST_SENDERS):
         assert once.is_new(f"other-{number}", 1)
-        assert not once.is_new("a", 1)  # it is heard of all the time
+        assert not once.is_new("a", 1)  # it sends all the time
     assert once.is_new("other-0", 1)

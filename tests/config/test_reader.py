@@ -1,4 +1,4 @@
-"""Configuration files: every form that is read, what is made of it, and how mistakes are told."""
+"""Configuration files: all formats, the resulting specs, and the reports of mistakes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def servers(folder: Path, text: str | dict[str, Any], name: str | None = None) -
 
 
 def mistakes(folder: Path, text: str | dict[str, Any], *names: str, name: str | None = None) -> dict[str, str]:
-    """What is wrong, by key."""
+    """Mistakes by key."""
     with pytest.raises(ConfigMistakes) as raised:
         load([file(folder, text, name)], names, ENV)
     path = str(folder / (name or ("mcp.json" if isinstance(text, dict) else "tabrelay.toml")))
@@ -42,7 +42,7 @@ def mistakes(folder: Path, text: str | dict[str, Any], *names: str, name: str | 
     return {mistake.key: mistake.problem for mistake in raised.value.mistakes}
 
 
-# --- our own form
+# --- our own format
 
 
 def test_our_own_form_has_settings_and_servers(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_spec_keeps_its_secrets_out_of_its_text() -> None:
     assert "hidden" not in repr(HttpSpec("a", "http://u:hidden@x", (("Authorization", "hidden"),)))
 
 
-# --- other programs' forms
+# --- formats of other programs
 
 
 def test_websocket_mcp(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_headers_that_the_relay_makes_are_not_the_configurations(tmp_path: Path)
     assert len(config.notes) == 4
 
 
-# --- the command line's names
+# --- names on the command line
 
 
 def test_a_name_may_have_a_path_as_in_websocket_mcp() -> None:
@@ -456,7 +456,7 @@ def test_a_setting_of_the_wrong_kind_is_refused(key: str, value: object) -> None
         Settings.check(key, value)
 
 
-# --- the verbs
+# --- the commands
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str | Path) -> tuple[int, str, str]:

@@ -1,4 +1,4 @@
-"""`Mcp-Param-*` headers: what a schema wants repeated, and when header and argument agree."""
+"""`Mcp-Param-*` headers: which arguments a schema repeats, and when header and argument are equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where requests begin and end: what is refused, and that whatever is accepted is framed as h11 frames it."""
+"""Request framing: what is refused, and that all accepted requests are framed as h11 frames them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Framed:
 
 
 def lowered(fields: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[bytes, bytes], ...]:
-    """As h11 gives the value of Transfer-Encoding."""
+    """Value of Transfer-Encoding as h11 returns it."""
     return tuple((name, value.lower()) for name, value in fields)
 
 
@@ -264,7 +264,7 @@ def test_whatever_is_accepted_is_framed_as_by_h11_and_however_it_is_cut(data: by
     whole, status = framed(data)
     assert framed(data, size)[0] == whole
     assert (framed(data, size)[1] is None) == (status is None)
-    # How many Host fields there may be is decided by the gate.
+    # The gate decides how many Host fields there may be.
     named = [sum(name == b"host" for name, _ in each.fields) == 1 for each in whole]
     count = named.index(False) if False in named else len(named)
     assert framed_by_h11(data, count) == whole[:count]

@@ -216,7 +216,7 @@ MUTATIONS: Final = (
     Mutation(
         "secrets that somebody else put there",
         "return True",
-        "tests/admission/test_tokens.py::test_a_token_that_somebody_else_put_there_is_none",
+        "tests/admission/test_tokens.py::test_a_token_file_of_another_user_is_not_used",
     ),
     Mutation(
         "a secret that is swapped while it is read",
@@ -353,7 +353,7 @@ MUTATIONS: Final = (
     Mutation(
         "one that puts the call log aside at a time",
         "if False:",
-        "tests/observe/test_call_log.py::test_whoever_finds_a_file_full_that_is_just_put_aside_moves_nothing",
+        "tests/observe/test_call_log.py::test_a_process_that_finds_a_full_file_during_its_rotation_renames_nothing",
     ),
     Mutation(
         "a call log that another has put aside",
@@ -373,12 +373,12 @@ MUTATIONS: Final = (
     Mutation(
         "a log directory that somebody deletes",
         "if not hasattr(self, 'lock'):\n    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)",
-        "tests/observe/test_call_log.py::test_a_directory_that_somebody_deletes_is_made_again",
+        "tests/observe/test_call_log.py::test_a_directory_that_was_deleted_is_created_again",
     ),
     Mutation(
         "directories of others' log files",
         "path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)\npath.parent.chmod(0o700)",
-        "tests/observe/test_log_setup.py::test_a_log_file_elsewhere_is_private_and_its_directory_is_left_alone",
+        "tests/observe/test_log_setup.py::test_a_log_file_in_another_directory_is_private_and_the_directory_is_left_alone",
     ),
     Mutation(
         "every call is written down",

@@ -1,4 +1,4 @@
-"""The call log: what is in it, who may read it, what it costs, and that nothing fills it without end."""
+"""Call log: its lines, its permissions, its cost and its bounds."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
-    """By line breaks alone."""
+    """Splits at line feeds only."""
     return [json.loads(line) for line in path.read_text().split("\n") if line]
 
 
@@ -58,7 +58,7 @@ def calls_file(relay: RunningRelay) -> Path:
 
 async def test_every_call_is_one_line_with_who_what_when_and_how_it_ended(tmp_path: Path) -> None:
     before = time.time()
-    async with RunningRelay(tmp_path, away_wait_s=0.1, servers=("elsewhere",)) as relay:
+    async with RunningRelay(tmp_path, away_wait_s=0.1, servers=("absent",)) as relay:
         named = relay.tokens.issue_named("ci", ["call"], servers=["notes"])
 
         def answer(worker: SyntheticWorker, event: Any, message: dict[str, Any]) -> None:
@@ -73,16 +73,16 @@ async def test_every_call_is_one_line_with_who_what_when_and_how_it_ended(tmp_pa
             await relay.call("notes", "echo")
         relay.http.headers["Authorization"] = f"Bearer {relay.token}"
         relay.tokens.revoke(lambda grant: True)
-        await relay.http.post("/elsewhere", **relay.modern("tools/call", {"name": "x", "arguments": {}}))
+        await relay.http.post("/absent", **relay.modern("tools/call", {"name": "x", "arguments": {}}))
     path = calls_file(relay)
     first, broken, by_name, absent = rows(path)
     assert (first["server"], first["method"], first["name"]) == ("notes", "tools/call", "echo")
     assert (first["outcome"], first["client"]) == ("ok", "test 1")
     assert broken["outcome"] == "tool_error"
     assert first["principal"].startswith("token:") and by_name["principal"] == "token:ci"
-    assert absent["outcome"] == "server_offline" and "elsewhere" in absent["why"]
+    assert absent["outcome"] == "server_offline" and "absent" in absent["why"]
     assert before - 1 < journal_time(first) < time.time() + 1 and first["ms"] >= 0
-    assert "what was asked" not in path.read_text()  # arguments only if somebody wants them
+    assert "what was asked" not in path.read_text()  # arguments only with the setting
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
@@ -130,7 +130,7 @@ async def test_what_is_called_secret_and_what_would_forge_a_line_is_not_written(
     journal.record(
         "notes", call({**hidden, "user": "ann", "note": "\u2028"}, "n\x1b[2J\u202e\n{}\u2028\x85"), 0.1, (None, "{}")
     )
-    # A secret that a long name is cut in is not half of one.
+    # A secret that is truncated with a long name is redacted as a whole.
     journal.record("notes", call({}, "x" * 190 + " " + SECRET), 0.1, (None, "{}"))
     journal.flush()
     first, second = rows_of(path)
@@ -186,7 +186,7 @@ async def test_what_a_full_disk_did_not_take_is_counted_and_spoils_no_other_line
     log = CallLog(path, 1 << 20, 2)
     write(log, "first")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # As the system says it for one file: half of a line still fits.
+    # As when the disk is full: half of a line still fits.
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 50, hard))
     try:
         write(log, "lost-1", "lost-2")
@@ -204,11 +204,11 @@ async def test_what_a_full_disk_did_not_take_is_counted_and_spoils_no_other_line
 
 
 def rows_of_whole(path: Path) -> list[dict[str, Any]]:
-    """Without the line that was torn."""
+    """Rows without the incomplete line."""
     return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
 
 
-async def test_a_directory_that_somebody_deletes_is_made_again(tmp_path: Path) -> None:
+async def test_a_directory_that_was_deleted_is_created_again(tmp_path: Path) -> None:
     path = tmp_path / "log" / "calls.log"
     log = CallLog(path, 1 << 20, 2)
     write(log, "before")
@@ -291,7 +291,7 @@ async def test_two_that_write_and_put_the_same_file_aside_tear_no_line(tmp_path:
 
 
 class Interleaved:
-    """Whoever moves or deletes a file does so after another has had its turn, once: before the step of this number."""
+    """Runs another process's step once, before the rename or deletion with this number."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, step: int, turn: Callable[[], None]) -> None:
         self._left, self._turn, self.is_done = step, turn, False
@@ -318,12 +318,12 @@ def names_in(folder: Path) -> dict[str, list[str]]:
 
 
 def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a system that has none for files."""
+    """Simulates a system without file locks."""
     monkeypatch.setitem(sys.modules, "fcntl", None)
 
 
 @pytest.mark.parametrize("has_locks", [True, False])
-def test_whoever_finds_a_file_full_that_is_just_put_aside_moves_nothing(
+def test_a_process_that_finds_a_full_file_during_its_rotation_renames_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, has_locks: bool
 ) -> None:
     if not has_locks:
@@ -344,7 +344,7 @@ def test_whoever_finds_a_file_full_that_is_just_put_aside_moves_nothing(
             "calls.log.2": ["old-1"],
             "calls.log.3": ["old-0"],
         }
-    assert step >= 3  # as many as there were files
+    assert step >= 3  # one for each file
     assert not caplog.text
 
 
@@ -408,7 +408,7 @@ async def test_the_relays_page_gets_the_last_calls_only_when_there_are_new_ones(
         assert [row["name"] for row in said["calls"]] == ["echo"]
         assert said["is_on"] and not said["has_arguments"]
         assert (await relay.http.get("/-/calls", params={"since": said["mark"]})).json()["calls"] is None
-        # Whoever may only call, or only serve, sees nothing of what others did.
+        # A token for `call` or `serve` only can't read the calls of others.
         for scopes in (["call"], ["serve"]):
             token = relay.tokens.issue_named(scopes[0], scopes)
             answer = await relay.http.get("/-/calls", headers={"Authorization": f"Bearer {token}"})

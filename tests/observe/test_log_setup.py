@@ -88,7 +88,7 @@ def test_the_file_has_more_than_stderr_and_is_for_this_user_only(tmp_path: Path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600 and stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_a_log_file_elsewhere_is_private_and_its_directory_is_left_alone(tmp_path: Path) -> None:
+def test_a_log_file_in_another_directory_is_private_and_the_directory_is_left_alone(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o755)
@@ -126,7 +126,7 @@ def test_a_file_that_is_full_is_put_aside_and_the_oldest_goes(tmp_path: Path) ->
     assert numbers == list(range(numbers[0], 100))
 
 
-def test_a_file_that_another_relay_put_aside_or_somebody_deleted_is_not_written_to_any_longer(tmp_path: Path) -> None:
+def test_a_file_that_another_relay_rotated_or_that_was_deleted_is_no_longer_written(tmp_path: Path) -> None:
     path = tmp_path / "relay.log"
     one, other = (PrivateRotatingFile(path, 1000, 2) for _ in range(2))
 
@@ -181,7 +181,7 @@ def test_a_full_disk_is_said_once(tmp_path: Path) -> None:
 
 
 def write(path: Path, *found: tuple[int, str, str]) -> None:
-    """Minutes ago, level, message."""
+    """Write lines. Each row: minutes ago, level, message."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = []
     for minutes, level, message in found:
@@ -311,8 +311,8 @@ def test_status_tells_what_runs_and_what_is_old() -> None:
     }
     shown = status_text({"version": "1", "url": "u", "servers": [row]})
     assert "offline for 2 min  2 (old)  7 (2 running)" in shown
-    elsewhere = {"connection": "waiting", "attempts": 5, "next_retry_s": 12.4, "error": "the program ended"}
-    shown = status_text({"version": "1", "url": "u", "servers": [row | elsewhere]})
+    upstream = {"connection": "waiting", "attempts": 5, "next_retry_s": 12.4, "error": "the program ended"}
+    shown = status_text({"version": "1", "url": "u", "servers": [row | upstream]})
     assert "offline, waiting, 5 attempts, next in 12 s  2 (old)" in shown
     assert shown.endswith("\n\nn: the program ended")
     assert "No servers yet" in status_text({"version": "1", "url": "u", "servers": []})

@@ -1,4 +1,4 @@
-"""`/-/metrics`: read by a real Prometheus parser, true to what happened, bounded, closed to whoever may not read it."""
+"""`/-/metrics`: valid for a real Prometheus parser, correct, bounded, and only for tokens with the scope `metrics`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Figures = dict[str, dict[tuple[tuple[str, str], ...], float]]
 
 
 def read(text: str) -> Figures:
-    """Name of a sample -> labels -> value, by the parser that Prometheus' own client has."""
+    """Name of a sample -> labels -> value, by the parser of the Prometheus client."""
     found: Figures = {}
     for family in text_string_to_metric_families(text):
         assert family.documentation, family.name
@@ -66,7 +66,7 @@ def counted(meter: CallMetrics) -> Figures:
 
 
 async def test_calls_are_counted_by_server_method_and_outcome(tmp_path: Path) -> None:
-    async with RunningRelay(tmp_path, away_wait_s=0.1, servers=("elsewhere",)) as relay:
+    async with RunningRelay(tmp_path, away_wait_s=0.1, servers=("absent",)) as relay:
 
         def answer(worker: SyntheticWorker, event: Any, message: dict[str, Any]) -> None:
             worker.answer(event, {"content": [], "isError": message["params"]["name"] == "broken"})
@@ -77,7 +77,7 @@ async def test_calls_are_counted_by_server_method_and_outcome(tmp_path: Path) ->
             for tool in ("echo", "echo", "broken"):
                 await relay.call("notes", tool)
             during = await scrape(relay)
-        await relay.http.post("/elsewhere", **relay.modern("tools/call", {"name": "x", "arguments": {}}))
+        await relay.http.post("/absent", **relay.modern("tools/call", {"name": "x", "arguments": {}}))
         after = await scrape(relay)
     one = {"server": "notes", "method": "tools/call"}
     assert figure(during, "tabrelay_calls_total", **one, outcome="ok") == 2
@@ -88,7 +88,7 @@ async def test_calls_are_counted_by_server_method_and_outcome(tmp_path: Path) ->
     assert figure(during, "tabrelay_browsers", state="connected") == 1
     assert figure(during, "tabrelay_servers", kind="browser", state="online") == 1
     assert figure(during, "tabrelay_servers", kind="browser", state="offline") == 1
-    absent = {"server": "elsewhere", "method": "tools/call", "outcome": "server_offline"}
+    absent = {"server": "absent", "method": "tools/call", "outcome": "server_offline"}
     assert figure(after, "tabrelay_calls_total", **absent) == 1
     assert figure(after, "tabrelay_refusals_total", at="face", reason="server_offline") == 1
 
@@ -113,7 +113,7 @@ async def test_what_there_is_now_is_shown_while_it_is_there(tmp_path: Path) -> N
     assert figure(during, "tabrelay_websockets") == 1
     assert figure(during, "tabrelay_tasks") > figure(after, "tabrelay_tasks") > 0
     assert 0 < figure(during, "tabrelay_budget_limit_bytes", budget="links") <= relay.settings.replay_budget
-    assert figure(during, "tabrelay_budget_used_bytes", budget="links") > 0  # the call that is not acknowledged yet
+    assert figure(during, "tabrelay_budget_used_bytes", budget="links") > 0  # a call without an acknowledgement
     assert figure(after, "tabrelay_calls_in_flight") == 0
     assert figure(after, "process_resident_memory_bytes") > 10e6
     assert figure(after, "process_cpu_seconds_total") > 0
@@ -154,14 +154,14 @@ async def test_only_a_token_for_it_reads_the_figures_and_it_reads_nothing_else(t
         for name, token in (("scraper", scraper), ("client", client), ("page", page), ("own", relay.token)):
             headers = {"Authorization": f"Bearer {token}"}
             statuses[name] = (await relay.http.get("/-/metrics", headers=headers)).status_code
-        nobody = await relay.http.get("/-/metrics", headers={"Authorization": ""})
+        without_token = await relay.http.get("/-/metrics", headers={"Authorization": ""})
         by_scraper = {"Authorization": f"Bearer {scraper}"}
         others = [await relay.http.get(path, headers=by_scraper) for path in ("/-/status", "/-/calls", "/-/pairs")]
         request = relay.modern("tools/list")
         others.append(await relay.http.post("/notes", **{**request, "headers": {**request["headers"], **by_scraper}}))
         foreign = await relay.http.get("/-/metrics", headers={"Origin": "https://evil.example"})
     assert statuses == {"scraper": 200, "client": 403, "page": 403, "own": 200}
-    assert nobody.status_code == 401
+    assert without_token.status_code == 401
     assert [answer.status_code for answer in others] == [403, 403, 403, 403]
     assert foreign.status_code == 403
 
@@ -206,7 +206,7 @@ def test_what_the_relay_asks_for_itself_and_listeners_are_no_latency_of_calls() 
         ((None, '{"result":{"content":[]}}'), "ok"),
         ((None, '{"result":{"content":[],"isError":false}}'), "ok"),
         ((None, '{"result":{"content":[],"isError" : true}}'), "tool_error"),
-        # A page may return anything: what only looks like an error of the tool is none.
+        # A page may return anything: text that only looks like a tool error is none.
         ((None, json.dumps({"result": {"structuredContent": {"isError": True}}})), "ok"),
         ((None, json.dumps({"result": {"content": [{"type": "text", "text": '"isError":true'}]}})), "ok"),
         ((None, '{"result":{"resultType":"input_required"}}'), "asks_client"),
@@ -277,14 +277,14 @@ def test_a_token_for_figures_can_not_be_for_one_server(tmp_path: Path, capsys: p
 
 
 async def test_the_dashboard_the_alerts_and_the_page_name_what_there_is(tmp_path: Path) -> None:
-    """Also in the other direction: a figure that the page does not explain is one that nobody will look at."""
+    """Also in the other direction: the page explains every metric."""
     bus = MemoryBus(MemoryBroker())
     async with RunningRelay(tmp_path, backplane=bus) as relay, SyntheticWorker(relay.url, relay.token, "notes"):
         await relay.has_read("notes")
         await relay.call("notes", "echo")
         text = (await relay.http.get("/-/metrics")).text
     families = {family.name: family.type for family in text_string_to_metric_families(text)}
-    # The parser leaves out what the names of counters end with.
+    # The parser removes the suffix of counters.
     there = {f"{name}_total" if kind == "counter" else name for name, kind in families.items()}
     samples = there | {f"{name}{part}" for name, kind in families.items() if kind == "histogram" for part in PARTS}
     for file in ("monitoring/dashboard.json", "monitoring/alerts.yml"):

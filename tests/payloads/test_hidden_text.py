@@ -32,7 +32,7 @@ HIDDEN = {
     "a byte order mark": "a\ufeffb",
     "a Hangul filler": "a\u3164b",
     "a combining grapheme joiner": "a\u034fb",
-    "a joiner between ASCII letters": "a\u200db",
+    "a joiner between ASCII characters": "a\u200db",
     "two joiners": "ن\u200c\u200cه",
     "a joiner at the end": "é\u200d",
     "a variation selector after a letter": "a\ufe0fb",
@@ -94,7 +94,7 @@ def test_a_long_text_of_any_kind_takes_little_time(letter: str) -> None:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("scope", "sсоре"),  # Cyrillic letters
+        ("scope", "sсоре"),  # Cyrillic
         ("paypal", "раураl"),
         ("form", "forrn"),
         ("tool1", "tooll"),

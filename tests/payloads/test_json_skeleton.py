@@ -1,4 +1,4 @@
-"""Long JSON in slices: the gist is valid exactly when the whole is, wherever it was cut."""
+"""Skeleton of long JSON in slices: valid exactly when the whole is, wherever the slices begin."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tabrelay.payloads import json_skeleton
 from tabrelay.payloads.json_skeleton import JsonSkeleton
 
-# What makes a difference in JSON, and what is easily mistaken for it.
+# Characters with a meaning in JSON, and others that are easily mistaken for them.
 BITS = [
     '"',
     "\\",
@@ -51,7 +51,7 @@ def written(value: Any, is_ascii: bool) -> str:
 
 
 def broken(text: str, at: int, bit: str) -> str:
-    """With something in it that may not belong there."""
+    """JSON with a random insertion, which may make it invalid."""
     at %= len(text) + 1
     return text[:at] + bit + text[at:]
 
@@ -63,7 +63,7 @@ TEXTS = (
 )
 
 
-def gist_of(text: str, cuts: list[int]) -> str | None:
+def skeleton_of(text: str, cuts: list[int]) -> str | None:
     made = JsonSkeleton(MOST)
     cuts = sorted(min(cut, len(text)) for cut in cuts)
     for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
@@ -82,15 +82,15 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 @example('"\\ud83e"', [3])
 @example('["' + "x" * 40 + '\\"]', [5, 44])
 @example('"abc\x00def"', [2])
-def test_the_gist_is_valid_exactly_when_the_whole_is(text: str, cuts: list[int]) -> None:
-    made = gist_of(text, cuts)
+def test_the_skeleton_is_valid_exactly_when_the_whole_is(text: str, cuts: list[int]) -> None:
+    made = skeleton_of(text, cuts)
     assert (made is not None and valid(made)) is valid(text)
 
 
 @settings(max_examples=500, deadline=None)
 @given(VALUES, st.booleans(), st.lists(st.integers(0, 200), max_size=20))
 def test_nothing_is_missing_but_what_long_strings_say(value: Any, is_ascii: bool, cuts: list[int]) -> None:
-    made = gist_of(written(value, is_ascii), cuts)
+    made = skeleton_of(written(value, is_ascii), cuts)
     assert made is not None
     assert _agree(value, orjson.loads(made))
 
@@ -108,11 +108,11 @@ def _agree(whole: Any, made: Any) -> bool:
 @pytest.mark.parametrize("step", [1, 7, 100, 3000])
 def test_a_long_string_leaves_nothing_behind_and_a_short_one_stays(step: int) -> None:
     text = json.dumps({"id": "é\n", "long": "x\n" * 5000, "after": [1, "two"]})
-    assert gist_of(text, list(range(0, len(text), step))) == '{"id": "\\u00e9\\n", "long": "", "after": [1, "two"]}'
+    assert skeleton_of(text, list(range(0, len(text), step))) == '{"id": "\\u00e9\\n", "long": "", "after": [1, "two"]}'
 
 
 def test_long_strings_in_one_slice_are_taken_out_too() -> None:
-    assert gist_of(json.dumps(["x" * 5000, '"' * 5000]), []) == '["", ""]'
+    assert skeleton_of(json.dumps(["x" * 5000, '"' * 5000]), []) == '["", ""]'
 
 
 def test_what_can_not_become_json_any_more_is_not_looked_at_further() -> None:

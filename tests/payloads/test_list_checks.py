@@ -1,4 +1,4 @@
-"""What a server says of itself, before anybody believes it."""
+"""Checks of lists and descriptions from servers, before clients get them."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def tool(name: Any = "t", **more: Any) -> dict[str, Any]:
     "name",
     [
         *("", None, 7, ["a"], "x" * 129),
-        *("a\nb", "a\x1b[31mb", "a\x00b", "a\x7fb", "a\x9bb"),  # control characters; the last begins an ANSI command
+        *("a\nb", "a\x1b[31mb", "a\x00b", "a\x7fb", "a\x9bb"),  # control characters; the last starts an ANSI command
         *("a\u202eb", "a\u2066b", "\u200ea", "\u061ca"),  # bidi
-        *("a\u200bb", "a\u00adb", "\ufeffa", "a\U000e0041b", "a\u2028b", "a\ue000b"),  # never seen
+        *("a\u200bb", "a\u00adb", "\ufeffa", "a\U000e0041b", "a\u2028b", "a\ue000b"),  # invisible
     ],
 )
 def test_a_name_that_is_not_what_it_looks_like_is_left_out(name: Any) -> None:
@@ -266,7 +266,7 @@ def test_a_server_whose_lists_change_all_the_time_does_not_fill_the_log(
     assert len(caplog.records) <= 2 * LOG_BURST
     assert list(registry.find("notes").flaws["tools/list"]) == [f"t499-{each}" for each in range(MAX_FLAWS)]
     assert registry.find("notes").drift
-    # After a while there is something to be told again, of this and of every other server at any time.
+    # After a while a log line is allowed again for this server; other servers are not affected.
     before, now = len(caplog.records), now + 60
     flag("z")
     registry.declare("other")

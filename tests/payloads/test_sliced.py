@@ -1,4 +1,4 @@
-"""Long answers that are never put together: what a client gets is what the browser said, or the truth about it."""
+"""Long replies that are never joined: a client gets the browser's reply unchanged, or an error."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[tuple[RunningRelay, SyntheticWo
 
 
 def says(worker: SyntheticWorker, text: str) -> None:
-    """It answers every call with this."""
+    """Answers every call with this text."""
 
     def answer(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
         worker.say(event, Kind.RES, text)
@@ -163,11 +163,11 @@ async def test_a_client_that_takes_a_little_now_and_then_is_not_given_up(monkeyp
 @pytest.mark.parametrize(
     ("text", "cost"),
     [
-        ('["' + "x" * 900 + '"]', 904 + 4),  # the string is looked at, and kept once
+        ('["' + "x" * 900 + '"]', 904 + 4),  # the string is scanned, and kept once
         ("[" + "1," * 450 + "1]", 2 * 903),
         ("[" + '"é",' * 225 + "1]", 903 + 225 + 4 * 903),
     ],
-    ids=["string", "numbers", "letters"],
+    ids=["string", "numbers", "text"],
 )
 def test_what_is_held_of_a_message_that_is_not_complete_counts(
     text: str, cost: int, monkeypatch: pytest.MonkeyPatch
@@ -197,6 +197,6 @@ def test_what_is_held_of_a_message_that_is_not_complete_counts(
     assert budget.used == 0
 
 
-def test_slices_are_a_text_for_whoever_wants_one() -> None:
+def test_slices_can_be_joined_to_one_text() -> None:
     long = SlicedPayload(["ä".encode(), b"b"], None)
     assert (len(long), text_of(long), list(long)) == (3, "äb", ["ä".encode(), b"b"])

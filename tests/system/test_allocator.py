@@ -1,4 +1,4 @@
-"""The relay gives memory back to the system when it is done with it."""
+"""The relay returns memory to the system after use."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from tabrelay.system import allocator
 
 MB = 1e6
-# What the relay does when a browser loads its files, and when many large results come: one block of 20 MB, then 40 MB
-# in small blocks, and all of that is freed again.
+# Allocations of the relay when a browser loads its files and when many large results arrive: one block of 20 MB, then
+# 40 MB in small blocks, all of which is freed again.
 SCRIPT = """
 import json, socket, sys
 from tabrelay.server import runner
@@ -37,7 +37,7 @@ def work(self, sockets):
 runner.RelayServer.run = work
 runner.run(lambda: None, Settings(), socket.socket(), lambda: None)
 """
-# A relay that runs: 6 MB in small blocks, which is less than what glibc keeps, then nothing for a while.
+# A running relay: 6 MB in small blocks, which is less than glibc keeps, then nothing for a while.
 QUIET = """
 import asyncio, json, os, signal, socket
 from tabrelay.server import runner
@@ -83,7 +83,7 @@ IS_GLIBC = platform.libc_ver()[0] == "glibc"
 
 
 def taken(**more: str) -> tuple[float, float]:
-    """MB that the work took at most, and that are left of it."""
+    """MB at the peak of the work, and MB that remain after it."""
     before, most, after = output(SCRIPT, **more)
     return (most - before) / MB, (after - before) / MB
 
@@ -113,7 +113,7 @@ def test_free_memory_that_is_kept_for_the_next_results_is_given_back_after_some_
 
 @pytest.mark.skipif(not IS_GLIBC, reason="only glibc has these settings")
 def test_a_large_heap_is_not_trimmed_because_that_takes_long() -> None:
-    """In a process of its own: a test process has free memory inside its heap, which the blocks would fill first."""
+    """In a separate process: a test process has free memory in its heap, which the blocks would fill first."""
     assert output(LARGE) == [True, False]
 
 

@@ -1,4 +1,4 @@
-"""A pipe, cut into lines."""
+"""Splitting the bytes of a pipe into lines."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_line_that_is_too_long_is_skipped_and_its_id_found_if_that_is_certain(
         (b'{"params":{"result":"%s"},"method":"x","id":7}', False),
     ],
 )
-def test_a_line_that_is_too_long_says_whether_it_answers_somebody(line: bytes, is_answer: bool) -> None:
+def test_a_line_that_is_too_long_is_recognised_as_request_or_reply(line: bytes, is_answer: bool) -> None:
     long = line.replace(b"%s", b"y" * 20_000)
     assert lines_of(long + b"\n") == [LineTooLong(len(long), b"7", is_answer)]
 

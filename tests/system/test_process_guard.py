@@ -61,7 +61,7 @@ def is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    try:  # a process that has ended, and that its new parent has not collected, is no longer alive
+    try:  # a zombie is no longer alive
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
     except OSError:
         return not Path("/proc/self").exists()
@@ -79,5 +79,5 @@ def test_nothing_that_a_child_started_is_left_when_its_program_is_killed(
         assert parent.stdout.readline() == b"ready\n"
         wait_until(lambda: len(pids.read_text().split()) >= count)
         os.kill(parent.pid, signal.SIGKILL)
-    # The guard gives them a second, and then no choice.
+    # The guard waits a second, then sends SIGKILL.
     wait_until(lambda: not any(is_alive(int(pid)) for pid in pids.read_text().split()))

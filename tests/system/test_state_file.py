@@ -1,4 +1,4 @@
-"""State files: written by a thread, many changes at once, never half, and not without what other processes wrote."""
+"""State files: written by a thread, changes in batches, atomic, and merged with rows of other processes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_the_event_loop_goes_on_while_a_file_is_written(tmp_path: Path) ->
 
     table = Table(tmp_path / "t.json", wait)
     table.put("a", 1)
-    await until(lambda: bool(threads))  # the write has begun, and this loop runs
+    await until(lambda: bool(threads))  # the write has started, and this event loop runs
     table.put("b", 2)
     assert not (tmp_path / "t.json").exists()
     may_go_on.set()
@@ -104,7 +104,7 @@ async def test_after_a_long_write_there_is_a_pause(tmp_path: Path, monkeypatch: 
     table.put("a", 2)
     await asyncio.sleep(0)
     assert table.writes == 1
-    # A process that ends does not wait for it.
+    # An ending process does not wait for it.
     table.file.flush()
     assert kept(tmp_path / "t.json") == {"a": 2}
 
@@ -120,7 +120,7 @@ async def test_a_flush_waits_for_the_write_that_is_under_way_and_writes_what_cam
     table = Table(tmp_path / "t.json", wait)
     table.put("a", 1)
     await asyncio.to_thread(has_begun.wait, 20)
-    table.values["b"] = 2  # no word of it
+    table.values["b"] = 2  # without a notification
     threading.Timer(0.05, may_go_on.set).start()
     table.file.flush()
     assert kept(tmp_path / "t.json") == {"a": 1, "b": 2}
