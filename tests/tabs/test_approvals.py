@@ -108,7 +108,7 @@ def test_a_tool_that_is_another_one_now_is_asked_about_again(rig: Rig) -> None:
     assert len(port.of("approve")) == 2
 
 
-def test_refused_it_does_not_run_and_the_agent_is_told(rig: Rig) -> None:
+def test_a_refused_call_does_not_run_and_the_agent_gets_an_error(rig: Rig) -> None:
     port = rig.tab()
     rig.call()
     rig.decide(port, "refuse")
@@ -202,7 +202,7 @@ def test_a_page_that_went_and_its_successor_answer_no_question(rig: Rig) -> None
     assert port.of("call") == again.of("call") == [] and len(again.of("approve")) == 1
 
 
-def test_a_word_for_one_call_is_none_for_another_that_waits_already(rig: Rig) -> None:
+def test_a_decision_for_one_call_is_none_for_another_that_waits_already(rig: Rig) -> None:
     port = rig.tab()
     rig.call(what="one")
     rig.call(what="all")
@@ -250,7 +250,7 @@ def test_a_tool_that_is_withdrawn_before_it_is_allowed_does_not_run(rig: Rig) ->
         ("all", "none", set()),
     ],
 )
-def test_the_page_says_which_tools_ask_and_the_operator_may_want_more_or_none(
+def test_the_page_chooses_which_tools_ask_and_the_operator_may_require_more_or_none(
     rig: Rig, approve: Any, operator: str, asks: set[str]
 ) -> None:
     tools: list[dict[str, Any]] = [
@@ -479,8 +479,8 @@ def test_calls_for_a_page_that_does_not_come_back_wait_no_longer_because_it_woul
     rig.wait(seconds - 0.2)
     assert rig.results == []
     rig.wait(0.2)
-    told = [next(value for key, value in result["_meta"].items() if key.endswith("error")) for result in rig.results]
-    assert told == [{"reason": reason, "delivered": "no", "retryable": reason == "tab_left"}] * (MOST_OPEN + 1)
+    errors = [next(value for key, value in result["_meta"].items() if key.endswith("error")) for result in rig.results]
+    assert errors == [{"reason": reason, "delivered": "no", "retryable": reason == "tab_left"}] * (MOST_OPEN + 1)
     rig.wait(3)
     rig.call("burn")  # none of them counts against the limit of open questions
     assert len(other.of("approve")) == 1 and len(rig.results) == MOST_OPEN + 1

@@ -9,7 +9,7 @@ from tests.support.hub_rig import HubRig, reply, text_of
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_result_reaches_the_caller_as_it_is_and_says_which_tab_it_is_from(rig: HubRig) -> None:
+def test_a_result_reaches_the_caller_unchanged_and_names_its_tab(rig: HubRig) -> None:
     port = rig.tab("a", "info")
     rig.call("info")
     result = {"content": [{"type": "text", "text": "hi"}], "structuredContent": {"a": None}, "_meta": {"x": 1}}
@@ -75,7 +75,7 @@ def test_the_end_of_a_tab_fails_its_calls_at_once_and_names_it(rig: HubRig) -> N
     assert len(rig.results) == 2
 
 
-def test_cancelling_tells_the_tab_and_drops_what_it_answers(rig: HubRig) -> None:
+def test_cancelling_notifies_the_tab_and_drops_its_answer(rig: HubRig) -> None:
     port = rig.tab("a", "info")
     cancel = rig.call("info")
     cancel("changed my mind")

@@ -61,7 +61,7 @@ def test_a_bad_offer_is_refused_with_a_reason_and_the_good_one_beside_it_stays(r
     assert port.last("refused")["message"]
 
 
-def test_changes_that_come_together_are_told_once(rig: HubRig) -> None:
+def test_changes_that_come_together_are_published_once(rig: HubRig) -> None:
     port = rig.tab("a", "one", "two")
     rig.hub.receive(port, {"t": "offer", "tools": [{"name": "three"}]})
     assert len(rig.due) == 1
@@ -71,7 +71,7 @@ def test_changes_that_come_together_are_told_once(rig: HubRig) -> None:
     assert len(port.of("catalogue")) == before + 1
 
 
-def test_a_change_that_changes_no_tool_is_not_told_to_callers(rig: HubRig) -> None:
+def test_a_change_that_changes_no_tool_is_not_published_to_callers(rig: HubRig) -> None:
     port = rig.tab("a", "info")
     rig.settle()
     rig.hub.receive(port, {"t": "tab", "title": "Renamed", "url": "", "visible": True})
@@ -94,7 +94,7 @@ def test_a_new_tab_receives_at_once_what_is_offered_and_by_whom(rig: HubRig) -> 
     ]
 
 
-def test_a_worker_tool_that_is_declared_later_is_told_too(rig: HubRig) -> None:
+def test_a_worker_tool_that_is_declared_later_is_published_too(rig: HubRig) -> None:
     @tool(toolbox=rig.toolbox)
     def late() -> str:
         return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.hub_rig import HubRig, reply, text_of
 
 
-def test_a_tab_is_asked_only_while_it_runs_a_call_and_says_nothing(rig: HubRig) -> None:
+def test_a_tab_is_pinged_only_while_it_runs_a_call_and_sends_nothing(rig: HubRig) -> None:
     port = rig.tab("a", "info")
     rig.wait(60)
     assert not port.of("ping")
@@ -23,7 +23,7 @@ def test_a_tab_is_asked_only_while_it_runs_a_call_and_says_nothing(rig: HubRig) 
     assert [result["content"] for result in rig.results] == [[]]
 
 
-def test_a_tab_that_answered_is_asked_again_as_soon_as_one_that_never_was(rig: HubRig) -> None:
+def test_a_tab_that_answered_is_pinged_again_as_soon_as_one_that_never_was(rig: HubRig) -> None:
     port = rig.tab("a", "info")
     rig.call("info")
     for asked in (1, 2, 3):
@@ -62,7 +62,7 @@ def test_a_tab_that_answers_is_given_all_the_time_it_needs(rig: HubRig) -> None:
     assert [result["content"] for result in rig.results] == [[]]
 
 
-def test_a_call_for_a_silent_tab_is_refused_at_once_until_it_speaks_again(rig: HubRig) -> None:
+def test_a_call_for_a_silent_tab_is_refused_at_once_until_the_tab_sends_a_message(rig: HubRig) -> None:
     port = rig.tab("a", "info")
     rig.call("info")
     rig.wait(40)
@@ -85,7 +85,7 @@ def test_another_tab_with_the_same_tool_is_preferred_to_a_silent_one(rig: HubRig
     assert other.last("catalogue")["tools"][0]["owner"] == "b"
 
 
-def test_a_tab_that_says_it_freezes_fails_its_calls_soon_unless_it_resumes(rig: HubRig) -> None:
+def test_a_tab_that_reports_a_freeze_fails_its_calls_soon_unless_it_resumes(rig: HubRig) -> None:
     port = rig.tab("a", "info")
     rig.call("info")
     info = {"t": "tab", "title": "Tab a", "url": "", "visible": False}

@@ -88,7 +88,7 @@ async def test_what_tabs_offer_is_listed_after_the_workers_own(rig: Rig) -> None
     assert [item["name"] for item in prompts] == ["zoom", "review"]
 
 
-async def test_each_list_that_changed_is_told_by_its_own_name(rig: Rig) -> None:
+async def test_each_list_that_changed_has_its_own_notification(rig: Rig) -> None:
     rig.bench.open(READY)
     port = rig.tab("a", prompts=[REVIEW])
     rig.settle()
@@ -96,18 +96,18 @@ async def test_each_list_that_changed_is_told_by_its_own_name(rig: Rig) -> None:
     rig.hub.receive(port, {"t": "offer", "resources": [NOTE]})
     rig.hub.receive(port, {"t": "withdraw", "prompts": ["review"]})
     rig.settle()
-    told = [method for method, _, _ in rig.bench.notes()][1:]
-    assert sorted(told) == ["notifications/prompts/list_changed", "notifications/resources/list_changed"]
+    seen = [method for method, _, _ in rig.bench.notes()][1:]
+    assert sorted(seen) == ["notifications/prompts/list_changed", "notifications/resources/list_changed"]
     assert rig.hub.prompts() == []
 
 
-async def test_pages_are_told_who_offers_what_of_every_kind(rig: Rig) -> None:
+async def test_pages_receive_the_owner_of_every_item_of_every_kind(rig: Rig) -> None:
     port = rig.tab("a", resources=[NOTE], templates=[NOTES], prompts=[REVIEW])
     rig.settle()
-    told = port.last("catalogue")
-    assert told["resources"][0]["uri"] == "notes://today" and told["resources"][0]["owner"] == "a"
-    assert told["templates"][0]["uriTemplate"] == NOTES["uriTemplate"]
-    assert told["prompts"][0]["name"] == "review" and told["tools"] == []
+    seen = port.last("catalogue")
+    assert seen["resources"][0]["uri"] == "notes://today" and seen["resources"][0]["owner"] == "a"
+    assert seen["templates"][0]["uriTemplate"] == NOTES["uriTemplate"]
+    assert seen["prompts"][0]["name"] == "review" and seen["tools"] == []
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ async def test_an_argument_that_a_tabs_prompt_does_not_have_is_refused(rig: Rig)
     assert error["code"] == -32602 and "colour" in error["message"] and port.of("call") == []
 
 
-async def test_reads_and_prompts_are_told_to_the_pages_as_activity(rig: Rig) -> None:
+async def test_reads_and_prompts_are_sent_to_the_pages_as_activity(rig: Rig) -> None:
     @resource("app://version", toolbox=rig.box)
     def version() -> str:
         return "1"
@@ -285,8 +285,8 @@ async def test_reads_and_prompts_are_told_to_the_pages_as_activity(rig: Rig) -> 
     rig.bench.request("resources/read", {"uri": "app://version"}, id=1)
     rig.bench.request("prompts/get", {"name": "review", "arguments": {}}, id=2)
     rig.fail(port, message="no code")
-    told = [(said["kind"], said["name"], said["owner"], said["phase"]) for said in port.of("activity")]
-    assert told == [
+    seen = [(message["kind"], message["name"], message["owner"], message["phase"]) for message in port.of("activity")]
+    assert seen == [
         ("resources", "app://version", "worker", "started"),
         ("resources", "app://version", "worker", "done"),
         ("prompts", "review", "a", "started"),

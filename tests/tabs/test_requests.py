@@ -50,13 +50,13 @@ class Rig:
         self.bench = Bench(self.hub)
         self.tab = FakePort()
         self.hub.attach(self.tab, {"id": "t", "title": "Tab", "url": "http://localhost/", "visible": True})
-        self.say("offer", tools=[{"name": "greet"}, {"name": "wipe", "annotations": {"destructiveHint": True}}])
+        self.send("offer", tools=[{"name": "greet"}, {"name": "wipe", "annotations": {"destructiveHint": True}}])
 
-    def say(self, t: str, **message: Any) -> None:
+    def send(self, t: str, **message: Any) -> None:
         self.hub.receive(self.tab, {"t": t, **message})
 
     def ask(self, method: str, params: object, number: int = 1, **more: Any) -> None:
-        self.say("ask", call=self.tab.last("call")["call"], ask=number, method=method, params=params, **more)
+        self.send("ask", call=self.tab.last("call")["call"], ask=number, method=method, params=params, **more)
 
     def end(self, text: str = "done") -> None:
         result = {"content": [{"type": "text", "text": text}]}
@@ -82,8 +82,8 @@ async def test_a_session_is_asked_and_its_answer_comes_back_to_the_tab(rig: Rig,
     assert (asked["method"], asked.get("params", {})) == (method, params)
     assert rig.bench.sent[-1][4] == 5
     rig.bench.answer(asked["id"], {"result": answer})
-    (told,) = await rig.tab.until("answer")
-    assert (told["ask"], told["answer"]) == (1, answer)
+    (sent,) = await rig.tab.until("answer")
+    assert (sent["ask"], sent["answer"]) == (1, answer)
     rig.end("Hello, Alice!")
     assert (await rig.bench.reply("c"))["content"][0]["text"] == "Hello, Alice!"
 
@@ -98,8 +98,8 @@ async def test_a_modern_client_is_asked_by_input_required_while_the_tab_waits(ri
     assert first["inputRequests"]["who"]["method"] == method
     again = {"name": "greet", "inputResponses": {"who": answer}, "requestState": first["requestState"]}
     rig.bench.modern("tools/call", again, channel="m2", caller=CLIENT)
-    (told,) = await rig.tab.until("answer")
-    assert told["answer"] == answer
+    (sent,) = await rig.tab.until("answer")
+    assert sent["answer"] == answer
     assert len(rig.tab.of("call")) == 1  # the tool waited: it was not called again
     rig.end("Hello!")
     assert (await rig.bench.reply("m2"))["content"][0]["text"] == "Hello!"
@@ -113,11 +113,11 @@ async def test_a_client_that_cannot_be_asked_is_named_to_the_tab(rig: Rig, calle
     else:
         rig.bench.modern("tools/call", {"name": "greet"}, caller=caller)
     rig.ask(*QUESTIONS["sampling"][:2])
-    (told,) = await rig.tab.until("answer")
-    error = told["error"]
+    (sent,) = await rig.tab.until("answer")
+    error = sent["error"]
     assert error["name"] == "MissingCapability" and "sampling" in error["message"]
     # An error that the tab does not catch reaches the caller like the same error of a tool in the worker.
-    rig.say("error", call=rig.tab.last("call")["call"], **error)
+    rig.send("error", call=rig.tab.last("call")["call"], **error)
     outcome = await rig.bench.reply(channel)
     if channel == "c":
         assert outcome["isError"] and "sampling" in outcome["content"][0]["text"]
@@ -130,9 +130,9 @@ async def test_an_error_of_the_client_reaches_the_tab(rig: Rig) -> None:
     rig.ask(*QUESTIONS["sampling"][:2])
     (asked,) = await rig.bench.until(Kind.REQ)
     rig.bench.answer(asked["id"], {"error": {"code": -1, "message": "User rejected"}})
-    (told,) = await rig.tab.until("answer")
-    assert told["error"]["name"] == "ClientError" and told["error"]["code"] == -1
-    assert "User rejected" in told["error"]["message"]
+    (sent,) = await rig.tab.until("answer")
+    assert sent["error"]["name"] == "ClientError" and sent["error"]["code"] == -1
+    assert "User rejected" in sent["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ async def test_a_question_that_is_none_is_refused_with_its_path(
 ) -> None:
     rig.open()
     rig.ask(method, params)
-    (told,) = await rig.tab.until("answer")
-    assert fault in told["error"]["message"]
+    (sent,) = await rig.tab.until("answer")
+    assert fault in sent["error"]["message"]
     assert not [sent for sent in rig.bench.sent if sent[1] is Kind.REQ]
 
 
@@ -168,7 +168,7 @@ async def test_a_call_that_ends_withdraws_the_questions_it_left_open(rig: Rig) -
     assert rig.tab.of("answer") == []
 
 
-async def test_a_cancelled_call_withdraws_its_question_and_tells_the_tab(rig: Rig) -> None:
+async def test_a_cancelled_call_withdraws_its_question_and_notifies_the_tab(rig: Rig) -> None:
     rig.open()
     rig.ask(*QUESTIONS["form"][:2])
     await rig.bench.until(Kind.REQ)
@@ -192,8 +192,8 @@ async def test_a_tab_cannot_ask_without_end(rig: Rig) -> None:
     rig.open()
     for number in range(MOST_ASKED + 1):
         rig.ask(*QUESTIONS["roots"][:2], number=number)
-    (told,) = await rig.tab.until("answer")
-    assert told["ask"] == MOST_ASKED and "open already" in told["error"]["message"]
+    (sent,) = await rig.tab.until("answer")
+    assert sent["ask"] == MOST_ASKED and "open already" in sent["error"]["message"]
 
 
 async def test_questions_of_a_call_that_is_not_the_tabs_own_are_dropped(rig: Rig) -> None:
@@ -214,7 +214,7 @@ async def test_a_handler_that_returns_its_questions_is_called_again_with_the_ans
     else:
         rig.open()
     call = rig.tab.last("call")["call"]
-    rig.say("required", call=call, requests={"who": {"method": method, "params": params}}, state={"step": 1})
+    rig.send("required", call=call, requests={"who": {"method": method, "params": params}}, state={"step": 1})
     if is_modern:
         first = await rig.bench.reply("m1")
         again = {"name": "greet", "inputResponses": {"who": answer}, "requestState": first["requestState"]}
@@ -234,9 +234,9 @@ def asks_in_between(rig: Rig) -> dict[str, Any]:
     """The user allows a call once, and the call asks its client something; returns the request that continues it."""
     method, params, answer = QUESTIONS["form"]
     rig.bench.modern("tools/call", {"name": "wipe"}, channel="m1", caller=CLIENT)
-    rig.say("approval", call=rig.tab.last("approve")["call"], decision="once")
+    rig.send("approval", call=rig.tab.last("approve")["call"], decision="once")
     requests = {"who": {"method": method, "params": params}}
-    rig.say("required", call=rig.tab.last("call")["call"], requests=requests, state={"step": 1})
+    rig.send("required", call=rig.tab.last("call")["call"], requests=requests, state={"step": 1})
     [first] = [message for channel, _, message, _, _ in rig.bench.sent if channel == "m1" and "result" in message]
     return {"name": "wipe", "inputResponses": {"who": answer}, "requestState": first["result"]["requestState"]}
 
@@ -261,5 +261,5 @@ async def test_what_was_allowed_in_a_worker_before_is_asked_about_again(rig: Rig
     following.bench.server.use_key("of the relay")
     following.bench.modern("tools/call", again, channel="m2", caller=CLIENT)
     assert len(following.tab.of("approve")) == 1 and following.tab.of("call") == []
-    following.say("approval", call=following.tab.last("approve")["call"], decision="once")
+    following.send("approval", call=following.tab.last("approve")["call"], decision="once")
     assert following.tab.last("call")["state"] == {"step": 1}

@@ -71,16 +71,16 @@ def test_the_tab_learns_what_is_called_and_by_whom(rig: HubRig) -> None:
     assert json.dumps(message)
 
 
-def test_every_call_tells_its_tab_its_own_caller(rig: HubRig) -> None:
+def test_every_call_names_its_own_caller_to_its_tab(rig: HubRig) -> None:
     """The text of the last caller is cached; another caller, or the same in another session, gets a new text."""
     port, same = rig.tab("a", "info"), rig.context.caller
-    told = []
+    callers = []
     for caller, key in ((same, "1"), (same, "2"), (replace(same, principal="token:x"), "2"), (same, "1")):
         rig.context.caller, rig.context.caller_key = caller, key
         rig.call("info")
-        said = port.last("call")["caller"]
-        told.append((said["principal"], said["key"]))
-    assert told == [("token:ab12", "1"), ("token:ab12", "2"), ("token:x", "2"), ("token:ab12", "1")]
+        caller = port.last("call")["caller"]
+        callers.append((caller["principal"], caller["key"]))
+    assert callers == [("token:ab12", "1"), ("token:ab12", "2"), ("token:x", "2"), ("token:ab12", "1")]
 
 
 def test_an_unknown_tool_is_refused(rig: HubRig) -> None:
@@ -123,7 +123,7 @@ def test_in_a_named_tab_a_tool_is_called_as_its_page_calls_it_or_as_it_is_listed
 
 
 @pytest.mark.parametrize("unknown", ["missing", 7, {"id": "a"}])
-def test_a_tab_that_is_not_there_is_an_error_that_says_which_are(rig: HubRig, unknown: Any) -> None:
+def test_a_tab_that_is_not_there_is_an_error_that_lists_the_open_ones(rig: HubRig, unknown: Any) -> None:
     port = rig.tab("a", "info")
     rig.call("info", _tab=unknown)
     assert not port.of("call")
@@ -132,7 +132,7 @@ def test_a_tab_that_is_not_there_is_an_error_that_says_which_are(rig: HubRig, un
     assert result["_meta"]["tabrelay/error"] == {"reason": "tab_gone", "delivered": "no", "retryable": False}
 
 
-def test_a_tab_that_is_gone_is_remembered_by_its_title(rig: HubRig) -> None:
+def test_a_tab_that_is_gone_is_named_by_its_title(rig: HubRig) -> None:
     port = rig.tab("a", "info")
     rig.tab("b", "info")
     rig.hub.detach(port)
@@ -140,7 +140,7 @@ def test_a_tab_that_is_gone_is_remembered_by_its_title(rig: HubRig) -> None:
     assert '"Tab a" (a) is gone' in text_of(rig.results[0])
 
 
-def test_a_named_tab_without_the_tool_is_an_error_that_says_who_has_it(rig: HubRig) -> None:
+def test_a_named_tab_without_the_tool_is_an_error_that_lists_the_tabs_with_it(rig: HubRig) -> None:
     rig.tab("a", "draw")
     port = rig.tab("b", "info")
     rig.call_in("a", "info")
@@ -151,7 +151,7 @@ def test_a_named_tab_without_the_tool_is_an_error_that_says_who_has_it(rig: HubR
         rig.call_in("a", "nothing")
 
 
-def test_the_workers_own_tools_are_had_whatever_tab_is_named(rig: HubRig) -> None:
+def test_worker_tools_are_available_whichever_tab_is_named(rig: HubRig) -> None:
     @tool(toolbox=rig.toolbox)
     def add(a: int, b: int) -> int:
         return a + b
@@ -221,7 +221,7 @@ def test_a_pin_survives_a_reload(rig: HubRig) -> None:
     assert again.of("call") and not other.of("call")
 
 
-def test_a_pinned_tab_without_the_tool_does_not_lend_its_name_to_another(rig: HubRig) -> None:
+def test_a_call_for_a_pinned_tab_without_the_tool_goes_to_no_other_tab(rig: HubRig) -> None:
     rig.tab("a", "info")
     other = rig.tab("b", "draw")
     pinned(rig, "a", pins=True)

@@ -59,9 +59,9 @@ async def test_only_sound_and_simple_results_are_passed_on_unread(tmp_path: Path
     file.write_text(json.dumps([*PLAIN, *READ_FIRST.values()]))
     ended = await node(SCRIPT, file)
     assert ended.code == 0, ended.err
-    told = json.loads(ended.out)
-    assert told[: len(PLAIN)] == [True] * len(PLAIN)
-    assert [name for name, is_plain in zip(READ_FIRST, told[len(PLAIN) :], strict=True) if is_plain] == []
+    outcomes = json.loads(ended.out)
+    assert outcomes[: len(PLAIN)] == [True] * len(PLAIN)
+    assert [name for name, is_plain in zip(READ_FIRST, outcomes[len(PLAIN) :], strict=True) if is_plain] == []
 
 
 def answer(caller: Any, text: str, *, is_plain: bool) -> Any:
@@ -92,7 +92,7 @@ def test_a_client_gets_the_same_whether_or_not_it_was_read(caller: Any, text: st
     assert passed_on["_meta"]["tabrelay/tab"] == {"id": "a", "title": 'Tab "a"'}
 
 
-def test_each_result_says_its_own_tab_also_when_tabs_take_turns_or_change_their_title() -> None:
+def test_each_result_names_its_own_tab_also_when_tabs_alternate_or_change_their_title() -> None:
     hub = Hub(Toolbox(), now_ms=lambda: 0.0, defer=lambda due: None, later=lambda delay_ms, ring: None)
     bench, ports = Bench(hub), {id: FakePort() for id in "ab"}
     for id, port in ports.items():
@@ -159,7 +159,7 @@ def test_bad_arguments_of_a_worker_tool_are_raised_and_seen(rig: HubRig) -> None
     assert port.last("activity")["phase"] == "failed"
 
 
-async def test_a_cancelled_worker_call_says_nothing_more(rig: HubRig) -> None:
+async def test_a_cancelled_worker_call_sends_nothing_more(rig: HubRig) -> None:
     @tool(toolbox=rig.toolbox)
     async def wait(context: Context) -> str:
         context.progress(1, 2)

@@ -100,7 +100,7 @@ class Rig:
         for n, (name, arguments) in enumerate((("info", {}), ("same", {}), ("say", {"text": "x"}), ("structured", {}))):
             self.call(name, arguments, f"w{n}")
             if name in ("info", "same"):
-                self.tell("result")
+                self.page_sends("result")
         self.bench.sent.clear()
         self.a.sent.clear()
         self.ran.clear()
@@ -203,7 +203,7 @@ class Rig:
                 self._ponged[port] += 1
                 self.hub.receive(port, {"t": "pong"})
 
-    def tell(self, kind: str, port: FakePort | None = None, call: int = -1, **more: Any) -> None:
+    def page_sends(self, kind: str, port: FakePort | None = None, call: int = -1, **more: Any) -> None:
         """A page's message about the last call that it received, or about another."""
         port = port or self.a
         number = port.of("call")[call]["call"]
@@ -231,14 +231,14 @@ class Rig:
             self.js_calls.sync()
         numbers: dict[str, int] = {}
 
-        def told(message: Mapping[str, Any]) -> Any:
+        def transcripts(message: Mapping[str, Any]) -> Any:
             call = {"call": numbers.setdefault(message["call"], len(numbers))} if "call" in message else {}
             given = {"arguments": message["request"]["params"]["arguments"]} if "request" in message else {}
             return {key: value for key, value in {**message, **call, **given}.items() if key != "request"}
 
         # Each sealed state has a different number.
         sent = json.loads(re.sub(r'("requestState": ")[^"]+', r"\1", json.dumps(self.bench.sent)))
-        pages = [[told(message) for message in port.sent] for port in (self.a, self.b)]
+        pages = [[transcripts(message) for message in port.sent] for port in (self.a, self.b)]
         return sent, pages, self.ran, [tab.calls for tab in self.hub.known_tabs.values()]
 
 
@@ -256,25 +256,25 @@ def answers_in_any_order(rig: Rig) -> None:
     for n, name in enumerate(("info", "same", "info")):
         rig.call(name, {"n": n, "text": 'ä "quoted" \\ '}, f"c{n}", id=f'id "{n}"' if n else 7)
     for n in (2, 0, 1):
-        rig.tell("result", call=n)
+        rig.page_sends("result", call=n)
     rig.call("info", channel="c9")
-    rig.tell("result")
+    rig.page_sends("result")
 
 
 @scenario
 def results_that_must_be_read(rig: Rig) -> None:
     for n, text in enumerate(('{"content":[],"isError":true}', "null", '{"content":[],"_meta":{"x":1}}', PLAIN)):
         rig.call("info", channel=f"c{n}")
-        rig.tell("result", json=text, is_plain=False)
+        rig.page_sends("result", json=text, is_plain=False)
 
 
 @scenario
 def a_result_twice_and_one_of_another_tab(rig: Rig) -> None:
     rig.call("info")
     rig.answer(rig.b, rig.a.last("call")["call"], PLAIN)
-    rig.tell("result")
-    rig.tell("result")
-    rig.tell("progress", progress=1)
+    rig.page_sends("result")
+    rig.page_sends("result")
+    rig.page_sends("progress", progress=1)
 
 
 @scenario
@@ -285,33 +285,33 @@ def a_result_that_is_too_large(rig: Rig) -> None:
 
     rig.bench.refuse = refuse
     rig.call("info")
-    rig.tell("result", json=json.dumps({"content": [{"type": "text", "text": "x" * 2000}]}))
+    rig.page_sends("result", json=json.dumps({"content": [{"type": "text", "text": "x" * 2000}]}))
     rig.call("say", {"text": "y" * 2000}, "n")
 
 
 @scenario
 def an_error(rig: Rig) -> None:
     rig.call("info")
-    rig.tell("error", message="no")
+    rig.page_sends("error", message="no")
     rig.call("info", channel="n")
-    rig.tell("error", message="no", code=-32000, data={"a": 1}, name="McpError")
+    rig.page_sends("error", message="no", code=-32000, data={"a": 1}, name="McpError")
 
 
 @scenario
 def progress_and_log(rig: Rig) -> None:
     rig.call("info", meta={"progressToken": "p"})
-    rig.tell("progress", progress=1, total=2)
-    rig.tell("result")
+    rig.page_sends("progress", progress=1, total=2)
+    rig.page_sends("result")
     rig.call("info", channel="n")
-    rig.tell("progress", progress=1)
-    rig.tell("log", level="error", data="lost")
-    rig.tell("result")
+    rig.page_sends("progress", progress=1)
+    rig.page_sends("log", level="error", data="lost")
+    rig.page_sends("result")
     level = {"io.modelcontextprotocol/logLevel": "info"}
     for n in range(2):
         rig.call("info", channel=f"o{n}", meta=level)
-        rig.tell("log", level="debug", data="dropped")
-        rig.tell("log", level="error", data="forwarded")
-        rig.tell("result")
+        rig.page_sends("log", level="debug", data="dropped")
+        rig.page_sends("log", level="error", data="forwarded")
+        rig.page_sends("result")
 
 
 @scenario
@@ -319,7 +319,7 @@ def a_page_that_asks_without_waiting(rig: Rig) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
     question = {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": schema}}
     rig.call("info", caller=ASKS)
-    rig.tell("required", requests={"who": question})
+    rig.page_sends("required", requests={"who": question})
     assert len(rig.bench.sent) == 1
 
 
@@ -328,8 +328,8 @@ def callers_that_leave(rig: Rig) -> None:
     rig.call("info", channel="c1")
     rig.call("info", channel="c2")
     rig.bench.close("c1", "gone")
-    rig.tell("result", call=0)
-    rig.tell("result", call=1)
+    rig.page_sends("result", call=0)
+    rig.page_sends("result", call=1)
 
 
 @scenario
@@ -337,8 +337,8 @@ def a_channel_that_is_opened_again(rig: Rig) -> None:
     rig.call("info")
     rig.call("same")
     rig.call("say", {"text": "x"})
-    rig.tell("result", call=0)
-    rig.tell("result", call=1)
+    rig.page_sends("result", call=0)
+    rig.page_sends("result", call=1)
 
 
 @scenario
@@ -346,8 +346,8 @@ def another_request_on_the_channel(rig: Rig) -> None:
     rig.call("info")
     rig.bench.request("tools/call", {"name": "same", "arguments": {}, "_meta": {}}, id=2, channel="m")
     rig.bench.request("tools/call", {"name": "same", "arguments": {}, "_meta": {}}, id=1, channel="m")
-    rig.tell("result")
-    rig.tell("result", call=0)
+    rig.page_sends("result")
+    rig.page_sends("result", call=0)
 
 
 @scenario
@@ -358,7 +358,7 @@ def tabs_that_go(rig: Rig) -> None:
         rig.hub.detach(rig.a, returns=returns)
         rig.call("same", channel=f"c{n}")
         rig.pass_time(100)
-        rig.tell("result", rig.b)
+        rig.page_sends("result", rig.b)
         rig.hub.attach(rig.a, {"id": "a", "title": "A", "visible": True, "watches": False})
         rig.hub.receive(rig.a, {"t": "offer", "tools": [{"name": "same"}]})
 
@@ -372,8 +372,8 @@ def tabs_that_fall_silent(rig: Rig) -> None:
     rig.call("same", channel="o")
     rig.hub.receive(rig.a, {"t": "pong"})
     rig.call("info", channel="p")
-    rig.tell("result", call=0)
-    rig.tell("result")
+    rig.page_sends("result", call=0)
+    rig.page_sends("result")
 
 
 @scenario
@@ -381,9 +381,9 @@ def tabs_that_freeze(rig: Rig) -> None:
     rig.call("info")
     rig.hub.receive(rig.a, {"t": "tab", "title": "A", "visible": False, "frozen": True})
     rig.call("info", channel="n")
-    rig.tell("result")
+    rig.page_sends("result")
     rig.call("info", channel="o")
-    rig.tell("result")
+    rig.page_sends("result")
 
 
 @scenario
@@ -391,20 +391,20 @@ def a_page_watches(rig: Rig) -> None:
     rig.call("info", channel="c1")
     rig.now_ms += 5
     rig.hub.receive(rig.b, {"t": "watch"})
-    rig.tell("result")
+    rig.page_sends("result")
     rig.call("info", channel="c2")
-    rig.tell("result")
+    rig.page_sends("result")
     rig.call("say", {"text": "x"}, "c3")
 
 
 @scenario
-def the_front_tab_gets_it_and_says_what_it_is_called_now(rig: Rig) -> None:
+def the_front_tab_gets_it_and_reports_its_current_title(rig: Rig) -> None:
     rig.call("same", channel="c1")
     rig.hub.receive(rig.b, {"t": "tab", "title": "B", "visible": True, "focused": True})
     rig.call("same", channel="c2")
     rig.hub.receive(rig.a, {"t": "tab", "title": "Another", "visible": False})
-    rig.tell("result", rig.a)
-    rig.tell("result", rig.b)
+    rig.page_sends("result", rig.a)
+    rig.page_sends("result", rig.b)
 
 
 @scenario
@@ -412,12 +412,12 @@ def tools_that_come_and_go(rig: Rig) -> None:
     rig.call("info", channel="c1")
     rig.hub.receive(rig.a, {"t": "withdraw", "tools": ["info"]})
     rig.call("info", channel="c2")
-    rig.tell("progress", progress=1)
-    rig.tell("result")
+    rig.page_sends("progress", progress=1)
+    rig.page_sends("result")
     rig.call("say", {"text": "x"}, "c3")
     suffixed = next(name for each in rig.hub.tools() if (name := each["name"]).startswith("info"))
     rig.call(suffixed, channel="c4")
-    rig.tell("result", rig.b)
+    rig.page_sends("result", rig.b)
 
 
 @scenario
@@ -430,23 +430,23 @@ def a_tool_that_takes_itself_away(rig: Rig) -> None:
 def names_with_a_suffix(rig: Rig) -> None:
     for n, name in enumerate(each["name"] for each in rig.hub.tools() if each["name"].startswith("info")):
         rig.call(name, channel=f"c{n}")
-    rig.tell("result", rig.a)
-    rig.tell("result", rig.b)
+    rig.page_sends("result", rig.a)
+    rig.page_sends("result", rig.b)
 
 
 @scenario
 def what_the_user_must_allow(rig: Rig) -> None:
     rig.call("delete", channel="c1")
     rig.hub.receive(rig.a, {"t": "approval", "call": rig.a.last("approve")["call"], "decision": "once"})
-    rig.tell("result")
+    rig.page_sends("result")
     rig.call("info", channel="c2")
-    rig.tell("result")
+    rig.page_sends("result")
     rig.hub.use_approval("all")
     rig.call("info", channel="c3")
     rig.call("say", {"text": "x"}, "c4")
     rig.hub.use_approval("none")
     rig.call("delete", channel="c5")
-    rig.tell("result")
+    rig.page_sends("result")
     rig.hub.use_approval("page")
     rig.hub.attach(rig.a, {"id": "a", "title": "A", "visible": True, "watches": False, "approve": ["info", "say"]})
     rig.call("info", channel="c6")
@@ -462,8 +462,8 @@ def tabs_by_name_and_pins(rig: Rig) -> None:
     rig.call("same", channel="c4", meta={"tabrelay/pin": True})
     rig.call("tabs_list", channel="c5")
     for n in range(len(rig.b.of("call"))):
-        rig.tell("result", rig.b, call=n)
-    rig.tell("result", rig.a)
+        rig.page_sends("result", rig.b, call=n)
+    rig.page_sends("result", rig.a)
 
 
 @scenario
@@ -480,7 +480,7 @@ def callers_of_all_kinds(rig: Rig) -> None:
     rig.hub.changed()
     rig.bench.server.tabs_changed()
     for n in range(6):
-        rig.tell("result", call=n)
+        rig.page_sends("result", call=n)
 
 
 @scenario
@@ -544,13 +544,13 @@ async def tools_of_the_worker(rig: Rig) -> None:
 async def test_a_call_looks_the_same_on_every_path(play: Scenario, reads_requests: bool, has_js_calls: bool) -> None:
     # A relay that does this has its socket closed by GrantedCalls: see test_js_calls.py.
     has_js_calls = has_js_calls and play is not a_channel_that_is_opened_again
-    told = []
+    transcripts = []
     for rig in (Rig(True, reads_requests, has_js_calls), Rig(False, reads_requests)):
         if (playing := play(rig)) is not None:
             await playing
-        told.append(rig.transcript())
-    assert told[0] == told[1]
-    assert any(told[0][:2])
+        transcripts.append(rig.transcript())
+    assert transcripts[0] == transcripts[1]
+    assert any(transcripts[0][:2])
 
 
 async def test_calls_like_one_before_are_carried_out_by_javascript() -> None:
@@ -568,9 +568,9 @@ def test_a_plain_call_makes_no_session_until_something_happens_to_it() -> None:
     rig = Rig(has_fast_path=True)
     rig.call("info")
     assert len(rig.hub.calls.plain_calls) == 1 and "m" not in rig.bench.server.channels
-    rig.tell("progress", progress=1)
+    rig.page_sends("progress", progress=1)
     assert not rig.hub.calls.plain_calls and "m" in rig.bench.server.channels
-    rig.tell("result")
+    rig.page_sends("result")
     assert "m" not in rig.bench.server.channels
     assert rig.call("say", {"text": "x"}, "n")["result"]["content"] == [{"type": "text", "text": "x"}]
 
@@ -580,6 +580,6 @@ def test_the_fast_path_keeps_nothing_of_calls_that_are_over() -> None:
     for n in range(100):
         rig.call("info", channel=f"c{n}")
     for n in range(100):
-        rig.tell("result", call=n)
+        rig.page_sends("result", call=n)
     assert not rig.hub.calls.plain_calls and [tab.calls for tab in rig.hub.tabs] == [0, 0]
     assert len(rig.bench.sent) == 100

@@ -205,7 +205,7 @@ async def test_what_was_carried_out_is_counted_like_any_other_call(rig: Rig) -> 
     assert rig.unrecorded == 6 and rig.transport.session.last_received == 2, "Python knows nothing of it"
     received = rig.received()
     assert [channel for channel, _ in received] == ["c3", "c2", "c1"]
-    assert [said["result"]["content"][0]["text"] for _, said in received] == ['said "so"\n', "hello", "hello"]
+    assert [text["result"]["content"][0]["text"] for _, text in received] == ['said "so"\n', "hello", "hello"]
     assert received[1][1]["result"]["_meta"]["tabrelay/tab"] == {"id": "a", "title": "A"}
     assert "tabrelay/tab" not in received[0][1]["result"]["_meta"]
     rig.js_calls.sync()
@@ -227,12 +227,12 @@ async def test_a_call_that_is_still_under_way_is_counted_as_one(rig: Rig) -> Non
 
 
 @pytest.mark.parametrize("name", ["info", "say"])
-@pytest.mark.parametrize("is_told", [True, False])
-async def test_an_answer_that_was_lost_with_its_socket_is_said_again(rig: Rig, name: str, is_told: bool) -> None:
+@pytest.mark.parametrize("is_recorded", [True, False])
+async def test_an_answer_that_was_lost_with_its_socket_is_sent_again(rig: Rig, name: str, is_recorded: bool) -> None:
     rig.send("c1", name, {"text": "y"} if name == "say" else None)
     if name == "info":
         assert rig.answer()
-    if is_told:
+    if is_recorded:
         rig.js_calls.sync()
     await rig.drop()  # before the relay read any of that
     answers = [event for event in rig.relay.events if isinstance(event, Received) and event.channel == "c1"]
@@ -374,8 +374,8 @@ async def test_whatever_changes_takes_back_what_was_granted(rig: Rig, change: An
 async def test_a_tab_that_falls_silent_fails_also_calls_that_python_did_not_know_of(rig: Rig) -> None:
     rig.send("c1")
     rig.hub.calls._fell_silent(rig.hub.tabs[0])
-    [(channel, said)] = rig.received()
-    assert channel == "c1" and said["result"]["isError"]
+    [(channel, text)] = rig.received()
+    assert channel == "c1" and text["result"]["isError"]
 
 
 async def test_progress_of_a_call_takes_back_what_was_granted_and_its_answer_goes_the_ordinary_way(rig: Rig) -> None:
@@ -429,11 +429,11 @@ async def test_what_is_not_short_text_is_answered_the_ordinary_way(
 ) -> None:
     rig.send("c1", "say", {"text": text})
     assert rig.ran == ([text] if is_text else []) and rig.unrecorded == 0
-    [(channel, said)] = rig.received()
-    assert channel == "c1" and bool(said["result"].get("isError")) is is_error
+    [(channel, text)] = rig.received()
+    assert channel == "c1" and bool(text["result"].get("isError")) is is_error
 
 
-async def test_a_tool_that_says_something_itself_is_answered_after_that(rig: Rig) -> None:
+async def test_a_tool_that_sends_a_message_itself_is_answered_after_it(rig: Rig) -> None:
     rig.relay.link.open("open", MODERN, rig.clock())
     rig.deliver()
     rig.plain("w3", "say", {"text": "x"})
@@ -536,8 +536,8 @@ async def test_every_call_is_run_once_and_answered_once_whatever_happens(seed: i
     for event in rig.relay.events:
         if isinstance(event, Received) and event.kind is Kind.RES:
             answered[event.channel] += 1
-            said = json.loads(event.payload)["result"]["content"][0]["text"]
-            assert said in (event.channel, "t" + event.channel[1:])
+            text = json.loads(event.payload)["result"]["content"][0]["text"]
+            assert text in (event.channel, "t" + event.channel[1:])
     assert answered == Counter(f"c{n + 1}" for n in range(sent))
     assert len(rig.ran) == len(set(rig.ran)) and not rig.hub.calls.plain_calls
     assert rig.js_calls.carried > 10 and rig.transport.is_connected

@@ -70,7 +70,7 @@ async def test_an_error_is_the_traceback_of_the_code_alone() -> None:
     assert str(result.content[0]).startswith("before\nTraceback")
 
 
-async def test_of_recursion_without_an_end_the_last_frames_are_told() -> None:
+async def test_of_endless_recursion_the_last_frames_are_shown() -> None:
     code = (
         "def f(n):\n    if n == 0: raise ValueError('deep')\n    return g(n - 1)\ndef g(n):\n    return f(n)\nf(20_000)"
     )
@@ -98,7 +98,7 @@ async def test_output_and_results_have_a_bound() -> None:
     assert failed.error is not None and len(failed.error) < 200
 
 
-async def test_code_that_waits_too_long_is_stopped_and_says_so() -> None:
+async def test_code_that_waits_too_long_is_stopped_with_an_error() -> None:
     state: dict[str, Any] = {}
     got = await run("import asyncio\nprint('begun')\nawait asyncio.sleep(60)", state, timeout_s=0.05)
     assert got.stdout == "begun\n" and got.error == "TimeoutError: the code was stopped after 0.05 s"
@@ -161,7 +161,7 @@ async def test_code_that_takes_the_streams_away_takes_them_from_itself_alone() -
     assert ran(await notebook.run("print('back')", state)).stdout == "back\n"
 
 
-async def test_the_tool_is_not_there_unless_it_is_offered_and_says_what_it_is() -> None:
+async def test_the_tool_is_not_listed_unless_it_is_offered_and_is_described() -> None:
     assert "run_python" not in [item["name"] for item in default_toolbox.tools()]
     box = Toolbox()
     offer_run_python(toolbox=box, timeout_s=5)
