@@ -126,7 +126,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "loop time: sessions that are told of a browser",
-        "SESSIONS_AT_ONCE: Final = 10**9  # sessions that are told something in one callback of the event loop",
+        "SESSIONS_AT_ONCE: Final = 10**9  # sessions in one callback of the event loop",
         "tests/behaviour/test_loop_floods.py -k many_sessions",
     ),
     Mutation(
@@ -196,7 +196,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "bounds: connections in a conductor's report",
-        "connections = tuple(_text(text) for text in said) if isinstance(said, list) else ()",
+        "connections = tuple(_text(text) for text in given) if isinstance(given, list) else ()",
         "tests/behaviour/test_container_bounds.py::test_what_conductors_report_is_bounded",
     ),
 )

@@ -1,1 +1,1 @@
-"""Inbound interfaces. A face never imports a peer."""
+"""Inbound interfaces: MCP over HTTP, web pages, calls from other relays. A face never imports a peer."""

@@ -1,1 +1,1 @@
-"""MCP over HTTP, in every protocol version."""
+"""MCP over HTTP, in every protocol version: endpoint, modern and legacy face, sessions and streams."""

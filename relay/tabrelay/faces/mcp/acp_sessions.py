@@ -1,7 +1,8 @@
-"""Sessions of editors' agents, as `tabrelay acp` reports them: which uses which server, and which one a call is for.
+"""Registry of ACP sessions that `tabrelay acp` reports: which agent session uses which server and makes which call.
 
-A call names its session by a header with the id that the conductor made for it. The id of the session itself may come
-later than the first calls; so it is looked up for each one. A conductor that has said nothing for a while is forgotten.
+A call names its session by a header with an id that the conductor made. The session's own id may be known only after
+the first calls, so it is looked up for each call. A conductor that has not reported for SILENT_S is removed. What
+agents and editors exchange is not visible here.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tabserver.wire.frames import META_ACP, Acp
 
 SILENT_S: Final = 90.0
 MAX_CONDUCTORS: Final = 256
-MAX_ROWS: Final = 1024  # servers of all sessions of one conductor
+MAX_ROWS: Final = 1024  # servers in all sessions of one conductor
 MAX_CONNECTIONS: Final = 64  # of one server in one session
 MAX_TEXT: Final = 256
 MAX_CALLED: Final = 4096
@@ -49,19 +50,20 @@ class AcpServerRow:
 
 
 class AcpSessions:
-    """The gate wants the token file's own token for its routes."""
+    """Sessions of all conductors. The gate requires the token of the token file for these routes."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._conductors: dict[str, tuple[float, list[AcpServerRow]]] = {}
         self._rows: dict[str, AcpServerRow] = {}
-        # Ids of servers that calls came for. Agents that come here themselves are not seen by their conductor.
+        # Ids of servers that were called. A conductor does not see agents that connect to the relay directly.
         self._called: dict[str, None] = {}
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     def add_acp_meta(self, header: str | None, message: Any) -> None:
-        """Say in a request's `_meta` for which session it comes. Only we may say that, so others' word is taken out."""
+        """Write the ACP session of a request into its `_meta`. Only the relay may set this key: any other value is
+        removed."""
         params = message.get("params") if isinstance(message, dict) else None
         if not isinstance(params, dict):
             return
@@ -79,16 +81,17 @@ class AcpSessions:
             params["_meta"] = {**(meta or {}), META_ACP: acp.to_dict()}
 
     def _record_server_id(self, id: str) -> None:
-        """It may be known here only later: agents may call before they have said which session they are."""
+        """Record that this id was called, even if no report has named it yet: agents may call before their session is
+        known."""
         if id not in self._called and len(id) <= MAX_TEXT:
             if len(self._called) >= MAX_CALLED:
                 del self._called[next(iter(self._called))]
             self._called[id] = None
 
-    # -- what conductors report ----------------------------------------------------------------------------------------
+    # -- reports of conductors -----------------------------------------------------------------------------------------
 
     def report(self, conductor: str, body: Any) -> None:
-        """Everything that it has now. Raises ValueError for what is no report."""
+        """Replace everything that a conductor reported before. Raises ValueError for an invalid report."""
         rows = _read_report(body)
         self._drop_silent_conductors()
         if conductor not in self._conductors and len(self._conductors) >= MAX_CONDUCTORS:
@@ -101,15 +104,15 @@ class AcpSessions:
         self._index()
 
     def describe(self, may_see: Callable[[str], bool]) -> list[dict[str, Any]]:
-        """For the status."""
+        """Rows for the status."""
         self._drop_silent_conductors()
         shown = [row for _, rows in self._conductors.values() for row in rows if may_see(row.server)]
         return [{**row.describe(), "is_used": row.is_used or row.server_id in self._called} for row in shown]
 
     def _drop_silent_conductors(self) -> None:
         now = self._clock()
-        for conductor, (said, _) in list(self._conductors.items()):
-            if now - said > SILENT_S:
+        for conductor, (reported_at, _) in list(self._conductors.items()):
+            if now - reported_at > SILENT_S:
                 self.leave(conductor)
 
     def _index(self) -> None:
@@ -141,9 +144,9 @@ def _read_report(body: Any) -> list[AcpServerRow]:
         for one in servers if isinstance(servers, list) else ():
             server, id = (_text(one.get("server")), _text(one.get("server_id"))) if isinstance(one, dict) else ("", "")
             if server and id:
-                said = one.get("connections")
+                given = one.get("connections")
                 # defence: bounds: connections in a conductor's report
-                connections = tuple(_text(text) for text in said[:MAX_CONNECTIONS]) if isinstance(said, list) else ()
+                connections = tuple(_text(text) for text in given[:MAX_CONNECTIONS]) if isinstance(given, list) else ()
                 how, is_used = _text(one.get("how")), one.get("is_used") is True
                 rows.append(
                     AcpServerRow(agent, _text(session.get("session")) or None, server, id, how, connections, is_used)

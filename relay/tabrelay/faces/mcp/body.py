@@ -1,6 +1,7 @@
-"""Where a client's message is read: within limits on its size and depth, and on what all of them take together.
+"""Reader of request bodies: JSON within limits on size, number of values and nesting, and on the memory of all bodies.
 
-What the message means is not known here.
+Each step of a large body (parse, check, serialize) gets its own callback of the event loop, so that other requests are
+served in between. Does not interpret the message.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from tabserver.wire.memory_budget import MemoryBudget
 CLIENT_GONE: Final = object()
 BRACKET: Final = ord("[")
 LARGE: Final = 64 * 1024
-"""Bytes of a body whose steps (parse, check, write anew) each get a callback of the event loop."""
+"""Bytes; the steps of a larger body each get a callback of the event loop."""
 
 
 class BodyReader:
-    """One per relay."""
+    """Reads the bodies of all requests. One per relay."""
 
     def __init__(self, settings: Settings, acp_sessions: AcpSessions) -> None:
         self._acp_sessions = acp_sessions
@@ -37,7 +38,7 @@ class BodyReader:
         self.budget = MemoryBudget(settings.body_budget)
 
     async def read(self, exchange: Exchange) -> Any:
-        """The JSON of the request's body; NOTHING if the client left. Raises BadRequest."""
+        """The JSON of the request's body; CLIENT_GONE if the client hung up. Raises BadRequest."""
         weight = Weight()
 
         def weigh(piece: bytes) -> None:
@@ -51,7 +52,7 @@ class BodyReader:
             return CLIENT_GONE
         if len(body) <= LARGE:
             return self.read_small(body, exchange)
-        if not weight.total:  # it came in one piece
+        if not weight.total:  # it arrived in one piece
             weigh(body)
         await asyncio.sleep(0)
         message = _loads(body)
@@ -63,7 +64,7 @@ class BodyReader:
         return message
 
     def read_small(self, body: bytes, request: RequestHeaders) -> Any:
-        """The JSON of a small body that is there already. Raises BadRequest."""
+        """The JSON of a small body that was already received, with the ACP session in it. Raises BadRequest."""
         message = self.parse(body)
         self._acp_sessions.add_acp_meta(request.header(mcp_headers.RAW_TABRELAY_ACP), message)
         return message
@@ -75,8 +76,8 @@ class BodyReader:
         if is_heavy(body, self._max_values):
             raise self._too_many()
         value = _loads(body)
-        # Counting brackets is cheap and nearly always enough; only a body with many of them is walked. Whether there is
-        # one at all, asked of a byte, is known ten times as fast.
+        # Counting brackets is cheap and nearly always enough; only a body with many of them is walked. `in` with a byte
+        # is ten times as fast as `count`.
         brackets = body.count(b"{") + (body.count(b"[") if BRACKET in body else 0)
         if brackets > self._max_depth:
             self._check_depth(value)
@@ -96,7 +97,7 @@ class BodyReader:
 
 
 def _loads(body: bytes) -> Any:
-    """orjson refuses what the standard library lets through: NaN, lone surrogates, bad UTF-8."""
+    """orjson rejects what the standard library accepts: NaN, lone surrogates, invalid UTF-8."""
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:

@@ -1,5 +1,8 @@
-"""What relays of one bus tell each other of their clients, so that each can go on where another left off: what changed
-in a session or a pin, messages for a session's calls at another relay, and posts for a stream that another one has."""
+"""Synchronisation of client state between relays on one bus, so that a client may use any of them.
+
+Shares changed records of sessions and pins, forwards a client's messages for calls that run at another relay, and
+forwards POSTs to the relay that holds a 2024-11-05 stream. Delivery is that of the bus: nothing is stored here.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from tabrelay.faces.mcp.session_store import SessionStore
 
 
 class BusSync:
-    """One per relay that is on a bus."""
+    """One per relay on a bus."""
 
     def __init__(self, cluster: Membership) -> None:
         self.cluster = self._cluster = cluster
@@ -26,7 +29,7 @@ class BusSync:
         cluster.handle("post", self._receive_post)
 
     def sync_store(self, name: str, store: SessionStore, on_change: Callable[[str], None] = lambda key: None) -> None:
-        """From now on every relay has the same; `on_change` hears which page another one wrote."""
+        """Keep this store equal on all relays. `on_change` gets the key of a record that another relay wrote."""
         self._stores[name] = store, on_change
         store.on_write = lambda key, row: self._cluster.send_reliably(
             None, {"op": "page", "d": name, "k": key, "row": row}
@@ -38,13 +41,13 @@ class BusSync:
         if store is not None and on_change is not None and isinstance(key, str) and store.receive(key, row) is not None:
             on_change(key)
 
-    # -- what a session's client says to whichever relay it reaches ----------------------------------------------------
+    # -- messages of a session's client --------------------------------------------------------------------------------
 
     def on_message(self, handler: Callable[[str, dict[str, Any]], None]) -> None:
         self._on_message = handler
 
     def broadcast(self, key: str, message: dict[str, Any]) -> None:
-        """The call or question that this is for may be at another relay."""
+        """Send a message to all relays: its call or question may be at any of them."""
         if self._cluster.nodes:
             self._cluster.send_reliably(None, {"op": "said", "k": key}, orjson.dumps(message).decode())
 
@@ -59,12 +62,12 @@ class BusSync:
         has: Callable[[dict[str, Any]], dict[str, Any] | None],
         on_post: Callable[[dict[str, Any], dict[str, Any]], None],
     ) -> None:
-        """`has`: is the stream that is asked for here? `on_post`: a message for it came in at another relay."""
+        """`has` finds a stream of this relay; `on_post` receives messages for it that arrived at another relay."""
         self._cluster.handle_question("stream", has)
         self._on_post = on_post
 
     async def forward_post(self, where: dict[str, Any], message: dict[str, Any]) -> bool:
-        """Bring a message to the relay that has its stream; False if none has it. Raises if nobody can be asked."""
+        """Send a message to the relay that holds its stream; False if none does. Raises if the bus is down."""
         if not self._cluster.is_up:
             raise unreachable()
         for answer in await self._cluster.ask_all("stream", where):

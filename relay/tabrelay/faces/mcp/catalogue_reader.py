@@ -1,4 +1,9 @@
-"""The relay as a caller of its own: reads each server's catalogue when it comes up and when it says that it changed."""
+"""Reader of server catalogues: lists the tools, resources and prompts of each server when they may have changed.
+
+The relay reads over its own channel to the browser, one reading task per server, when a browser connects and when a
+server announces a change. The digests of the lists are compared with those that clients know, and clients are notified
+once, by the relay, of lists that differ. Catalogues themselves are stored by the registry.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +31,14 @@ from tabserver.wire.names import server_of
 log = logging.getLogger(__name__)
 
 MAX_PAGES: Final = 64
-MAX_ITEMS: Final = 1024  # of each list; a browser can't fill the relay's disk
-# A page that was reloaded offers its tools one after the other: wait this long before the lists count as changed.
+MAX_ITEMS: Final = 1024  # of each list, so that a browser can't fill the relay's disk
+# A reloaded page registers its tools one after the other: wait this long before the lists count as changed.
 SETTLE_S: Final = 0.3
-# Tools that are offered one by one are one change.
+# Tools that are registered one by one count as one change.
 COALESCE_S: Final = 0.05
 RETRY_S: Final = 1.0
 MAX_FAILURES: Final = 5
-# The catalogue's name of a list -> the capability it needs, the method, and its key in the result
+# Name of a list in the catalogue -> required capability, method, key in the result
 LISTS: Final = {
     "tools": ("tools", methods.TOOLS_LIST, "tools"),
     "resources": ("resources", methods.RESOURCES_LIST, "resources"),
@@ -44,14 +49,14 @@ LISTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ReadState:
-    """The relay's own channel to one browser, and the members of what the server said of itself that are used."""
+    """The relay's channel to one browser, and the used members of the server's InitializeResult."""
 
     peer: Peer
     channel: str
     about: dict[str, Any]
 
 
-Digests = dict[str, bytes]  # of each list: a catalogue itself is kept by the registry alone, within its budget
+Digests = dict[str, bytes]  # by list name; catalogues themselves are stored only by the registry, within its budget
 _EMPTY: Final = Catalogue().digests()
 
 
@@ -61,30 +66,27 @@ def _changes(now: Digests, before: Digests | None) -> frozenset[str]:
 
 @dataclass(slots=True)
 class ListDigests:
-    """What clients know of one server's lists, and what happened since."""
+    """Digests of one server's lists as clients know them, and what happened since."""
 
-    known: Digests | None  # None: nothing, as of a server without any list
-    # A browser came, and nobody has looked yet.
+    known: Digests | None  # None: as for a server without any list
+    # A browser connected, and its lists have not been read yet.
     is_new: bool = False
-    # What the server says has changed, and how many lists clients had read before it first said so.
+    # Lists that the server announced as changed, and how many lists clients had read before the first announcement.
     announced: set[str] = field(default_factory=set)
     listings: int = 0
     failures: int = 0
-    # Lists of which only the beginning was read.
+    # Lists that were read only in part.
     cut: set[str] = field(default_factory=set)
 
 
 class CatalogueReader:
-    """Keeps the last known catalogue of every server. One channel and at most one reading task per server.
-
-    A server that says that a list changed is read, and compared with what clients know: they are told once, by the
-    relay, and only of lists that are others.
-    """
+    """Reads catalogues and reports changed lists. One channel and at most one reading task per server."""
 
     def __init__(
         self, switch: Switch, version: str, max_list: int, on_change: Callable[[str, frozenset[str]], None]
     ) -> None:
-        """`max_list`: bytes of one list that are kept. `on_change`: these lists are not those that clients know."""
+        """`max_list`: bytes of one list that are kept. `on_change` is called with lists that differ from what clients
+        know."""
         self._switch = switch
         self._max_list = max_list
         self._on_change = on_change
@@ -102,7 +104,7 @@ class CatalogueReader:
         self._read_states: dict[str, ReadState] = {}
 
     def came_up(self, server: str) -> None:
-        # It may be another page at the same peer: what the last one said of itself no longer holds.
+        # It may be another page at the same peer, so the InitializeResult of the last one is no longer valid.
         state = self._read_states.pop(server, None)
         if state is not None:
             state.peer.end(state.channel, "the catalogue is read anew")
@@ -113,12 +115,11 @@ class CatalogueReader:
         self._read(server)
 
     def follow(self, server: str) -> None:
-        """Several browsers share this name, and another is in front, or it offers something else: its lists are the
-        name's."""
+        """Several browsers share this name: take the lists of the one in front, which is another one or has changed."""
         registry = self._switch.registry
         catalogue = registry.find(registry.shared_names.destination(server)).catalogue
         if catalogue is None:
-            return  # it is new, and being read
+            return  # it is new and still being read
         digests, now = self._digests_of(server), catalogue.digests()
         changes, digests.known = _changes(now, digests.known), now
         registry.catalogues.keep(server, catalogue)
@@ -135,7 +136,7 @@ class CatalogueReader:
         return digests
 
     def _drop_unknown_names(self) -> None:
-        """The registry has forgotten names since: so does this."""
+        """Drop names that the registry has dropped."""
         knows = self._switch.registry.knows
         for name in [name for name in self._digests if not knows(name) and name not in self._readings]:
             del self._digests[name]
@@ -143,13 +144,13 @@ class CatalogueReader:
             self.peer_left(name)
 
     def peer_left(self, server: str) -> None:
-        """Its browser is gone for good: with the channel, the peer would be kept."""
+        """The browser is permanently gone. Keeping the channel would keep the peer in memory."""
         state = self._read_states.get(server)
         if state is not None and not state.peer.is_up:
             del self._read_states[server]
 
     def close(self) -> None:
-        """The relay stops: a catalogue that is half read is not worth a browser's time."""
+        """The relay stops: cancel all readings."""
         self._is_closed = True
         for task in self._readings.values():
             task.cancel()
@@ -199,19 +200,20 @@ class CatalogueReader:
             log.info("%s: could not read its catalogue: %s", server, error.message)
             self._report_changes(server, frozenset(digests.announced))
             digests.failures += 1
-            # It is busy, or not ready yet; one that went is read when it is back.
+            # It is busy or not ready yet. A browser that left is read when it returns.
             if self._switch.is_up(server) and digests.failures < MAX_FAILURES:
                 asyncio.get_running_loop().call_later(RETRY_S * digests.failures, self._read, server)
             return
         digests.failures = 0
-        # Had another browser come meanwhile, this would be half of the one and half of the other.
+        # If another browser connected in the meantime, the lists would be a mix of both.
         if now is not None and not digests.is_new:
             changes = _changes(now, digests.known) | self._uncertain(server)
             digests.known = now
             self._report_changes(server, changes)
 
     def _uncertain(self, server: str) -> frozenset[str]:
-        """Lists that may have been others for a moment, while a client read them; or longer than what is kept here."""
+        """Announced lists whose digests are not conclusive: a client may have read an intermediate state, or the list
+        was read only in part."""
         digests = self._digests[server]
         if self._switch.registry.find(server).listings > digests.listings:
             return frozenset(digests.announced)
@@ -223,7 +225,7 @@ class CatalogueReader:
             self._on_change(server, changes)
 
     async def _read_catalogue(self, server: str) -> Digests | None:
-        """Read everything, and have the registry keep it; None when no browser is there."""
+        """Read all lists and store them in the registry; None if no browser is connected."""
         state = await self._open_state(server)
         if state is None:
             return None
@@ -243,7 +245,7 @@ class CatalogueReader:
         return catalogue.digests()
 
     async def _open_state(self, server: str) -> ReadState | None:
-        """Our channel to the browser that holds the name now; opened once, then reused for every reading."""
+        """The relay's channel to the browser that holds the name now; opened once, then reused for every reading."""
         peer = self._switch.registry.holder(server)
         if peer is None:
             return None
@@ -261,7 +263,7 @@ class CatalogueReader:
         return state
 
     async def _read_list(self, server: str, channel: str, method: str, key: str) -> tuple[list[Any], bool]:
-        """All pages of a list, and whether that is less than the server has."""
+        """All pages of a list within the limits, and whether the server has more."""
         items: list[Any] = []
         size = 0
         cursor: str | None = None
@@ -285,7 +287,7 @@ class CatalogueReader:
         reply = await self._switch.ask(server, Call(channel, id, method, payload, self._caller))
         if reply.error_code not in (None, jsonrpc.METHOD_NOT_FOUND):
             raise BadAnswer(f"{method} was answered with an error")
-        # What it has no method for, it has none of.
+        # A server without the method has no such items.
         result = orjson.loads(reply.payload).get("result")
         return result if isinstance(result, dict) else {}
 

@@ -1,6 +1,8 @@
-"""Where MCP over HTTP comes in: `/{server}`, every era at one URL. Decides the era, then hands over.
+"""ASGI endpoint for MCP over HTTP at `/{server}`: detects the protocol era of a request and passes it to that face.
 
-`/{server}/mcp` is the same address: some clients put that behind every address that lacks it.
+All eras share one URL. `/{server}/mcp` is an alias, because some clients append `/mcp` to every address without it;
+`/{server}/sse` and `/{server}/messages` belong to 2024-11-05. Requests of the fast path enter through `begin`. What a
+message means is decided by the faces and the server.
 """
 
 from __future__ import annotations
@@ -44,8 +46,7 @@ class McpEndpoint:
         traces: Traces,
         on_error: Callable[[RelayError], None] | None = None,
     ) -> None:
-        """`traces` says to which trace a call belongs. `on_error` hears of every error of ours that a client was
-        answered with."""
+        """`traces` finds the trace of a call. `on_error` is called with every error that the relay itself answers."""
         self._on_error = on_error
         self._switch = switch
         self._drain = drain
@@ -57,12 +58,12 @@ class McpEndpoint:
 
     @property
     def sessions(self) -> int:
-        """How many handshake sessions are in memory."""
+        """Number of legacy sessions in memory."""
         return self._legacy.sessions
 
     @property
     def bodies(self) -> MemoryBudget:
-        """What requests that are being read take."""
+        """Memory budget of the bodies that are being read."""
         return self._body_reader.budget
 
     def came_up(self, server: str) -> None:
@@ -70,26 +71,26 @@ class McpEndpoint:
         self._modern.came_up(server)
 
     def peer_left(self, server: str, changes: frozenset[str]) -> None:
-        """Of several browsers under this name one is gone; in the one that is in front now these lists are others."""
+        """One of several browsers with this name is gone; these lists differ in the browser that is in front now."""
         self._legacy.session_replay.peer_left(server, changes)
 
     def lists_changed(self, server: str, lists: frozenset[str]) -> None:
-        """The lists are not those that clients know."""
+        """These lists differ from what clients know."""
         self._legacy.session_replay.lists_changed(server, lists)
         self._modern.lists_changed(server, lists)
 
     def end_sessions(self, principals: set[str]) -> None:
-        """Their tokens were revoked: what they began ends."""
+        """The tokens of these principals were revoked: end their sessions."""
         self._legacy.end_sessions(principals)
 
     def close(self) -> None:
-        """The relay stops: what would not end by itself ends now."""
+        """The relay stops: end open streams."""
         self._legacy.close()
         self._modern.close()
         self._sse.close()
 
     def share(self, bus_sync: BusSync) -> None:
-        """This relay is one of several: clients may reach any of them."""
+        """This relay is one of several, and clients may use any of them."""
         self._legacy.share(bus_sync)
         self._modern.share(bus_sync)
         self._sse.share(bus_sync)
@@ -106,7 +107,7 @@ class McpEndpoint:
     def begin_again(
         self, server: str, request: RequestHeaders, principal: Principal, body: bytes, again: RepeatCall | None
     ) -> StartedCall | None:
-        """The same for a request with the header of one that was begun. `again`: a shorter way, if there is one."""
+        """`begin` for a request whose header block equals that of a started one. `again`: its shortcut, if any."""
         if again is not None and not self._drain.is_on:
             try:
                 begun = again(server, principal, self._body_reader.parse(body))
@@ -119,10 +120,10 @@ class McpEndpoint:
     def begin(
         self, server: str, request: RequestHeaders, principal: Principal, body: bytes, *, is_known: bool = False
     ) -> StartedCall | None:
-        """What `_post` does, for a request that is complete and whose call can start without any wait.
+        """`_post` for the fast path: a complete request whose call can start without any wait.
 
-        None for every other, and nothing was done: also for one that is wrong, which is told so in the ordinary way.
-        `is_known`: what the heading says by itself was looked at before.
+        None, with no side effect, for every other request. An invalid one is None too: the regular path answers it.
+        `is_known`: the header block was already checked.
         """
         if self._drain.is_on:
             return None
@@ -135,7 +136,7 @@ class McpEndpoint:
             if not _is_logged_request(message):
                 return None
             face = self._modern if _is_modern(request, message) else self._legacy
-            # Its header says nothing that its message has to be told.
+            # No header has to be copied into the message.
             is_plain = mcp_headers.RAW_TABRELAY_ACP not in request and PARENT_HEADER not in request
             return face.begin(request, server, principal, message, is_plain=is_plain)
         except RelayError:
@@ -164,7 +165,7 @@ class McpEndpoint:
             await exchange.error(error, None, server)
 
     async def _answer_http_sse(self, exchange: Exchange, server: str, principal: Principal, place: str) -> None:
-        """The two addresses of 2024-11-05."""
+        """The two URLs of 2024-11-05."""
         if place not in ("sse", "messages"):
             text = f"There is nothing at this address. The server's own is /{server}, and /{server}/sse for 2024-11-05."
             raise BadRequest(text, status=404, reason="not_found")
@@ -182,7 +183,7 @@ class McpEndpoint:
     async def _post(self, exchange: Exchange, server: str, principal: Principal) -> None:
         _check_content_type(exchange)
         _check_accept(exchange, JSON, SSE)
-        await self._switch.wait_for_start(server)  # before the body is values, which take much more room
+        await self._switch.wait_for_start(server)  # before the body is parsed, which takes much more memory
         message = await self._body_reader.read(exchange)
         if message is CLIENT_GONE:
             return
@@ -193,7 +194,7 @@ class McpEndpoint:
 
 
 def _is_logged_request(message: Any) -> bool:
-    """A request that does something for somebody, and is nothing else besides."""
+    """Is it a request with one of the methods that are logged as calls?"""
     method = message.get("method") if isinstance(message, dict) else None
     return isinstance(method, str) and method in RECORDED and "id" in message
 
@@ -216,10 +217,10 @@ def _has_envelope(message: Any) -> bool:
 
 def _check_content_type(request: RequestHeaders) -> None:
     types = {value.partition(";")[0].strip().lower() for value in request.headers(b"content-type")}
-    if types != {JSON}:  # of two that differ, nobody knows which one the client means
+    if types != {JSON}:  # two different values are ambiguous
         raise BadRequest("Send the message as Content-Type: application/json.", status=415, reason="content_type")
     if request.header(b"content-encoding") not in (None, "", "identity"):
-        # RFC 9110, 15.5.16: which ones would do is said in Accept-Encoding.
+        # RFC 9110, 15.5.16: Accept-Encoding lists the codings that are accepted.
         plain = ((b"accept-encoding", b"identity"),)
         text = "Send the message as it is, without Content-Encoding."
         raise BadRequest(text, status=415, reason="content_encoding", headers=plain)

@@ -1,8 +1,8 @@
-"""What the streams of handshake sessions said, kept for a while so that a client that lost one can take it up again.
+"""Event store for resumable streams of legacy sessions: sent and unsent events, kept so that a client can resume.
 
-A stream is dropped whole, the oldest first, when all of them together are too large; never one that is being read.
-Nothing is on disk: after a restart of the relay a stream can't be taken up, and its id is unknown. Of several relays,
-the one that has a stream lends it to the others (`loan`): its id says which one that is.
+Streams are dropped whole, unread ones first and oldest first, when all of them together exceed the limit. Nothing is
+on disk: after a restart of the relay, stream ids are unknown. Of several relays the one that holds a stream serves it
+to the others (`remote_streams`); the stream's id names that relay.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from tabserver.wire.jsonrpc import RequestId
 
 MIB: Final = 1024 * 1024
 GET_PREFIX: Final = "get-"
-# Streams of answered requests that a session still knows; clients resume at once or never.
+# Streams of answered requests that a session keeps; clients resume at once or never.
 MAX_FINISHED: Final = 16
-# Of one stream, read or not: a client that reads slowly must not make the relay remember for ever.
+# Bytes of one stream, read or not: a slow client must not make the relay keep events without a limit.
 MAX_STREAM: Final = 20 * MIB
 
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """One message of a stream. `id` is what the client says in Last-Event-ID."""
+    """One message of a stream. `id` is what the client sends in Last-Event-ID."""
 
     seq: int
     id: str
@@ -36,7 +36,7 @@ class StreamEvent:
 
 
 class EventStream:
-    """One stream of one session: what was said, how far the client has heard, and who reads it now."""
+    """One stream of one session: its events, the last one that was sent, and its current reader."""
 
     __slots__ = (
         "_arrived",
@@ -60,7 +60,7 @@ class EventStream:
         self.is_paused = False
         self.retry_ms: int | None = None
         self.reader: object | None = None
-        self.request: RequestId | None = None  # that it answers
+        self.request: RequestId | None = None  # the request that this stream answers
         self.sent = 0
         self._last = 0
         self._dropped = 0
@@ -91,19 +91,19 @@ class EventStream:
         self.wake()
 
     def finish(self) -> None:
-        """Nothing more will be said."""
+        """No more events will be added."""
         self.is_over = True
         self.wake()
 
     def pause(self, retry_ms: int | None) -> None:
-        """Send the client away for a while: whoever reads stops, and may come back."""
+        """Make the current reader stop; its client may resume later."""
         if self.reader is not None:
             self.is_paused = True
             self.retry_ms = retry_ms
             self.wake()
 
     def can_resume(self, seq: int) -> bool:
-        """Was this event said, and is everything after it still known? A client that got less would wait for ever."""
+        """Was this event sent, and is everything after it kept? A client that missed one would wait permanently."""
         return self._dropped <= seq <= self._last
 
     def after(self, seq: int) -> list[StreamEvent]:
@@ -113,7 +113,7 @@ class EventStream:
         self._arrived.set()
 
     async def wait(self, timeout_s: float) -> bool:
-        """Until something happened: a message, the end, a pause, a reader that left. False when nothing did."""
+        """Wait for an event, the end, a pause or a change of reader. False after the timeout."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._arrived.wait()
@@ -130,7 +130,7 @@ class EventStream:
 
 
 class EventStore:
-    """How much all streams of the relay hold together."""
+    """Size limit for all streams of the relay together."""
 
     def __init__(self, most_bytes: int = 64 * MIB) -> None:
         self._most = most_bytes
@@ -143,7 +143,7 @@ class EventStore:
         if self.held > self._most:
             others = [old for old in self._streams if old is not stream]
             unread = [old for old in others if old.reader is None]
-            # Then those that fall behind most: who reads has little here.
+            # Then the slowest readers: a fast reader has little unread.
             slow = sorted((old for old in others if old.reader is not None), key=lambda old: -old.size)
             for old in [*unread, *slow]:
                 old.forget()
@@ -159,11 +159,11 @@ class EventStore:
 
 
 class SessionStreams:
-    """The streams of one session. `standing` is the one that belongs to no request: the client's GET."""
+    """The streams of one session. `get_stream` belongs to no request: it is the client's GET."""
 
     def __init__(self, store: EventStore, node: str = "") -> None:
         """`node`: this relay's id, if it is one of several."""
-        # Ids must be good for one incarnation of a session only: after a restart the numbers begin anew.
+        # Ids must be valid for one incarnation of a session only: after a restart the numbers start again.
         self._tag = f"{node}.{secrets.token_hex(3)}" if node else secrets.token_hex(3)
         self._store = store
         self._numbers = itertools.count(1)
@@ -171,7 +171,7 @@ class SessionStreams:
         self.get_stream = EventStream(f"{GET_PREFIX}{self._tag}", store)
 
     def open(self, request: RequestId) -> EventStream:
-        """A stream for one request. The oldest that are over and not being read are forgotten."""
+        """A stream for one request. The oldest finished streams without a reader are dropped."""
         finished = [old for old in self._by_id.values() if old.is_over and old.reader is None]
         for old in finished[: max(0, len(finished) - MAX_FINISHED + 1)]:
             self.drop(old)
@@ -185,7 +185,7 @@ class SessionStreams:
         stream.forget()
 
     def find(self, event_id: str) -> tuple[EventStream, int] | None:
-        """The stream that an event id names, and where in it; None if it is not known (any more)."""
+        """The stream of an event id, and the position in it; None if it is unknown or was dropped."""
         name, _, number = event_id.rpartition("_")
         seq = int(number) if number.isascii() and number.isdigit() and len(number) < 12 else None
         if seq is None:
@@ -203,11 +203,11 @@ class SessionStreams:
 
 
 def node_of(event_id: str) -> str | None:
-    """Of several relays, the one that said this; None if the id names none."""
+    """The relay that holds this event's stream; None if the id names none."""
     node, found, _ = event_id.removeprefix(GET_PREFIX).partition(".")
     return node if found else None
 
 
 def is_get_event(event_id: str) -> bool:
-    """Was this said on a GET stream, maybe of an earlier relay?"""
+    """Is this an event of a GET stream, maybe of an earlier relay process?"""
     return event_id.startswith(GET_PREFIX)

@@ -1,7 +1,7 @@
-"""HTTP+SSE, the transport of 2024-11-05: one stream from us at `/{server}/sse`, and messages POSTed beside it.
+"""HTTP+SSE transport of 2024-11-05: a stream at `GET /{server}/sse`, and messages POSTed to `/{server}/messages`.
 
-The stream is the session: when it closes, the session ends, and nothing can be taken up again. What a message means is
-the handshake face's business.
+The stream is the session: when it closes, the session ends, and nothing can be resumed. Of several relays the one that
+holds the stream handles its messages; the others forward them. Messages are handled by the legacy face.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tabserver.wire import eras, jsonrpc, methods
 
 
 class SseConnection:
-    """One open stream, and the session that its client began on it."""
+    """One open stream, and the session that its client opened on it."""
 
     __slots__ = ("exchange", "is_closing", "principal", "server", "session", "stream", "tasks")
 
@@ -52,7 +52,7 @@ class SseConnection:
             self.stream.finish()
 
     def close(self) -> None:
-        """The relay stops: end when what was asked is answered. There is no other way for an answer to go."""
+        """The relay stops: end the stream once all requests are answered. Answers have no other way to the client."""
         self.is_closing = True
         if not self.tasks:
             self.stream.finish()
@@ -90,7 +90,7 @@ class SseFace:
         exchange.watch(stream.wake)
         try:
             await exchange.start_stream()
-            # A path and no address: the client then stays at the origin that it trusts.
+            # A path without an origin, so that the client stays at the origin that it trusts.
             await exchange.named_event("endpoint", f"/{server}/messages?session_id={id}")
             await self._pump(exchange, stream)
         finally:
@@ -136,7 +136,7 @@ class SseFace:
         await _accepted(exchange)
 
     def share(self, bus_sync: BusSync) -> None:
-        """A client's messages may come in at another relay than the one that has its stream."""
+        """A client's messages may arrive at another relay than the one that holds its stream."""
         self._bus_sync = bus_sync
         bus_sync.serve_streams(lambda asked: {} if self._find(asked) is not None else None, self._receive_post)
 
@@ -190,7 +190,7 @@ class SseFace:
         if connection.session is not None:
             raise BadRequest("This session is initialized already.", reason="already_initialized")
         body, session = await self._legacy.initialize(exchange, connection.server, connection.principal, message)
-        # Whatever the session says goes to its only stream.
+        # All messages of the session go to its only stream.
         session.streams.get_stream = connection.stream
         session.is_http_sse = True
         connection.session = session
@@ -225,12 +225,12 @@ def _not_found() -> BadRequest:
 
 
 def _unavailable(error: RelayUnavailable) -> BadRequest:
-    """A body is read in this transport only when the status is an error."""
+    """Clients of this transport read a response body only if the status is an error."""
     return BadRequest(error.message, status=503, code=error.code, reason=error.reason)
 
 
 def _too_early(message: dict[str, Any]) -> BadRequest:
-    """A client that tries the modern era first must learn that this pipe is of the other one."""
+    """A client that tries the modern era first must learn that this transport is legacy."""
     meta = (message.get("params") or {}).get("_meta") if isinstance(message.get("params"), dict) else None
     if isinstance(meta, dict) and eras.META_VERSION in meta:
         text = f'"{message["method"]}" is not known here: this transport begins with initialize.'

@@ -1,6 +1,6 @@
-"""One JSON-RPC message of a client: is it one at all, and does somebody wait for an answer? Pure.
+"""Validation of one JSON-RPC message of a client, as MCP narrows JSON-RPC 2.0. Pure.
 
-What it asks for is not known here.
+Checks the shape, the id, `_meta` and the size of the client description. Does not look at what a method means.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Any, Final
 from tabrelay.errors import BadRequest
 from tabserver.wire import jsonrpc, methods
 
-# What a client says of itself is kept for as long as its session or its call, as values: bytes of its text.
+# Bytes of a client's description, which is kept in memory for as long as its session or its call.
 MAX_CLIENT_INFO: Final = 16 * 1024
-# Where in the params the name of what a request is for stands.
+# Method -> the param that names its tool, prompt or resource.
 NAMED_BY: Final = {methods.TOOLS_CALL: "name", methods.PROMPTS_GET: "name", methods.RESOURCES_READ: "uri"}
 
 
@@ -24,7 +24,7 @@ def name_of(message: dict[str, Any]) -> str | None:
 
 
 def request_id(message: Any) -> jsonrpc.RequestId | None:
-    """The id that an answer needs: also of a request that is wrong in another way. None if nobody can wait for one."""
+    """The id for a response, also of a request that is invalid in another way. None if no response is expected."""
     is_request = isinstance(message, dict) and "method" in message
     id = message.get("id") if is_request else None
     return id if jsonrpc.is_request_id(id) else None
@@ -51,7 +51,7 @@ def check_message(message: Any) -> None:
 
 
 def _params_flaw(params: Any) -> str | None:
-    """What is wrong with params for servers of every kind: many read them as an object without looking."""
+    """What is wrong with params for any server: many read them as an object without checking."""
     if params is None:
         return None
     if not isinstance(params, dict):
@@ -65,7 +65,7 @@ def _params_flaw(params: Any) -> str | None:
 
 
 def check_client_info(text: bytes) -> None:
-    """`text`: who the client is and what it can do. Raises BadRequest if it goes on about it for too long."""
+    """`text`: client info and capabilities as JSON. Raises BadRequest if they are too large."""
     # defence: what a client says of itself
     if len(text) > MAX_CLIENT_INFO:
         raise BadRequest(
@@ -77,5 +77,5 @@ def check_client_info(text: bytes) -> None:
 
 
 def is_request(message: dict[str, Any]) -> bool:
-    """Of a message that was checked."""
+    """For a checked message."""
     return "method" in message and "id" in message

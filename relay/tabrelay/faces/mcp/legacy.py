@@ -1,8 +1,8 @@
-"""The face for clients that begin with `initialize`: 2025-03-26, 2025-06-18 and 2025-11-25 over Streamable HTTP.
+"""Streamable HTTP for protocol versions with `initialize`: 2025-03-26, 2025-06-18 and 2025-11-25.
 
-A session has one channel to the browser. It outlives the page and the relay: to a worker that does not know it, the
-channel is opened as one whose handshake is done, and told what the client had set. Here hanging up is not cancelling;
-`notifications/cancelled` is.
+Handles POST, GET and DELETE of sessions. A session has one channel to the browser and outlives the page and the relay
+process: at a worker that does not know it, the channel is opened as already initialized and its state is replayed.
+Closing the connection does not cancel a call; `notifications/cancelled` does. Calls are started in `legacy_calls`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tabserver.wire import eras, methods
 
 
 class LegacyFace:
-    """Answers legacy POST, GET and DELETE."""
+    """Handles legacy POST, GET and DELETE requests. One per relay."""
 
     def __init__(
         self, switch: Switch, settings: Settings, drain: Drain, session_ids: SessionIdCodec, traces: Traces
@@ -78,7 +78,7 @@ class LegacyFace:
                 self._sessions.end(session, "its token was revoked")
 
     def share(self, bus_sync: BusSync) -> None:
-        """A session's client may reach any of several relays, with any of its messages."""
+        """This relay is one of several: a client may send any message of a session to any of them."""
         self._bus_sync = bus_sync
         self._sessions.node = bus_sync.cluster.id
         self._stream_reader = StreamReader(bus_sync.cluster)
@@ -87,7 +87,7 @@ class LegacyFace:
         bus_sync.on_message(self._receive_from_node)
 
     def _find_for_node(self, key: str, server: str, principal: str) -> Session | None:
-        """A session that a client reached another relay with. That one has checked whose it is; and so do we."""
+        """A session that a client used at another relay. That relay has checked its owner; this one checks again."""
         session = self._sessions.find_by_key(key)
         is_theirs = session is not None and (session.server, session.caller.principal) == (server, principal)
         # defence: somebody else's stream at another relay
@@ -100,7 +100,7 @@ class LegacyFace:
             self._switch.notify(session.server, session.channel, session.caller, payload)
 
     def close(self) -> None:
-        """The relay stops: GET streams end as if nothing more could ever come."""
+        """The relay stops: end the GET streams."""
         if self._stream_reader is not None:
             self._stream_reader.close()
         for session in self._sessions.all():
@@ -108,7 +108,7 @@ class LegacyFace:
                 session.streams.get_stream.finish()
 
     def flush(self) -> None:
-        """Write down what a relay that comes after this one must know."""
+        """Save the sessions for the next relay process."""
         self._sessions.flush()
 
     # -- POST ----------------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class LegacyFace:
     async def initialize(
         self, exchange: Exchange, server: str, principal: Principal, message: dict[str, Any]
     ) -> tuple[bytes, Session]:
-        """Open a session; gives the body of the answer too."""
+        """Open a session. Returns the body of the response, and the session."""
         caller = read_caller(principal, message)
         self._sessions.make_room(principal.id)
         channel = self._switch.new_channel()
@@ -169,9 +169,9 @@ class LegacyFace:
     def begin(
         self, request: RequestHeaders, server: str, principal: Principal, message: dict[str, Any], *, is_plain: bool
     ) -> StartedCall | None:
-        """Start a request that needs no wait; None, and nothing was done, if it needs one. Raises what is wrong.
+        """Start a request that needs no wait; None, with no side effect, if it needs one. Raises RelayError.
 
-        `is_plain`: its header says nothing that its message has to be told.
+        `is_plain`: no header has to be copied into the message.
         """
         check_message(message)
         return self.calls.begin(request, self._find(request, server, principal), principal, message, is_plain=is_plain)
@@ -204,7 +204,8 @@ class LegacyFace:
     # -- GET and DELETE ------------------------------------------------------------------------------------------------
 
     async def get(self, exchange: Exchange, server: str, principal: Principal) -> None:
-        """The session's own stream: what belongs to no request. Or, after a loss, the rest of any stream."""
+        """The session's GET stream, for messages that belong to no request; or, with Last-Event-ID, the rest of any
+        stream."""
         try:
             self._drain.admit()
             session = self._find(exchange, server, principal)
@@ -220,14 +221,14 @@ class LegacyFace:
         await self._responses.resume(exchange, stream, after, session_header(session))
 
     async def _resume_remote(self, exchange: Exchange, session: Session, last_event: str | None) -> bool:
-        """Go on with a stream that another relay has; False if none has it."""
+        """Resume a stream that another relay holds; False if none does."""
         if self._stream_reader is None or last_event is None or self._stream_reader.remote_node(last_event) is None:
             return False
         headers = session_header(session)
         return await self._stream_reader.resume(exchange, session, digest(session.id), last_event, headers)
 
     def leave(self, session: Session) -> None:
-        """The stream that was the session has closed."""
+        """The stream of an HTTP+SSE session has closed."""
         self._sessions.release(session, "the client left")
 
     async def delete(self, exchange: Exchange, server: str, principal: Principal) -> None:
@@ -241,12 +242,12 @@ class LegacyFace:
 
 
 def _wanted(session: Session, last_event: str | None) -> tuple[EventStream, int]:
-    standing = session.streams.get_stream
+    get_stream = session.streams.get_stream
     known = session.streams.find(last_event) if last_event is not None else None
     if known is not None:
         return known
     if last_event is not None and not is_get_event(last_event):
         raise BadRequest(TOO_OLD, reason="unknown_event")
-    if standing.reader is not None:
+    if get_stream.reader is not None:
         raise BadRequest("This session has a GET stream already.", status=409, reason="conflict")
-    return standing, standing.sent
+    return get_stream, get_stream.sent

@@ -1,6 +1,7 @@
-"""A batch: the one version that has it, 2025-03-26, must take an array of messages. Its answer is a JSON array.
+"""JSON-RPC batches of 2025-03-26, the only version that has them: an array of messages in, an array of responses out.
 
-What a server says while a batch runs goes to the session's GET stream, as the array has no place for it.
+All requests of a batch run concurrently; the response is sent when every one is answered. Notices during a batch go to
+the session's GET stream, because the array has no place for them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ async def answer_batch(
     server: str,
     headers: tuple[Header, ...],
 ) -> None:
-    """Do what each message asks, all at once, and answer when every request is."""
+    """Handle all messages concurrently, and respond when every request is answered."""
     requests = _check(messages)
 
     async def ask(message: Message) -> bytes:
@@ -63,7 +64,7 @@ async def answer_batch(
 
 
 def _check(messages: list[Any]) -> list[Message]:
-    """The requests of a batch, or the rule that it breaks."""
+    """The requests of a batch. Raises BadRequest."""
     if not messages or len(messages) > MAX_BATCH:
         raise BadRequest(f"A batch has 1 to {MAX_BATCH} messages.")
     for message in messages:

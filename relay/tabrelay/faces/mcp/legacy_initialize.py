@@ -1,6 +1,7 @@
-"""How a session of the handshake eras begins: who the client says it is, and what it is told of the server.
+"""The `initialize` request: the client's description, and the server's answer or a cached one.
 
-Where the session is kept, and what is said in it, is not known here.
+If no browser is connected, or it leaves before it answers, the answer is made from the cached catalogue, so that a
+session can always be opened. Does not store sessions.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ MAX_ANSWER: Final = 1024 * 1024
 
 
 class LegacyInitialize:
-    """One per relay."""
+    """Answers `initialize`. One per relay."""
 
     def __init__(self, switch: Switch, traces: Traces) -> None:
         self._switch = switch
@@ -37,7 +38,7 @@ class LegacyInitialize:
     async def initialize(
         self, exchange: Exchange, server: str, channel: str, caller: Caller, message: dict[str, Any], *, is_there: bool
     ) -> tuple[bytes, bool]:
-        """The server's own answer if it is there, else what we remember; and did the server hear of the client?"""
+        """The server's answer if it is connected, else the cached one; and whether the server received the request."""
         is_sent = True
 
         def cached() -> str:
@@ -50,17 +51,19 @@ class LegacyInitialize:
         if is_there:
             trace = self._traces.begin(exchange.scope, exchange.header, server, message)
             call = Call(channel, message["id"], methods.INITIALIZE, orjson.dumps(message).decode(), caller, trace)
-            message["params"] = None  # it goes on as text: a great many values must not wait for the answer too
-            with suppress(Busy, ServerOffline):  # that is no reason not to begin
+            message["params"] = (
+                None  # it is forwarded as text; the parsed values must not stay in memory during the call
+            )
+            with suppress(Busy, ServerOffline):  # a session can be opened without the server
                 reply = await self._switch.ask(server, call, cached)
                 return _checked(reply, server, caller.version), is_sent
         return cached().encode(), False
 
 
 def _checked(reply: Reply, server: str, version: str) -> bytes:
-    """The server's answer to `initialize`, with what MCP requires in place of what is missing or of another type.
+    """The server's InitializeResult, with defaults for required members that are missing or of another type.
 
-    Raises BadAnswer for one that is longer than any server's description of itself.
+    Raises BadAnswer if it is larger than MAX_ANSWER.
     """
     if reply.error_code is not None:
         return reply.payload.encode()
@@ -73,7 +76,7 @@ def _checked(reply: Reply, server: str, version: str) -> bytes:
 
 
 def read_caller(principal: Principal, message: dict[str, Any]) -> Caller:
-    """Who begins a session, as `initialize` says."""
+    """The caller that an `initialize` request describes. Raises BadRequest."""
     if "id" not in message:
         raise BadRequest("initialize must be a request: it has no id.")
     params = message.get("params")

@@ -1,6 +1,8 @@
-"""The 2026-07-28 face: every request carries its own envelope, there are no sessions, hanging up is cancelling.
+"""MCP over HTTP for protocol version 2026-07-28: one POST per request, no sessions.
 
-Owns the validation ladder and the status map; what a method means is the server's business.
+Every request describes its client in `_meta`. Closing the connection cancels the call. While no browser is connected,
+discovery is answered from the cached catalogue and `subscriptions/listen` is held open. The checks of a request are in
+`modern_checks`, the response is written by `modern_response`; what a method means is decided by the server.
 """
 
 from __future__ import annotations
@@ -44,11 +46,11 @@ from tabserver.wire.frames import Caller
 STREAM_AFTER_S: Final = 15.0
 JSON_ONLY: Final = (JSON_TYPE,)
 MAX_KNOWN: Final = 4096
-MOST_CALLERS: Final = 64  # asked for with the first call of a connection, which then keeps its own
+MOST_CALLERS: Final = 64  # needed for the first call of a connection only, which then keeps its caller
 
 
 class ModernFace:
-    """Answers modern POSTs."""
+    """Handles modern POST requests. One per relay."""
 
     def __init__(self, switch: Switch, settings: Settings, drain: Drain, traces: Traces) -> None:
         self._switch = switch
@@ -92,14 +94,14 @@ class ModernFace:
             try:
                 await self._forward(exchange, server, principal, message, meta)
             except (Busy, ServerOffline):
-                # A client that can't discover takes us for a server of the other era.
+                # A client whose discovery fails takes us for a legacy server.
                 if not await self._answer_offline(exchange, server, message):
                     raise
         except RelayError as error:
             await exchange.error(error, id, server)
 
     async def _answer_offline(self, exchange: Exchange, server: str, message: dict[str, Any]) -> bool:
-        """Answer from memory what can be; False if this can't."""
+        """Send the cached answer; False if there is none for this request."""
         known = self._cached_answer(server, message["id"], message["method"])
         if known is not None:
             await exchange.json(200, known)
@@ -110,7 +112,7 @@ class ModernFace:
         return None if result is None else orjson.dumps(jsonrpc.result_message(id, result))
 
     def _fallback(self, server: str, call: Call) -> Callable[[], str | None] | None:
-        """For discovery only: what a browser would have said, if it leaves before it says it."""
+        """Cached answer for discovery requests, used if the browser disconnects before it answers."""
         if call.method != methods.SERVER_DISCOVER and call.method not in LISTS:
             return None
 
@@ -121,7 +123,7 @@ class ModernFace:
         return fallback
 
     def _param_headers_of(self, server: str, tool: str) -> tuple[ParamHeader, ...]:
-        """From the last known catalogue; a tool that is not in it has nothing to compare."""
+        """Arguments of a tool that must be repeated in headers, from the cached catalogue; none for an unknown tool."""
         catalogue = self._switch.registry.find(server).catalogue
         if catalogue is None:
             return ()
@@ -134,9 +136,9 @@ class ModernFace:
     def begin(
         self, request: RequestHeaders, server: str, principal: Principal, message: dict[str, Any], *, is_plain: bool
     ) -> StartedCall | None:
-        """Start a request that needs no wait; None, and nothing was done, if it needs one. Raises what is wrong.
+        """Start a request that needs no wait; None, with no side effect, if it needs one. Raises RelayError.
 
-        `is_plain`: its header says nothing that its message has to be told.
+        `is_plain`: no header has to be copied into the message.
         """
         check_message(message)
         meta = check_request(request, message, lambda tool: self._param_headers_of(server, tool))
@@ -190,7 +192,7 @@ class ModernFace:
             channel=self._switch.new_channel(),
             id=message["id"],
             method=message["method"],
-            # Forward what was understood, not what was written: both sides then see one meaning of a duplicate key.
+            # Forward the parsed message, not the received text: both sides then agree on a duplicate key.
             payload=orjson.dumps(message).decode(),
             caller=self._pins.caller(server, _caller(principal.id, meta)),
             trace=trace,
@@ -203,7 +205,7 @@ class ModernFace:
         trace = self._traces.begin(exchange.scope, exchange.header, server, message)
         call = self._call(server, principal, message, meta, trace)
         wanted = SubscriptionFilter.of(message["params"]) if call.method == methods.SUBSCRIPTIONS_LISTEN else None
-        # It goes on as text: a great many values must not wait for the answer too.
+        # It is forwarded as text; the parsed values must not stay in memory during the call.
         message["params"] = None
         meta.clear()
         if wanted is not None:
@@ -251,10 +253,10 @@ class ModernFace:
 
 
 def _caller(principal: str, meta: dict[str, Any]) -> Caller:
-    """A client says the same of itself with every request: one value for all of them, whose text is made once."""
+    """A client sends the same description with every request: they share one value, serialized once."""
     about = orjson.dumps((meta[eras.META_VERSION], meta.get(eras.META_CLIENT), meta[eras.META_CAPABILITIES]))
     check_client_info(about)
-    # As text: a small result of orjson.dumps keeps a buffer of 4 KiB, and this one is a key of the cache.
+    # As str: a small result of orjson.dumps keeps a buffer of 4 KiB, and this one is a key of the cache.
     # defence: memory: a known client takes no more memory than its description
     return (_known_caller if len(about) <= MAX_KNOWN else _new_caller)(principal, about.decode())
 

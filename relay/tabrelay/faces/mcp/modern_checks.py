@@ -44,14 +44,14 @@ STATUS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class VerifiedEnvelope:
-    """A tool call whose body says what its header says. With the same header, another whose body says this too agrees
-    with it as well: no step of the ladder could refuse it, and its caller is the same."""
+    """The checked envelope of a tool call. Another call with the same header block and an equal envelope needs no
+    further check: none could fail, and its caller is the same."""
 
     name: str
     version: Any
     client: Any
     capabilities: Any
-    catalogue: int | None  # by its number: with this one, the tool wants no argument repeated in a header
+    catalogue: int | None  # number of the catalogue in which the tool has no argument to repeat in a header
     caller: Caller
 
     def holds_for(self, message: Any) -> bool:
@@ -69,7 +69,7 @@ class VerifiedEnvelope:
             and meta.get(eras.META_CLIENT) == self.client
             and meta.get(eras.META_CAPABILITIES) == self.capabilities
             # defence: a call like the one before it: a forged session
-            and META_ACP not in meta  # which only the relay may say
+            and META_ACP not in meta  # a key that only the relay may set
             # defence: the length of an id, with the header of the call before
             and (type(id) is int or (type(id) is str and len(id) <= jsonrpc.MAX_ID))
             and ((token := meta.get("progressToken")) is None or jsonrpc.is_request_id(token))
@@ -89,7 +89,7 @@ def check_notification(exchange: Exchange) -> None:
 def check_request(
     request: RequestHeaders, message: dict[str, Any], param_headers_of: Callable[[str], tuple[ParamHeader, ...]]
 ) -> dict[str, Any]:
-    """The ladder: first failure wins, and the order is part of the contract. Gives back the envelope."""
+    """Run all checks in order; the first failure raises. Returns the envelope (`params._meta`)."""
     if (meta := matching_meta(request, message)) is not None:
         check(param_headers_of(message["params"]["name"]), message["params"].get("arguments"), request.headers)
         return meta
@@ -131,15 +131,15 @@ def check_request(
 
 
 def matching_meta(request: RequestHeaders, message: dict[str, Any]) -> dict[str, Any] | None:
-    """The envelope of a tool call whose headers say just what its body says: no step of the ladder but the last could
-    refuse it. None for all others."""
+    """The envelope of a tool call whose headers equal the values in its body: only the check of repeated arguments
+    could still fail. None for all other requests."""
     params = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     if not isinstance(meta, dict) or message["method"] != methods.TOOLS_CALL or request.has_repeated:
         return None
     assert isinstance(params, dict)
     version, name = meta.get(eras.META_VERSION), params.get("name")
-    is_so = (
+    is_equal = (
         version in eras.MODERN_VERSIONS
         and request.header(mcp_headers.RAW_PROTOCOL_VERSION) == version
         and request.header(mcp_headers.RAW_METHOD) == methods.TOOLS_CALL
@@ -147,10 +147,10 @@ def matching_meta(request: RequestHeaders, message: dict[str, Any]) -> dict[str,
         and request.header(mcp_headers.RAW_NAME) == name
         and name.isascii()
         and name.isprintable()
-        and not name.startswith("=?")  # which may stand for another name
+        and not name.startswith("=?")  # an encoded word, which may decode to another name
         and isinstance(meta.get(eras.META_CAPABILITIES), dict)
     )
-    return meta if is_so else None
+    return meta if is_equal else None
 
 
 def _compare(request: RequestHeaders, header: bytes, expected: str, encoded: bool = False) -> None:

@@ -1,4 +1,8 @@
-"""How a call's outcome reaches an HTTP client: one JSON body if it comes at once, else an event stream."""
+"""HTTP response of a modern call: one JSON body if the reply comes soon, else a server-sent event stream.
+
+A stream is started at the first notice or after `stream_after_s`, and gets a comment every `keepalive_s`. If the client
+hangs up, the call is abandoned. Modern streams can't be resumed; those of sessions are in `resumable_response`.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,12 @@ from tabrelay.errors import BrowserGone, RelayError
 from tabrelay.http.exchange import Exchange
 from tabrelay.payloads.sliced import Body
 
-# Most calls answer within this; watching for a client that hangs up costs a task, so it starts only afterwards.
+# Most calls are answered within this time. Watching for a hang-up costs a task, so it starts only afterwards.
 QUICK_REPLY_S: Final = 0.05
 
 
 class ClientGone(RelayError):
-    """The client hung up; there is nobody to tell. Ends the wait, never leaves this module."""
+    """The client hung up. Ends the wait for the reply; never leaves this module."""
 
     reason = "cancelled"
 
@@ -114,7 +118,7 @@ async def _send_outcome(
 
 
 async def _send_whole(exchange: Exchange, status: int, body: Body) -> None:
-    """The reply at once; as the only event if a stream was begun for another reason."""
+    """Send the reply as JSON, or as an event if a stream was already started."""
     if exchange.is_streaming:
         await exchange.event(body)
         await exchange.end_stream()

@@ -1,5 +1,8 @@
-"""Answers for a server whose browser is away, from its last known catalogue. Discovery never fails for that reason:
-a client that can't discover downgrades, or gives the server up for good. Calls are not answered here."""
+"""Answers from the cached catalogue for a server whose browser is disconnected: initialize, discovery, lists.
+
+Discovery must not fail because a browser is away: a client whose discovery fails downgrades to another era, or drops
+the server permanently. Calls are not answered here.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from typing import Any, Final
 from tabrelay.routing.catalogue_store import Catalogue
 from tabserver.wire import eras, methods
 
-# A server that was declared but never seen: say that tools may come, so that clients listen for them.
+# For a server that was declared but never connected: announce tools, so that clients listen for changes.
 UNSEEN: Final[dict[str, Any]] = {"capabilities": {"tools": {"listChanged": True}}}
-# method -> (its key in the result, the catalogue's name for it)
+# method -> (key in the result, name in the catalogue)
 LISTS: Final = {
     methods.TOOLS_LIST: ("tools", "tools"),
     methods.RESOURCES_LIST: ("resources", "resources"),
@@ -24,7 +27,7 @@ def cached_modern_result(method: str, server: str, catalogue: Catalogue | None) 
     about = catalogue.initialize if catalogue else UNSEEN
     shape: dict[str, Any] = {
         "resultType": "complete",
-        # Not to be cached: the browser may come back at any moment with another list.
+        # Not cacheable: the browser may reconnect at any moment with another list.
         "ttlMs": 0,
         "cacheScope": "private",
         "_meta": {eras.META_SERVER_INFO: _server_info(server, about)},
@@ -58,14 +61,14 @@ def cached_legacy_result(
     if method == methods.PING:
         return {}
     if method == methods.LOGGING_SET_LEVEL:
-        # The session remembers it and tells the browser that comes.
+        # The session stores it and replays it to the next browser.
         can_log = "logging" in about.get("capabilities", {})
         return {} if can_log and params.get("level") in methods.LOG_LEVELS else None
     return _listed(method, catalogue)
 
 
 def _listed(method: str, catalogue: Catalogue | None) -> dict[str, Any] | None:
-    """A list, whole: what is remembered has one page."""
+    """A whole list: a cached one has a single page."""
     if method not in LISTS:
         return None
     key, name = LISTS[method]
@@ -73,8 +76,8 @@ def _listed(method: str, catalogue: Catalogue | None) -> dict[str, Any] | None:
 
 
 def _without_output_schema(tool: dict[str, Any]) -> dict[str, Any]:
-    """The catalogue was read as a legacy caller, and legacy results have another form where they are no objects: a
-    modern client that holds the next result to a legacy schema would refuse it."""
+    """The catalogue was read as a legacy caller, and there a structured result that is no object is wrapped in one. A
+    modern client that validates the next result against such a schema would reject it."""
     return {key: value for key, value in tool.items() if key != "outputSchema"}
 
 

@@ -1,6 +1,7 @@
-"""Cache of the arguments that tools want repeated in headers, by server. Knows a catalogue by its number only.
+"""Cache of tool arguments that must be repeated in HTTP headers, by server and tool.
 
-Bounded by the characters of what it holds: past the limit all of it is dropped, and read again when it is needed.
+An entry is valid for one catalogue, identified by its number. Bounded by the characters that it holds: past MAX_SIZE
+the whole cache is dropped and filled again on demand. The headers are compared in `http.param_headers`.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ MAX_SIZE: Final = 1024 * 1024  # characters, and one for each server
 
 
 class ParamHeaderCache:
-    """One per relay."""
+    """Filled on demand from catalogues. One per relay."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, tuple[int, dict[str, tuple[ParamHeader, ...]]]] = {}  # of the catalogue with this number
+        self._rows: dict[str, tuple[int, dict[str, tuple[ParamHeader, ...]]]] = {}  # with the number of the catalogue
         self._size = 0
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def find(self, server: str, catalogue: Catalogue, tool: str) -> tuple[ParamHeader, ...]:
-        """What a tool wants repeated; nothing if it is not in the catalogue."""
+        """The arguments that a tool wants repeated; empty if it is not in the catalogue."""
         known = self._rows.get(server)
         if known is None or known[0] != catalogue.number:
             known = self._read(server, catalogue)
@@ -33,7 +34,7 @@ class ParamHeaderCache:
     def _read(self, server: str, catalogue: Catalogue) -> tuple[int, dict[str, tuple[ParamHeader, ...]]]:
         found = {str(tool.get("name")): param_headers(tool.get("inputSchema")) for tool in catalogue.tools}
         rows = {name: row for name, row in found.items() if row}
-        # What this replaces is still counted: so the total is never less than what is held.
+        # Replaced entries stay counted, so the total is never less than what is held.
         self._size += 1 + sum(_size(name, row) for name, row in rows.items())
         # defence: catalogues: the cache of repeated arguments
         if self._size > MAX_SIZE:

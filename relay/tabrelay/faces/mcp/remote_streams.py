@@ -1,9 +1,8 @@
-"""A session's stream that is read at another relay than the one that has it: a client that lost its connection may come
-back to any of them (`Last-Event-ID`).
+"""Resuming a session's event stream at another relay than the one that holds it (`Last-Event-ID`).
 
-Which relay has a stream stands in the ids of its events. The one that the client reached asks it for what came after
-the last, again and again, at the pace at which its client reads; so neither keeps more than the stream itself, and what
-is lost with the bus is asked for again. The stream, and the call that it belongs to, stay where they are.
+An event id names the relay that holds the stream. The relay that the client reached requests batches of events after
+the last one, at the pace at which its client reads. So neither side buffers more than the stream itself, and batches
+that are lost with the bus are requested again. The stream and its call stay where they are.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from tabrelay.faces.mcp.sessions import Session
 from tabrelay.http.exchange import Exchange, Header, error_body
 from tabrelay.routing.drain import InFlightCounter
 
-# A relay with nothing new says so after this, and is taken for silent after that.
+# A relay without new events answers after POLL_S; one that has not answered after SILENT_S is asked again.
 POLL_S: Final = 5.0
 SILENT_S: Final = 7.0
-# Nobody asked for more in this time: whoever read is gone.
+# A reader that requests nothing for this long is considered gone.
 READER_TIMEOUT_S: Final = 30.0
-# Events that travel together, in bytes; one that is larger travels alone.
+# Bytes of events in one batch; a larger event is sent alone.
 MAX_BATCH: Final = 512 * 1024
 GONE: Final = "The relay that had this stream is gone, and the stream with it. What became of its call is not known."
 TOO_OLD: Final = "This stream can't be taken up again: it is too old, or the relay was restarted."
@@ -37,7 +36,7 @@ TOO_OLD: Final = "This stream can't be taken up again: it is too old, or the rel
 
 @dataclass(slots=True, eq=False)
 class RemoteReader:
-    """Somebody at another relay who reads a stream of ours."""
+    """A client at another relay that reads a stream of this one."""
 
     stream: EventStream
     on_leave: Callable[[], None]
@@ -51,20 +50,19 @@ class RemoteReader:
             self.stream.is_paused = False
 
     def leave_after(self, delay_s: float | None) -> None:
-        """Leave after this, if nobody reads on; None: stay."""
+        """Leave after this time unless more is requested; None: stay."""
         if self.leaving is not None:
             self.leaving.cancel()
         self.leaving = None if delay_s is None else asyncio.get_running_loop().call_later(delay_s, self.leave)
 
 
 class StreamServer:
-    """Lends our streams to other relays."""
+    """Serves streams of this relay to other relays."""
 
     def __init__(
         self, cluster: Membership, find: Callable[[str, str, str], Session | None], exchanges: InFlightCounter
     ) -> None:
-        """`find(key, server, principal)`: that session, if its memory is here. `exchanges`: what a relay that stops
-        waits for."""
+        """`find(key, server, principal)`: that session, if it is in memory. `exchanges`: what a drain waits for."""
         self._cluster = cluster
         self._find = find
         self._exchanges = exchanges
@@ -105,7 +103,7 @@ class StreamServer:
         self._answer(*reader_id, {"state": "taken"})
 
     def _add_reader(self, reader_id: tuple[str, int], stream: EventStream) -> None:
-        """Whoever read it before reads no longer."""
+        """Make this the reader of the stream. The previous reader stops."""
         is_call = stream.request is not None
         if is_call:
             self._exchanges.__enter__()
@@ -124,15 +122,15 @@ class StreamServer:
         state = "open"
         if is_all and (stream.is_over or stream.is_paused):
             state = "over" if stream.is_over else "paused"
-        # Also when all was said: until the other relay says that it has it, it may have to ask again.
+        # Also at the end of the stream: until the other relay confirms with "left", it may have to request this again.
         reader.leave_after(READER_TIMEOUT_S)
         ids = [event.id for event in batch]
-        said = {"state": state, "events": ids, "retry": stream.retry_ms, "i": stream.request}
-        self._answer(*reader_id, said, "\n".join(event.payload.decode() for event in batch))
+        fields = {"state": state, "events": ids, "retry": stream.retry_ms, "i": stream.request}
+        self._answer(*reader_id, fields, "\n".join(event.payload.decode() for event in batch))
 
-    def _answer(self, node: str, number: int, said: dict[str, Any], payload: str | None = None) -> None:
-        with suppress(BusDown):  # it asks again
-            self._cluster.send(node, {**said, "op": "lent", "x": number}, payload)
+    def _answer(self, node: str, number: int, fields: dict[str, Any], payload: str | None = None) -> None:
+        with suppress(BusDown):  # the other relay asks again
+            self._cluster.send(node, {**fields, "op": "lent", "x": number}, payload)
 
     def _reader_left(self, node: str, header: dict[str, Any], payload: str | None) -> None:
         number = header.get("x")
@@ -151,12 +149,12 @@ RETRY: Final[StreamBatch] = ({}, "")
 
 
 class StreamReader:
-    """Reads streams of other relays for clients of ours."""
+    """Reads streams of other relays for clients of this one."""
 
     def __init__(self, cluster: Membership) -> None:
         self._cluster = cluster
         self._numbers = itertools.count(1)
-        # By the number of the loan: whose it is, and who waits for the next answer.
+        # By reader number: the node that holds the stream, and the future of its next answer.
         self._waiting: dict[int, tuple[str, asyncio.Future[StreamBatch | None]]] = {}
         self._closed = False
         cluster.handle("lent", self._receive_batch)
@@ -164,12 +162,12 @@ class StreamReader:
         cluster.on_up.append(self._ask_again)
 
     def remote_node(self, event: str) -> str | None:
-        """The other relay whose stream this event is of; None if it is ours, or nobody's."""
+        """The other relay that holds this event's stream; None if it is this one, or the id names none."""
         node = node_of(event)
         return None if node == self._cluster.id else node
 
     def close(self) -> None:
-        """This relay stops: its readers go on elsewhere."""
+        """This relay stops: its clients resume at another relay."""
         self._closed = True
         for number in list(self._waiting):
             self._resolve(number, None)
@@ -177,8 +175,8 @@ class StreamReader:
     async def resume(
         self, exchange: Exchange, session: Session, key: str, event: str, headers: tuple[Header, ...]
     ) -> bool:
-        """Send what came after an event, then what comes; False, and nothing was sent, if this is a GET stream that is
-        gone: then ours does. Raises what is to be said of any other."""
+        """Send the events after this one, then new ones. False, and nothing was sent, if this is a GET stream that is
+        gone: the stream of this relay takes its place. Raises BadRequest for any other stream that is gone."""
         node, number = self.remote_node(event) or "", next(self._numbers)
         asked = {"op": "read", "x": number, "k": key, "s": session.server, "p": session.caller.principal}
         try:
@@ -220,14 +218,14 @@ class StreamReader:
                 await exchange.comment()
             try:
                 batch = await self._request_batch(node, number, asked)
-            except BadRequest:  # the bus is away; whoever comes back may reach that relay itself
+            except BadRequest:  # the bus is down; a client that resumes may reach the other relay directly
                 break
         if batch is None and request is not None and not exchange.is_gone and not self._closed:
             await exchange.event(error_body(BrowserGone(GONE), request, session.server))
         await exchange.end_stream()
 
     async def _request_batch(self, node: str, number: int, asked: dict[str, Any]) -> StreamBatch | None:
-        """None: that relay is gone, or nobody wants to know any more. Raises when it can't be asked."""
+        """None: that relay is gone, or this one stops. Raises if it can't be asked."""
         while node in self._cluster.nodes and not self._closed:
             waiting: asyncio.Future[StreamBatch | None] = asyncio.get_running_loop().create_future()
             self._waiting[number] = node, waiting
@@ -256,7 +254,7 @@ class StreamReader:
             waiting.set_result(batch)
 
     def _ask_again(self) -> None:
-        """The bus was away, and with it the answers."""
+        """The bus was down, and answers were lost: ask again."""
         for number in self._waiting:
             self._resolve(number, RETRY)
 
@@ -267,13 +265,13 @@ class StreamReader:
 
 
 def _unavailable(error: RelayUnavailable) -> BadRequest:
-    """A body is read in answer to a GET only when the status is an error."""
+    """Clients read a body in response to a GET only if the status is an error."""
     again = ((b"retry-after", b"1"),)
     return BadRequest(error.message, status=503, code=error.code, reason=error.reason, headers=again)
 
 
 def _batch(events: list[StreamEvent]) -> list[StreamEvent]:
-    """As many as travel together, and one at least."""
+    """The events of one batch, at least one."""
     size = 0
     batch: list[StreamEvent] = []
     for event in events:

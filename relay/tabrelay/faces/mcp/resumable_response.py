@@ -1,5 +1,8 @@
-"""How an outcome reaches a client of the handshake eras: one JSON body if it comes at once, else a stream that can be
-taken up again. Hanging up is not cancelling here: the call goes on, and what it says is kept for a while."""
+"""HTTP response of a call in a legacy session: one JSON body if the reply comes soon, else a resumable event stream.
+
+Closing the connection does not cancel the call: its events are kept for a while in the session's event store, and the
+client can resume with Last-Event-ID.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,12 @@ from tabrelay.http.exchange import Exchange, Header, error_body
 
 STREAM_AFTER_S: Final = 0.5
 RETRY_MS: Final = 500
-# The first version whose clients know an event with an id and no data; older parsers choke on it.
+# The first version whose clients accept an event with an id and no data; older parsers fail on it.
 EVENT_ID_ONLY_SINCE: Final = "2025-11-25"
 
 
 class ResumableResponses:
-    """Answers requests of sessions. Keeps the tasks that listen to calls whose client has gone."""
+    """Sends responses of sessions. Keeps the tasks that store the events of calls whose client is gone."""
 
     def __init__(self, keepalive_s: float) -> None:
         self._keepalive_s = keepalive_s
@@ -41,8 +44,8 @@ class ResumableResponses:
     ) -> None:
         """Answer a POST with the outcome of its call. Raises a RelayError only while nothing was sent.
 
-        `prefers_stream`: an answer that comes at once is a stream too, for a client that wants to be able to take every
-        answer up again. `patience_s`: when it is over, the answer becomes a stream.
+        `prefers_stream`: send even an immediate reply as a stream, for a client that wants to be able to resume every
+        response. `stream_after_s`: start a stream after this time.
         """
         try:
             first = await pending.next(QUICK_REPLY_S)
@@ -60,8 +63,8 @@ class ResumableResponses:
         self._keep(_follow(pending, stream, server, first, can_pause=can_pause))
         exchange.watch(stream.wake)
         try:
-            is_news = isinstance(first, Notice) and (can_pause or not first.ends_stream)
-            if not is_news and not prefers_stream:
+            has_event = isinstance(first, Notice) and (can_pause or not first.ends_stream)
+            if not has_event and not prefers_stream:
                 await stream.wait(max(stream_after_s - QUICK_REPLY_S, 0.0))
             events = stream.after(0)
             if exchange.is_gone:
@@ -78,14 +81,14 @@ class ResumableResponses:
             _leave(exchange, stream)
 
     async def resume(self, exchange: Exchange, stream: EventStream, after: int, headers: tuple[Header, ...]) -> None:
-        """Send what came after an event, then what comes. Whoever read the stream before reads no longer."""
+        """Send the events after `after`, then new ones. The previous reader of the stream stops."""
         if stream.reader is not None:
             stream.wake()
         stream.reader = exchange
         exchange.watch(stream.wake)
         try:
             await exchange.start_stream(headers)
-            # A comment at once: some HTTP stacks hand the response to the client only with its first byte.
+            # A comment at once: some HTTP stacks deliver the response to the client only with its first byte.
             await exchange.comment()
             await self._pump(exchange, stream, after)
         finally:
@@ -115,7 +118,7 @@ class ResumableResponses:
 async def _follow(
     pending: Pending, stream: EventStream, server: str, event: Notice | Reply | None, *, can_pause: bool
 ) -> None:
-    """Write down what a call says until it is answered, whether anybody reads or not."""
+    """Store the events of a call until it is answered, with or without a reader."""
     try:
         while not isinstance(event, Reply):
             if event is not None and not event.ends_stream:

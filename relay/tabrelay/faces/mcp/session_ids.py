@@ -1,8 +1,8 @@
-"""Session ids that say what the session is: sealed with a key of the relay, so that a relay that was restarted knows
-a session that it has never seen. Pure but for the key's file.
+"""Self-contained session ids: signed with a key of the relay, so that a restarted relay accepts sessions it never saw.
 
-The seal covers server and principal without naming them: at another server or with another token it does not fit, and
-looks like any made-up id. What changes during a session is not in here (see diary).
+An id holds the caller's description and is authenticated with an HMAC over server and principal, which it does not
+name: with another server or another token it is rejected like an invented id. Pure but for the key's file. State that
+changes during a session is in `session_store`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tabserver.wire import eras
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 
-# Every request carries it, and proxies begin to refuse headers at a few KiB.
+# Characters. Every request carries the id, and proxies reject headers from a few KiB on.
 MAX_ID: Final = 1024
 PREFIX: Final = "s1."
 MAC_BYTES: Final = 16
@@ -31,20 +31,20 @@ KNOWN_CAPABILITIES: Final = ("elicitation", "sampling", "roots", "tasks", "exten
 
 @dataclass(frozen=True, slots=True)
 class SealedSession:
-    """What an id says."""
+    """Contents of a session id."""
 
     caller: Caller
     issued: float
 
 
 class SessionIdCodec:
-    """Makes and reads session ids."""
+    """Issues and verifies session ids."""
 
     def __init__(self, key: bytes) -> None:
         self._key = hashlib.sha256(b"tabrelay session\0" + key).digest()
 
     def issue(self, server: str, caller: Caller, now: float) -> str:
-        """An id for a new session: visible ASCII, at most MAX_ID long, with 128 bits that nobody can guess."""
+        """An id for a new session: visible ASCII, at most MAX_ID characters, with 128 random bits."""
         nonce = caller.session or new_nonce()
         for client, capabilities in _shorter_forms(caller):
             body = orjson.dumps([caller.version, round(now), nonce, client, capabilities])
@@ -54,7 +54,7 @@ class SessionIdCodec:
         raise AssertionError("the shortest form fits")
 
     def read(self, id: str, server: str, principal: str) -> SealedSession | None:
-        """What a session id of ours says; None if it is not one, or not for this server and principal."""
+        """The contents of a session id; None if it is not ours, or not for this server and principal."""
         if len(id) > MAX_ID or not id.startswith(PREFIX):
             return None
         try:
@@ -63,7 +63,7 @@ class SessionIdCodec:
         except (binascii.Error, ValueError):
             return None
         mac, packed = raw[:MAC_BYTES], raw[MAC_BYTES:]
-        # One session has one id: a second spelling of the same bytes is not it.
+        # A session has exactly one id: another base64 spelling of the same bytes is rejected.
         if PREFIX + _text(raw) != id or not hmac.compare_digest(mac, self._mac(server, principal, packed)):
             return None
         version, issued, nonce, client, capabilities = orjson.loads(zlib.decompress(packed))
@@ -79,7 +79,7 @@ class SessionIdCodec:
 
 
 def new_nonce() -> str:
-    """What makes an id impossible to guess. It also names the session to the browser, where it opens nothing."""
+    """The random part of an id. It also names the session to the browser, where it grants no access."""
     return secrets.token_urlsafe(16)
 
 
@@ -88,7 +88,7 @@ def _text(raw: bytes) -> str:
 
 
 def _shorter_forms(caller: Caller) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
-    """Client and capabilities as given, and in shorter and shorter forms for those that give too much."""
+    """Client and capabilities in full, then in ever shorter forms for clients whose description is too long."""
     given, full = caller.client, caller.capabilities
     short: dict[str, Any] | None = given and {key: str(given.get(key))[:64] for key in ("name", "version")}
     known: dict[str, Any] = {key: full[key] for key in KNOWN_CAPABILITIES if key in full}

@@ -1,7 +1,7 @@
-"""What a browser must know of a session before it hears of it: that somebody listens, the log level, the subscriptions.
+"""Replay of session state to a browser that does not know the session: listening, log level, resource subscriptions.
 
-It is told whenever a browser has the server that does not know, because it came anew or because the session did. What
-clients say in a session is none of its business.
+State is sent when a browser or a session is new to the other, before any call of that session. SESSIONS_AT_ONCE
+sessions are handled in one callback of the event loop. Calls and notifications of clients are not handled here.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from tabserver.wire import jsonrpc, methods
 from tabserver.wire.names import server_of
 
 # defence: loop time: sessions that are told of a browser
-SESSIONS_AT_ONCE: Final = 100  # sessions that are told something in one callback of the event loop
-# What a session's channel must be told again when another worker takes over.
+SESSIONS_AT_ONCE: Final = 100  # sessions in one callback of the event loop
+# Requests whose effect must be replayed to the next worker.
 REPLAYED_METHODS: Final = frozenset(
     {methods.LOGGING_SET_LEVEL, methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE}
 )
 
 
 class SessionReplay:
-    """Of all sessions of the relay."""
+    """For all sessions of the relay."""
 
     def __init__(self, switch: Switch, sessions: Sessions) -> None:
         self._switch = switch
@@ -40,7 +40,7 @@ class SessionReplay:
         self._ids = itertools.count(1)
 
     def came_up(self, server: str) -> None:
-        """A browser took the name: sessions whose state it must know tell it, before any of their calls gets there."""
+        """A browser connected: send the state of sessions that have any, before any of their calls."""
 
         def notify(session: Session) -> None:
             if session.wants_notices or session.level or session.subscriptions:
@@ -49,8 +49,8 @@ class SessionReplay:
         self._each(self._sessions.of_server(server), notify)
 
     def peer_left(self, server: str, changes: frozenset[str]) -> None:
-        """Of several browsers under this name one is gone for good: its sessions go on with another, where these lists
-        are others."""
+        """One of several browsers with this name is permanently gone: its sessions continue with another one, in which
+        these lists differ."""
 
         def notify(session: Session) -> None:
             if session.replayed_to is not None and not session.replayed_to.is_up and self.address(session) == server:
@@ -60,7 +60,7 @@ class SessionReplay:
         self._each(self._sessions.of_server(server), notify)
 
     def lists_changed(self, server: str, lists: frozenset[str]) -> None:
-        """The lists are others than clients were told: those who listen shall ask again."""
+        """These lists differ from what clients know: notify the sessions that listen."""
 
         def notify(session: Session) -> None:
             if self.address(session) == server:
@@ -70,7 +70,7 @@ class SessionReplay:
             self._each(self._sessions.of_server(name), notify)
 
     def _each(self, sessions: list[Session], notify: Callable[[Session], None]) -> None:
-        """The first sessions now, the others in later turns of the event loop, unless they have ended by then."""
+        """The first sessions now, the others in later callbacks, unless they have ended by then."""
         for session in sessions[:SESSIONS_AT_ONCE]:
             if not session.streams.get_stream.is_over:
                 notify(session)
@@ -78,14 +78,14 @@ class SessionReplay:
             asyncio.get_running_loop().call_soon(self._each, sessions[SESSIONS_AT_ONCE:], notify)
 
     def address(self, session: Session) -> str:
-        """The browser that the session stays with, or else its server."""
+        """The browser that the session is bound to, or else its server."""
         return self._switch.registry.shared_names.bound_to(session.server, session.channel)
 
     def peer(self, session: Session) -> Peer | None:
         return self._switch.registry.holder(session.server, session.channel)
 
     def send(self, session: Session) -> None:
-        """Open the channel at a browser that does not know it, as the client believes that it is."""
+        """Open the channel at a browser that does not know it, in the state that the client expects."""
         peer = self.peer(session)
         if peer is None or not peer.is_up or session.replayed_to is peer:
             return
@@ -100,7 +100,7 @@ class SessionReplay:
             session.replayed_to = None
 
     def _send_request(self, session: Session, peer: Peer, method: str, params: dict[str, Any]) -> bool:
-        """Ask something whose answer nobody reads."""
+        """Send a request whose response is ignored. False if it could not be sent."""
         id = f"tabrelay-{next(self._ids)}"
         payload = orjson.dumps(jsonrpc.request(id, method, params)).decode()
         pending = Pending(Call(session.channel, id, method, payload, session.caller))
@@ -112,7 +112,7 @@ class SessionReplay:
         return True
 
     def listen(self, session: Session) -> None:
-        """From now on what belongs to no request is wanted."""
+        """From now on the client receives messages that belong to no request."""
         session.wants_notices = True
         peer = self.peer(session)
         if session.replayed_to is peer and peer is not None and peer.is_up:
@@ -120,7 +120,7 @@ class SessionReplay:
         self.send(session)
 
     def record(self, session: Session, method: str, params: dict[str, Any]) -> None:
-        """The server agreed to this: the next browser must know it too."""
+        """The server accepted this request: the next browser must receive it too."""
         level, uri = params.get("level"), params.get("uri")
         if method == methods.LOGGING_SET_LEVEL and level in methods.LOG_LEVELS:
             session.level = level
@@ -133,7 +133,7 @@ class SessionReplay:
         self._sessions.changed(session)
 
     def changed_at_node(self, session: Session, record: SessionRecord) -> None:
-        """The client set something at another relay."""
+        """The client changed the session at another relay."""
         before = (session.level, list(session.subscriptions))
         for uri in set(session.subscriptions) - set(record.subscriptions):
             if session.replayed_to is not None and session.replayed_to.is_up:

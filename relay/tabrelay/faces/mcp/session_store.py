@@ -1,8 +1,8 @@
-"""What changes during a handshake session and must outlive the relay: its log level, its subscriptions, the tab it has
-pinned, when it was last used, and whether it has ended. One small file, `sessions.json`; what never changes is in the
-session's id itself.
+"""Persistent store of mutable session state: log level, subscriptions, pinned tab, last use, and whether it has ended.
 
-Ids are kept as digests only: the file opens nothing.
+One small file, `sessions.json`, in the relay's home; what never changes is in the session id. Ids are stored as digests
+only, so the file gives access to nothing. Bounded by the number of records and by the characters of their
+subscriptions. Does not decide when a session ends.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from tabserver.wire.control_messages import is_tab_id
 MAX_SUBSCRIPTIONS: Final = 256  # of one session
 MAX_LEVEL: Final = 32  # characters; the longest level of MCP has nine
 KEY_CHARACTERS: Final = 32  # characters of a digest
-ENDS_TOGETHER_S: Final = 60.0  # sessions that end within so many seconds have one record
-RECORDS_AT_ONCE: Final = 1_000  # pages of another process that are taken over in one callback of the event loop
-# A page is small, but for its subscriptions, which have a limit together. A larger file is none of ours.
+ENDS_TOGETHER_S: Final = 60.0  # sessions that end within this time share one record
+RECORDS_AT_ONCE: Final = 1_000  # records of another process that are merged in one callback of the event loop
+# Bytes. Records are small except for subscriptions, which have a common limit: a larger file is not ours.
 MAX_FILE: Final = 128 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """What the diary says of one session."""
+    """Stored state of one session."""
 
     last_used: float
     level: str | None = None
@@ -39,20 +39,22 @@ class SessionRecord:
 
 
 class SessionStore:
-    """Bounded: past `most` pages those that were written longest ago go, and past `most_text` characters of
-    subscriptions on all pages those of the pages that were written longest ago."""
+    """Bounded: past `max_records` the oldest records are dropped, and past `max_characters` of subscriptions the
+    subscriptions of the oldest records."""
 
     def __init__(self, path: Path | None, *, max_records: int = 10_000, max_characters: int = 16 * 1024 * 1024) -> None:
-        self.records: dict[str, SessionRecord] = {}  # by the digest of an id, in the order of writing; read by others
+        self.records: dict[
+            str, SessionRecord
+        ] = {}  # by the digest of an id, in the order of writing; other modules read it
         self._max_records = max_records
         self._max_characters = max_characters
         self._characters = 0
         self._last_end = SessionRecord(0.0, is_ended=True)
-        # Called with what must not be forgotten: the key of a page, and what it says.
+        # Called with the key and the row of every record that must be kept.
         self.on_write: Callable[[str, dict[str, Any]], None] = lambda key, row: None
         loss = "ended sessions may come back after a restart"
         self._file = StateFile(path, self, loss=loss, most_bytes=MAX_FILE)
-        # Sessions go on without what can't be read: they lose a log level, not a handshake.
+        # Sessions continue without what can't be read: they lose a log level, not their initialization.
         self.merge(self._file.load())
 
     def __len__(self) -> int:
@@ -62,7 +64,7 @@ class SessionStore:
         return self.records.get(digest(id))
 
     def write(self, id: str, record: SessionRecord, *, now: bool = False) -> None:
-        """Remember. `now`: it must not be forgotten, whatever happens next, and goes into the file soon."""
+        """Store a record. `now`: it must survive a crash, so the file is written soon and other relays are informed."""
         key = digest(id)
         self._keep(key, record)
         if now:
@@ -70,8 +72,8 @@ class SessionStore:
             self.on_write(key, self.encode(record))
 
     def receive(self, key: str, row: Any) -> SessionRecord | None:
-        """Another relay wrote this page; gives it back if it makes sense. What comes late, after the bus was away, does
-        not undo an end."""
+        """Store a record of another relay. Returns it if it was accepted: a record that arrives late, after the bus was
+        down, does not undo an end."""
         try:
             record = self.decode(key, row)
         except (TypeError, AttributeError, KeyError, ValueError):
@@ -94,7 +96,7 @@ class SessionStore:
             self._drop_subscriptions()
 
     def _shared_end(self, at: float) -> SessionRecord:
-        """One record for all sessions that end in the same minute: the end of that minute, so never forgotten early."""
+        """One record for all sessions that end in the same minute, dated to its end so that it never expires early."""
         rounded = -(-at // ENDS_TOGETHER_S) * ENDS_TOGETHER_S
         if self._last_end.last_used != rounded:
             self._last_end = SessionRecord(rounded, is_ended=True)
@@ -106,18 +108,18 @@ class SessionStore:
 
     def _drop_subscriptions(self) -> None:
         for key, record in list(self.records.items()):
-            if self._characters <= self._max_characters // 2:  # not one page for each that is written from now on
+            if self._characters <= self._max_characters // 2:  # halve it, rather than drop one for each new record
                 break
             self._characters -= _size(record)
             self.records[key] = record = replace(record, subscriptions=())
             self._characters += _size(record)
 
     def end(self, id: str, at: float) -> None:
-        """The client ended the session: it stays dead over restarts."""
+        """The client ended the session: it stays ended over restarts."""
         self.write(id, SessionRecord(at, is_ended=True), now=True)
 
     def forget(self, older_than: float) -> None:
-        """Drop old pages, as far as they were written before all that are younger."""
+        """Drop old records, up to the first that is younger, in the order of writing."""
         while self.records:
             key = next(iter(self.records))
             if self.records[key].last_used >= older_than:
@@ -128,7 +130,7 @@ class SessionStore:
         """The relay stops: write the file now."""
         self._file.flush()
 
-    # -- what the file holds -------------------------------------------------------------------------------------------
+    # -- contents of the file ------------------------------------------------------------------------------------------
 
     def rows(self) -> dict[str, SessionRecord]:
         return dict(self.records)
@@ -160,13 +162,13 @@ class SessionStore:
         )
 
     def accepts(self, key: str, ours: SessionRecord | None, theirs: SessionRecord) -> bool:
-        """Of what another process wrote, the newer page counts, and an end for good."""
+        """Of records of another process the newer one counts; an end is final."""
         if ours is None:
             return True
         return not ours.is_ended and (theirs.is_ended or theirs.last_used > ours.last_used)
 
     def merge(self, theirs: Mapping[str, SessionRecord]) -> None:
-        """The first pages now, the others in later turns of the event loop. At the start there is none: all now."""
+        """The first records now, the others in later callbacks of the event loop; at the start, without a loop, all."""
         try:
             self._merge(list(theirs.items()), asyncio.get_running_loop())
         except RuntimeError:

@@ -1,8 +1,8 @@
-"""Handshake sessions: what `initialize` opened and DELETE or long disuse closes. No HTTP in here.
+"""Table of legacy sessions: opened by `initialize`, closed by DELETE or long disuse.
 
-A session's memory and its life are two things. Its memory (channel, streams) is put away when it is idle and lost when
-the relay restarts; its id says enough to rebuild it. No client recovers from "session not found", so that is said only
-of sessions that were ended, or not used for days.
+A session's memory (channel, streams) and its lifetime are separate. Memory is released when it is idle and lost when
+the relay restarts; its id holds enough to rebuild it. No client recovers from "session not found", so only sessions
+that were ended or not used for days get that answer. No HTTP in here.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tabrelay.faces.mcp.session_store import MAX_SUBSCRIPTIONS, SessionRecord, S
 from tabrelay.faces.mcp.subscriptions import changed_list, list_changed
 from tabserver.wire.frames import Caller
 
-# How often all sessions are looked at, at most, to find room in a full table.
+# Least time between two scans of all sessions for room in a full table.
 SWEEP_S: Final = 1.0
 
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """One client of one server. Survives the browser's socket, its page, and the relay."""
+    """One client of one server. Outlives the browser's socket, its page, and the relay process."""
 
     id: str
     server: str
@@ -39,12 +39,12 @@ class Session:
     level: str | None = None
     subscriptions: dict[str, None] = field(default_factory=dict)
     running: set[Pending] = field(default_factory=set)
-    # Who knows the channel's state: a peer that never heard of it, or came anew, must be told.
+    # The peer that has the session's state; any other one must receive it first (see `session_replay`).
     replayed_to: Peer | None = None
     wants_notices: bool = False
-    # Its standing stream carries its answers too (2024-11-05), and is ended by whoever opened it.
+    # HTTP+SSE (2024-11-05): the GET stream carries responses too, and `http_sse` ends it.
     is_http_sse: bool = False
-    # Characters of its subscriptions, when they last changed.
+    # Characters of its subscriptions, as of their last change.
     subscribed_characters: int = 0
 
     @property
@@ -53,24 +53,24 @@ class Session:
 
     @property
     def is_in_use(self) -> bool:
-        """Has it a stream that is open, or a call without an answer?"""
+        """Has it an open stream, or a call without an answer?"""
         return self.is_listening or bool(self.running)
 
     def receive(self, notice: Notice) -> None:
-        """A message of the server's that belongs to no request. Of lists that changed, the relay tells by itself."""
+        """A server message that belongs to no request. The relay itself reports changed lists."""
         if changed_list(notice) is None:
             self.deliver(notice)
 
     def lists_changed(self, lists: frozenset[str]) -> None:
-        """These are others than the client was told: if it listens, it shall ask again."""
+        """These lists differ from what the client knows: notify it if it listens."""
         if self.wants_notices:
             for name in sorted(lists):
                 self.deliver(list_changed(name))
 
     def deliver(self, notice: Notice) -> None:
-        """A message that belongs to no request: it waits for the client's GET stream."""
+        """Put a message that belongs to no request on the GET stream."""
         payload, standing = notice.payload.encode(), self.streams.get_stream
-        # Ten lists that changed while nobody read are one list that changed.
+        # Equal list changes that were not read yet are sent once.
         if b"/list_changed" in payload and any(event.payload == payload for event in standing.after(standing.sent)):
             return
         standing.add(payload)
@@ -103,9 +103,9 @@ class Sessions:
         self._sessions: dict[str, Session] = {}
         self._by_server: dict[str, dict[str, Session]] = {}
         self._by_key: dict[str, Session] = {}
-        self._by_principal: dict[str, dict[str, Session]] = {}  # the one that was used longest ago is first
+        self._by_principal: dict[str, dict[str, Session]] = {}  # least recently used first
         self._swept = wall()
-        self.node = ""  # which of several relays this is
+        self.node = ""  # id of this relay if it is one of several
         self._subscribed_characters = 0
 
     def open(self, server: str, channel: str, caller: Caller) -> Session:
@@ -123,10 +123,10 @@ class Sessions:
         )
 
     def make_room(self, principal: str) -> None:
-        """Raises when this principal can't have one more session.
+        """Make room for one more session of this principal. Raises BadRequest if there is none.
 
-        For its own new session, its longest idle one is put away first. Another principal's is put away only if the
-        table is full and that principal has more sessions than this one.
+        Its own longest idle session is unloaded first. A session of another principal is unloaded only if the table is
+        full and that principal has more sessions than this one.
         """
         since_sweep_s = self._wall() - self._swept
         is_full = len(self._sessions) >= self._max_sessions
@@ -152,14 +152,14 @@ class Sessions:
             )
 
     def _unload_oldest(self, sessions: dict[str, Session]) -> bool:
-        """Free the memory of the session that is idle for longest; False if all are in use."""
+        """Unload the session that is idle for longest; False if all are in use."""
         idle = next((session for session in sessions.values() if not session.is_in_use), None)
         if idle is not None:
             self._unload(idle, "idle for longest")
         return idle is not None
 
     def find(self, id: str | None, server: str, principal: str) -> Session:
-        """The session of this server and credential; another's session looks exactly like one that does not exist."""
+        """The session for this server and principal. A session of another one looks like one that does not exist."""
         if id is None:
             raise BadRequest("The header Mcp-Session-Id is missing. Send initialize first.", reason="no_session")
         session = self._sessions.get(id)
@@ -173,7 +173,7 @@ class Sessions:
         return session
 
     def _rebuild(self, id: str, server: str, principal: str) -> Session | None:
-        """A session that was put away, or that an earlier relay opened."""
+        """A session that was unloaded, or that an earlier relay process opened."""
         sealed = self._session_ids.read(id, server, principal)
         if sealed is None:
             return None
@@ -202,7 +202,7 @@ class Sessions:
         return session
 
     def changed(self, session: Session) -> None:
-        """Its level, its subscriptions or its pin are others now."""
+        """Its level, its subscriptions or its pin changed."""
         while len(session.subscriptions) > MAX_SUBSCRIPTIONS:
             del session.subscriptions[next(iter(session.subscriptions))]
         self._limit_subscriptions(session)
@@ -219,12 +219,12 @@ class Sessions:
             self._subscribed_characters -= len(first)
 
     def end(self, session: Session, why: str) -> None:
-        """For good: the id is dead from now on."""
+        """End it permanently: its id is invalid from now on."""
         self._store.end(session.id, self._wall())
         self.release(session, why)
 
     def unload_idle(self) -> None:
-        """Free the memory of sessions that are idle. Their ids stay good."""
+        """Release the memory of idle sessions. Their ids stay valid."""
         self._swept = now = self._wall()
         for session in list(self._sessions.values()):
             # defence: stalls: the time of day is set back, and idle sessions are put away
@@ -237,7 +237,7 @@ class Sessions:
         self.release(session, why)
 
     def release(self, session: Session, why: str) -> None:
-        """Let its memory go, and say nothing of its id."""
+        """Release its memory. Its id is not changed."""
         if self._sessions.pop(session.id, None) is not None:
             _leave(self._by_server, session.server, session)
             _leave(self._by_principal, session.caller.principal, session)
@@ -247,7 +247,7 @@ class Sessions:
             session.streams.end()
 
     def flush(self) -> None:
-        """The relay stops: write down who was there."""
+        """The relay stops: store all sessions."""
         for session in self._sessions.values():
             self._store.write(session.id, _record_of(session))
         self._store.forget(self._wall() - self._life_s)
@@ -257,11 +257,11 @@ class Sessions:
         return len(self._sessions)
 
     def find_by_key(self, key: str) -> Session | None:
-        """The session with this key, if its memory is here."""
+        """The session with this key, if it is in memory."""
         return self._by_key.get(key)
 
     def share(self, bus_sync: BusSync, on_change: Callable[[Session, SessionRecord], None]) -> None:
-        """Each of several relays knows what changes in a session. `on_change`: another one changed one that is here."""
+        """Share changes of sessions with other relays. `on_change`: another relay changed a session in memory."""
 
         def changed(key: str) -> None:
             session = self._by_key.get(key)

@@ -1,8 +1,8 @@
-"""`subscriptions/listen` of modern clients: while the browser is away the relay listens for them, so that they learn of
-the lists that it brings when it comes back.
+"""`subscriptions/listen` streams of modern clients, held open by the relay while no browser is connected.
 
-What a browser says of its resources is between it and the client. Of lists that changed the relay tells by itself, when
-it has seen that they did: a browser that comes says so of every list, whether clients know it already or not.
+A held client is acknowledged by the relay and learns which lists changed when a browser connects. Resource updates pass
+from the browser to the client unchanged. List changes are sent by the relay, after it has compared the lists: a browser
+that connects announces all of them, whether clients already know them or not.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tabrelay.http.exchange import Exchange
 from tabrelay.routing.catalogue_store import Catalogue
 from tabserver.wire import eras, jsonrpc, methods
 
-# What a client calls the news of a list -> what the list is called.
+# Key of a filter -> name of the list.
 FLAGS: Final = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
 LIST_CHANGED: Final = re.compile("notifications/(tools|prompts|resources)/list_changed")
 MAX_HELD: Final = 64
@@ -35,7 +35,7 @@ def list_changed(name: str, subscription: jsonrpc.RequestId | None = None) -> No
 
 
 def changed_list(notice: Notice) -> str | None:
-    """Which list has changed, as a server says; None if it says something else."""
+    """The list that a notification announces as changed; None for any other notification."""
     if "/list_changed" not in notice.payload:
         return None
     method = orjson.loads(notice.payload).get("method")
@@ -44,17 +44,17 @@ def changed_list(notice: Notice) -> str | None:
 
 
 def final_response(id: jsonrpc.RequestId) -> bytes:
-    """The response that ends a listen stream from our side."""
+    """The response with which the relay ends a listen stream."""
     result = {"resultType": "complete", "_meta": {eras.META_SUBSCRIPTION: id}}
     return orjson.dumps(jsonrpc.result_message(id, result))
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionFilter:
-    """What a client wants to hear of: lists, and resources. Kept for as long as it listens, so it is little."""
+    """The lists and resources that a client subscribes to. Kept as long as the client listens, so it is compact."""
 
     lists: frozenset[str]
-    uris: str  # an array, as text
+    uris: str  # JSON array
 
     @classmethod
     def of(cls, params: dict[str, Any]) -> SubscriptionFilter:
@@ -63,11 +63,11 @@ class SubscriptionFilter:
         uris = asked.get("resourceSubscriptions")
         known = sorted({uri for uri in uris if isinstance(uri, str)}) if isinstance(uris, list) else []
         lists = frozenset(name for flag, name in FLAGS.items() if asked.get(flag) is True)
-        # What orjson gives is as large as it might have become, until it is copied.
+        # The bytes of orjson keep their whole buffer until they are copied.
         return cls(lists, orjson.dumps(known).decode())
 
     def honoured(self, catalogue: Catalogue | None) -> dict[str, Any]:
-        """What is known here of it. Of a server that was never seen everything is believed."""
+        """The part of the filter that the server supports. For a server that never connected: all of it."""
         can = catalogue.initialize.get("capabilities", {}) if catalogue else dict.fromkeys(FLAGS.values())
         kept: dict[str, Any] = {flag: True for flag, name in FLAGS.items() if name in self.lists and name in can}
         uris = orjson.loads(self.uris)
@@ -77,7 +77,7 @@ class SubscriptionFilter:
 
 
 class Subscriptions:
-    """Streams that were opened while nobody was there. One per relay."""
+    """Listen streams: those held without a browser, and those of connected ones. One per relay."""
 
     def __init__(self, keepalive_s: float) -> None:
         self._keepalive_s = keepalive_s
@@ -88,7 +88,7 @@ class Subscriptions:
     async def hold(
         self, exchange: Exchange, server: str, call: Call, wanted: SubscriptionFilter, catalogue: Catalogue | None
     ) -> None:
-        """Acknowledge, and wait until somebody is there (or the client left, or the relay stops)."""
+        """Acknowledge, and wait until a browser connects, the client hangs up, or the relay stops."""
         held = self._held.setdefault(server, set())
         if len(held) >= MAX_HELD:
             raise Busy(f'{MAX_HELD} callers wait for "{server}" already.', retry_after_ms=3000)
@@ -121,7 +121,7 @@ class Subscriptions:
     def listener(
         self, server: str, pending: Pending, wanted: SubscriptionFilter, *, is_acknowledged: bool
     ) -> Iterator[SubscriptionStream]:
-        """While this is open, the browser is listened to. `is_acknowledged`: the client was told by us already."""
+        """Register a stream between client and browser. `is_acknowledged`: the relay has already acknowledged it."""
         listener = SubscriptionStream(server, pending, wanted.lists, is_acknowledged)
         self._listeners.add(listener)
         try:
@@ -146,7 +146,7 @@ class Subscriptions:
 
 
 class SubscriptionStream:
-    """One stream between a client and a browser, and what the relay adds to it."""
+    """One stream between a client and a browser, with the list changes that the relay adds."""
 
     def __init__(self, server: str, pending: Pending, wanted: frozenset[str], is_acknowledged: bool) -> None:
         self.server = server
@@ -156,7 +156,7 @@ class SubscriptionStream:
         self._deferred: set[str] = set()
 
     def notify(self, lists: frozenset[str]) -> None:
-        """2026-07-28: the acknowledgement is the first message of the stream. What comes before it waits."""
+        """2026-07-28: the acknowledgement is the first message of the stream. Earlier changes are deferred."""
         self._deferred |= lists & self._wanted
         if self._is_acknowledged:
             for name in sorted(self._deferred):
@@ -164,7 +164,7 @@ class SubscriptionStream:
             self._deferred.clear()
 
     def is_redundant(self, notice: Notice) -> bool:
-        """Need the client not hear it? It has one acknowledgement, and learns of lists from us."""
+        """Is this notice not for the client? It gets one acknowledgement, and list changes from the relay."""
         if notice.is_ours:
             return False
         if (

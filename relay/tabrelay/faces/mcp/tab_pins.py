@@ -1,7 +1,7 @@
-"""Tabs that modern callers have pinned. They have no session, so a pin belongs to a principal and the name of a client.
+"""Pinned tabs of modern callers, by principal and client name, because modern callers have no session.
 
-Nobody ends it, as a session would, so it ends by itself when it was not used for an hour. The relay remembers it and
-says it with every request; what it means is the worker's business.
+A pin expires when it was not used for an hour. It is stored over restarts and sent to the worker with every request;
+the worker decides what it means.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ LIFE_S: Final = 3600.0
 
 
 class TabPins:
-    """Kept in a diary of their own, over restarts: a caller must not get another tab's results because of one."""
+    """Stored in their own file over restarts: a restart must not give a caller the results of another tab."""
 
     def __init__(self, store: SessionStore, wall: Callable[[], float] = time.time) -> None:
         self._store = store
         self._wall = wall
 
     def caller(self, server: str, caller: Caller) -> Caller:
-        """The caller with what it has pinned."""
-        if not self._store.records:  # nearly always, and each call asks
+        """The caller with its pinned tab."""
+        if not self._store.records:  # nearly always, and this runs for each call
             return caller
         id, now = _id(server, caller), self._wall()
         record = self._store.find(id)
@@ -41,11 +41,11 @@ class TabPins:
         self._store.write(_id(server, caller), SessionRecord(self._wall(), tab=tab), now=True)
 
     def share(self, bus_sync: BusSync) -> None:
-        """Each of several relays has them."""
+        """Share the pins with the other relays."""
         bus_sync.sync_store("pins", self._store)
 
     def flush(self) -> None:
-        """The relay stops: write down what was used when."""
+        """The relay stops: store when each pin was last used."""
         if self._store:
             self._store.flush()
 
