@@ -1,0 +1,81 @@
+"""Cluster set-up: connects one relay to the others on its bus.
+
+Browsers of the other relays become peers of this one, and its browsers become peers of theirs. Sessions and pins of
+legacy clients are shared. Only a relay with a bus has a `Cluster`; it decides nothing about single calls.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from typing import Any
+
+from tabrelay import __version__
+from tabrelay.bus.bus import Bus
+from tabrelay.bus.members import Membership
+from tabrelay.calls.calls import PeerKind, Pending
+from tabrelay.config.settings import Settings
+from tabrelay.faces.mcp.bus_sync import BusSync
+from tabrelay.faces.mcp.endpoint import McpEndpoint
+from tabrelay.faces.nodes.cluster_status import ClusterStatus
+from tabrelay.faces.nodes.forwarded_calls import Forwarding
+from tabrelay.peers.nodes.locator import BrowserLocator
+from tabrelay.routing.drain import Drain
+from tabrelay.routing.registry import Registry
+from tabrelay.routing.status import describe
+from tabrelay.routing.switch import Switch
+from tabserver.wire.names import INSTANCE_SEPARATOR
+from tabserver.wire.pending_calls import PendingCalls
+
+
+class Cluster:
+    """This relay as one of several. One per relay with a bus."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        key: bytes,
+        settings: Settings,
+        url: str,
+        *,
+        registry: Registry,
+        switch: Switch,
+        endpoint: McpEndpoint,
+        drain: Drain,
+        pending_calls: dict[str, PendingCalls[Pending]],
+        count_browsers: Callable[[], int],
+        on_up: Callable[[str], None],
+        on_gone: Callable[[str], None],
+    ) -> None:
+        """`key`: the secret that the relays share. `pending_calls`: calls at browsers of any relay, by address."""
+        self._settings = settings
+        self._url = url
+        self._registry = registry
+        self._switch = switch
+        self._count_browsers = count_browsers
+        self.members = Membership(bus, key, self._describe_node, settings.bus_beat_s, keep_s=settings.call_deadline_s)
+        self._locator = BrowserLocator(self.members, registry, pending_calls, settings, on_up=on_up, on_gone=on_gone)
+        self._forwarding = Forwarding(
+            self.members, registry, drain, self._locator.local, lambda peer: peer.kind is PeerKind.BROWSER
+        )
+        self._locator.has_moved = self._forwarding.moved
+        switch.remote_lookup = self._locator
+        endpoint.share(BusSync(self.members))
+        self.status = ClusterStatus(self.members, url, self._own_names, self._rows, self._describe_node)
+
+    def _describe_node(self) -> dict[str, Any]:
+        """Sent to the other relays with every heartbeat."""
+        return {
+            "version": __version__,
+            "port": self._settings.port,
+            "browsers": self._count_browsers(),
+            "in_flight": self._switch.in_flight,
+        }
+
+    def _own_names(self) -> list[str]:
+        """The servers that have a browser at this relay."""
+        names = [entry.name for entry in self._registry.entries() if INSTANCE_SEPARATOR not in entry.name]
+        return [name for name in names if self._locator.has(name)]
+
+    def _rows(self, names: Collection[str]) -> list[dict[str, Any]]:
+        return describe(self._registry, self._url, names.__contains__, time.time())
