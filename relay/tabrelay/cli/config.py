@@ -93,6 +93,6 @@ def _show(args: argparse.Namespace) -> int:
     config = _load(args)
     if config is None:
         return FAILED
-    said = display.redacted(config)
-    print(json.dumps(said) if args.json else display.as_toml(said))
+    shown = display.redacted(config)
+    print(json.dumps(shown) if args.json else display.as_toml(shown))
     return OK

@@ -1,4 +1,4 @@
-"""`tabrelay service`: installs the relay as a service of this user (systemd or launchd), so that it runs after a reboot.
+"""`tabrelay service`: installs the relay as a service of this user (systemd or launchd).
 
 It writes one unit or property list that runs `tabrelay serve` with the given flags, and starts it. A file that another
 program wrote is not removed.
