@@ -78,7 +78,7 @@ def staged(shape: str) -> Stage:
 
 
 async def is_quiet(stage: Stage) -> None:
-    """The editor hears nothing that it was not meant to."""
+    """The editor has received nothing else."""
     stage.agent.send(method="quiet", params={})
     assert (await stage.editor.next())["method"] == "quiet"
 
@@ -286,16 +286,16 @@ async def test_answers_to_a_client_that_does_not_read_stay_with_the_editor(
         assert {(await on.plug.next())["id"] for _ in running} == set(range(60))
 
 
-# -- the line itself ---------------------------------------------------------------------------------------------------
+# -- the queue itself --------------------------------------------------------------------------------------------------
 
 
 class FakeTransport:
-    """Takes requests, and notes what it is told."""
+    """Starts requests, and records which were started and refused."""
 
-    def __init__(self, places: int) -> None:
+    def __init__(self, limit: int) -> None:
         self.begun: list[Any] = []
         self.refused: list[Any] = []
-        self.turns = OrderedDelivery(places, self._begin, self._write)
+        self.queue = OrderedDelivery(limit, self._begin, self._write)
 
     async def _begin(self, message: AcpMessage) -> None:
         await asyncio.sleep(0)
@@ -308,11 +308,11 @@ class FakeTransport:
 
     def enter(self, id: Any, size: int = 0, method: str = "x") -> asyncio.Task[None]:
         message = {"id": id, "method": method, "params": {"text": "x" * size}}
-        return asyncio.create_task(self.turns.submit(AcpMessage.read(json.dumps(message).encode())))
+        return asyncio.create_task(self.queue.submit(AcpMessage.read(json.dumps(message).encode())))
 
 
 async def settled() -> None:
-    """Whatever may happen without anybody's help, has happened."""
+    """Runs everything that can run without further input."""
     for _ in range(20):
         await asyncio.sleep(0)
 
@@ -326,14 +326,14 @@ async def test_a_full_queue_takes_no_more_until_there_is_room(
     tasks = [fake.enter(number, size) for number in range(5)]
     await settled()
     assert [task.done() for task in tasks] == [True, True, True, False, False]
-    assert fake.turns.withdraw(("int", 1)) and not fake.turns.withdraw(("int", 1))
+    assert fake.queue.withdraw(("int", 1)) and not fake.queue.withdraw(("int", 1))
     await settled()
     assert [task.done() for task in tasks] == [True, True, True, True, False]
     for _ in range(5):
-        fake.turns.release()
+        fake.queue.release()
         await settled()
     assert fake.begun == [0, 2, 3, 4] and all(task.done() for task in tasks)
-    await fake.turns.close()
+    await fake.queue.close()
 
 
 async def test_one_that_is_larger_than_the_whole_line_has_it_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,10 +343,10 @@ async def test_one_that_is_larger_than_the_whole_line_has_it_for_itself(monkeypa
     await settled()
     assert [task.done() for task in tasks] == [True, True, False]
     for _ in range(3):
-        fake.turns.release()
+        fake.queue.release()
         await settled()
     assert fake.begun == [0, 1, 2]
-    await fake.turns.close()
+    await fake.queue.close()
 
 
 async def test_a_request_that_cannot_be_started_frees_its_slot_and_is_refused(
@@ -355,11 +355,11 @@ async def test_a_request_that_cannot_be_started_frees_its_slot_and_is_refused(
     fake = FakeTransport(1)
     tasks = [fake.enter(0), fake.enter(1, method="broken"), fake.enter(2)]
     await settled()
-    fake.turns.release()
+    fake.queue.release()
     await settled()
     assert fake.begun == [0, 1, 2] and fake.refused == [1] and all(task.done() for task in tasks)
     assert "could not be put on its way" in caplog.text
-    await fake.turns.close()
+    await fake.queue.close()
 
 
 async def test_no_request_is_started_after_close() -> None:
@@ -367,9 +367,9 @@ async def test_no_request_is_started_after_close() -> None:
     before = asyncio.all_tasks()
     tasks = [fake.enter(number) for number in range(4)]
     await settled()
-    fake.turns.release()
-    await fake.turns.close()
-    fake.turns.release()
+    fake.queue.release()
+    await fake.queue.close()
+    fake.queue.release()
     tasks.append(fake.enter(5))
     await settled()
     assert fake.begun == [0] and fake.refused == []
@@ -381,7 +381,7 @@ async def test_close_releases_callers_that_wait_for_room(monkeypatch: pytest.Mon
     fake = FakeTransport(1)
     tasks = [fake.enter(number) for number in range(4)]
     await settled()
-    await fake.turns.close()
+    await fake.queue.close()
     await settled()
     assert fake.begun == [0] and all(task.done() for task in tasks)
 
@@ -418,7 +418,7 @@ async def test_a_relay_that_stands_still_does_not_hold_up_what_else_the_agent_sa
         answered = []
         while (said := await stage.agent.next()).get("method") != "mcp/disconnect":
             answered.append((said["id"], said["error"]["message"]))
-        assert answered[0] == (2, "The MCP connection was closed."), "nobody waits for what will not come"
+        assert answered[0] == (2, "The MCP connection was closed."), "the request is refused, since no answer will come"
         assert said["params"] == {"connectionId": connection}
 
 

@@ -235,7 +235,7 @@ async def test_large_lines_pass_and_larger_ones_are_refused(tmp_path: Path) -> N
 
 LINES, SIZE = 48, 1 << 20
 GROWTH = 24 << 20
-"""Half of what nobody reads. However much that is, 6 to 9 MiB were seen on the way down, and 13 on the way up."""
+"""Half of the unread output. 6 to 9 MiB were measured in transit to the agent, and 13 to the editor."""
 
 
 async def test_an_agent_that_does_not_read_makes_the_editor_wait_and_nothing_piles_up(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ async def test_an_agent_that_does_not_read_makes_the_editor_wait_and_nothing_pil
             for number in range(LINES):
                 editor.send(id=number, method="nothing", params={"text": "x" * SIZE})
             await quiet(editor.process.pid)
-            assert editor.stdin.transport.get_write_buffer_size() > (LINES - 8) * SIZE, "it took what nobody wants"
+            assert editor.stdin.transport.get_write_buffer_size() > (LINES - 8) * SIZE, "it read too much"
         finally:
             os.kill(agent, signal.SIGCONT)
         assert [(await editor.next())["id"] for _ in range(LINES)] == list(range(LINES))

@@ -1,4 +1,4 @@
-"""Connections to servers of the editor's that nobody wants any more: each that was made is ended, and once."""
+"""Connections to servers of the editor that are no longer needed: each is ended, and once."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tabrelay.acp.dialects import G2, Dialect
 from tabrelay.acp.message import AcpMessage, RequestIds
 from tabrelay.acp.requests import RequestTable
 from tests.support.acp import ACP, URL, WAIT_S, Plug, Stage
+from tests.support.waiting import until
 
 SHAPES = [(None, URL), (G2, URL), (None, ACP)]
 NAMES = ["g1", "g2", "g3"]
@@ -96,7 +97,7 @@ async def test_one_that_is_refused_after_it_was_given_up_is_not_ended(
 @pytest.mark.parametrize("first", ["answer", "close"])
 @pytest.mark.parametrize("turns", range(12))
 async def test_one_that_is_made_just_when_it_is_given_up_is_ended_once(first: str, turns: int) -> None:
-    """Whoever is cancelled hears of it a few turns of the loop later than everybody else."""
+    """A cancelled task receives the cancellation a few iterations of the loop after the others have continued."""
     async with Stage() as stage:
         _, asked = await asked_to_connect(stage)
         stage.editor.send(id=9, method="session/close", params={"sessionId": "s1"})
@@ -116,7 +117,7 @@ async def test_one_that_is_made_just_when_it_is_given_up_is_ended_once(first: st
 
 @pytest.mark.parametrize("turns", range(24))
 async def test_one_whose_session_is_closed_just_when_its_client_leaves_is_ended_once(turns: int) -> None:
-    """Its end is under way by then, and is to be waited for by nobody any more."""
+    """Its end is already running, and no task waits for it any more."""
     async with Stage() as stage:
         plug, asked = await asked_to_connect(stage)
         answer(stage, asked)
@@ -189,10 +190,12 @@ async def test_a_client_that_hangs_up_while_it_is_connected_leaves_its_place_to_
         plug.send(id=1, method="initialize", params={})
         first = await stage.editor.next()
         plug.close()
-        async with asyncio.timeout(WAIT_S):
-            while stage.editor.is_silent:  # nothing tells when the place is free
-                await stage.plug(server)
-                await asyncio.sleep(0.02)
+
+        async def is_connected() -> bool:
+            await stage.plug(server)
+            return not stage.editor.is_silent
+
+        await until(is_connected)  # no event shows when the slot is free
         second = await stage.editor.next()
         assert (first["method"], second["method"]) == ("mcp/connect", "mcp/connect")
 
@@ -206,7 +209,7 @@ async def test_a_client_that_left_before_the_editor_was_asked_is_not_mentioned(
         [server] = await stage.ask_for_session(ACP)
         plug = await stage.plug(server)
         plug.close()
-        # Whoever came later has been seen to, so the first one is waiting.
+        # Later messages were handled, so the first one is waiting.
         assert await (await stage.plug(server, nonce="guess")).line() == b""
         stage.agent.send(id=1, result={"sessionId": "s1"})
         assert (await stage.editor.next())["id"] == 1

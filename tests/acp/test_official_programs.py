@@ -131,7 +131,7 @@ async def test_acpx_is_an_editor(tmp_path: Path) -> None:
 
 @pytest.fixture
 def fast_agent() -> list[str]:
-    """The command of an agent that does as the prompt says. Set-up installs it, where it can be had."""
+    """The command of an agent that does as the prompt says. The setup installs it where it is available."""
     program = MODULES.parent / "build" / "fast-agent" / "bin" / "fast-agent-acp"
     if not (program.parents[1] / ".tabrelay").is_file():
         why = program.parents[1] / "why.txt"

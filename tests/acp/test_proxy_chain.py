@@ -85,7 +85,7 @@ async def test_messages_go_down_and_up_in_envelopes_and_ids_do_not_mix() -> None
         assert (down["id"], down["method"]) == (1, "session/prompt")
         second.send(id=1, method="proxy/successor", params={"method": "session/prompt", "params": down["params"]})
         assert (await stage.agent.next())["params"] == {"n": 123456789012345678901234567890}
-        # Now the agent asks something, with an id that everybody else uses too.
+        # Now the agent asks something, with an id that the other programs use too.
         stage.agent.send(id=1, method="session/request_permission", params={"p": 1})
         asked = await second.next()
         assert (asked["method"], asked["params"]["method"]) == ("proxy/successor", "session/request_permission")

@@ -63,7 +63,7 @@ def test_it_loads_nothing_that_takes_time() -> None:
         "import sys, json; before = set(sys.modules)\n"
         "from tabrelay.cli.main import main; main(['mcp', '1']); print(json.dumps(sorted(set(sys.modules) - before)))"
     )
-    # Nobody listens on port 1, and it is given up at once.
+    # No program listens on port 1, and it gives up after one attempt.
     code = "import tabrelay.acp.stdio_shim as shim; shim.TRIES = 1\n" + code
     env = {**os.environ, stdio_shim.NONCE: "secret"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)

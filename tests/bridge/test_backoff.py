@@ -1,4 +1,4 @@
-"""What is tried again, how often, and after how long. Nobody waits here: the clock only notes."""
+"""What is tried again, how often, and after how long. The clock only records waits, so no test waits."""
 
 from __future__ import annotations
 

@@ -86,11 +86,11 @@ async def test_a_client_that_is_killed_leaves_no_bridge_behind(tmp_path: Path) -
         pid = int(note.read_text())
         process.kill()
         await process.wait()
-        await until(lambda: not is_alive(pid))  # it is nobody's child now
+        await until(lambda: not is_alive(pid))  # its parent has ended
 
 
 async def test_a_program_that_is_asked_for_a_token_ends_with_the_bridge(tmp_path: Path) -> None:
-    """Whoever ends it, and however: the client that goes, or a signal."""
+    """However it ends: the client closes its pipes, or a signal."""
     note = tmp_path / "pid"
     code = f"import os, time; open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     for is_signal in (False, True):

@@ -1,4 +1,4 @@
-"""Tokens: where they come from, what happens when they are refused, and that nobody sees them."""
+"""Tokens: their sources, their renewal after a refusal, and that they appear in no output."""
 
 from __future__ import annotations
 

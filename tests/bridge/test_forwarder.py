@@ -378,12 +378,12 @@ async def test_a_notification_that_is_refused_says_nothing_to_the_client() -> No
 async def test_a_redirect_is_followed_on_the_same_origin_only_and_with_the_message() -> None:
     async with Upstream(session=None) as other, Upstream() as server, BridgeHere(server.url) as bridge:
         away = status(307, Location=other.url)
-        server.on["a"] = [status(307, Location="/elsewhere"), result("here")]
+        server.on["a"] = [status(307, Location="/moved"), result("here")]
         server.on["b"] = [away]
-        server.on["c"] = [status(302, Location="/elsewhere")]
+        server.on["c"] = [status(302, Location="/moved")]
         server.on["d"] = [status(307, Location="/mcp")]
         assert (await bridge.ask("a"))["result"] == "here"
-        assert [seen.path for seen in server.all("a")] == ["/mcp", "/elsewhere"]
+        assert [seen.path for seen in server.all("a")] == ["/mcp", "/moved"]
         error = (await bridge.ask("b"))["error"]
         assert error["code"] == -32001 and other.url in error["message"]
         assert (await bridge.ask("c"))["error"]["data"]["status"] == 302
@@ -416,7 +416,7 @@ async def test_a_stream_that_goes_on_may_take_longer_than_the_timeout() -> None:
         await reply.stream()
         for _ in range(8):
             await reply.chunk(b": still here\n\n")
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.5)  # the server's pace: together longer than the timeout
         await reply.answer("late")
         await reply.end()
 
@@ -429,17 +429,18 @@ async def test_a_stream_that_goes_on_may_take_longer_than_the_timeout() -> None:
 
 
 async def test_a_cancelled_call_of_the_handshake_era_is_told_to_the_server_and_its_late_answer_is_dropped() -> None:
-    may_answer = asyncio.Event()
+    may_answer, has_answered = asyncio.Event(), asyncio.Event()
 
     async def slow(reply: Reply) -> None:
         await reply.stream()
         await may_answer.wait()
         await reply.answer("too late")
         await reply.end()
+        has_answered.set()
 
     async def note(reply: Reply) -> None:
         may_answer.set()
-        await asyncio.sleep(0.05)  # the late answer comes first
+        await has_answered.wait()
         await reply.accepted()
 
     on = {"tools/call": slow, "notifications/cancelled": note}

@@ -53,14 +53,20 @@ async def test_it_is_not_opened_before_the_handshake_or_when_it_is_switched_off(
 
 
 async def test_it_takes_no_part_in_the_timeout() -> None:
+    may_send = asyncio.Event()
+
     async def late(reply: Reply) -> None:
         await reply.stream()
-        await asyncio.sleep(2)
+        await may_send.wait()
         await reply.event(NOTICE)
         await hang(reply)
 
-    async with Upstream({"GET": late}) as server, listening(server, limits=OutboundLimits(timeout_ms=1000)) as bridge:
+    on = {"GET": late, "tools/list": hang}
+    async with Upstream(on) as server, listening(server, limits=OutboundLimits(timeout_ms=1000)) as bridge:
         await bridge.initialize()
+        await server.until_seen("GET")
+        assert "timed out" in (await bridge.ask("tools/list"))["error"]["message"]
+        may_send.set()
         assert await bridge.next() == NOTICE
         assert len(server.all("GET")) == 1
 

@@ -190,7 +190,7 @@ async def test_exit_codes_tell_who_is_to_blame(tmp_path: Path) -> None:
 
 
 async def test_a_question_of_the_server_is_asked_at_the_terminal_and_the_bar_is_drawn(stage: Stage) -> None:
-    """A real terminal: the only place where there is somebody to ask, and something to draw on."""
+    """A real terminal: only there the user is asked and a progress bar is drawn."""
     for name, typed, expected in (("greet", b"y\nAda\n", "Hello Ada"), ("steps", b"", "done")):
         master, slave = pty.openpty()
         process = await asyncio.create_subprocess_exec(

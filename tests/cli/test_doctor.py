@@ -105,7 +105,7 @@ def test_what_is_open_to_others_is_bad(tmp_path: Path, port: int, capsys: pytest
 
 
 def hang_up(server: socket.socket) -> None:
-    """Not HTTP, to as many as come, until nobody listens any more."""
+    """Answers every connection with something that is not HTTP, until the socket is closed."""
     with suppress(OSError):
         while True:
             server.accept()[0].close()

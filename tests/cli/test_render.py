@@ -33,7 +33,7 @@ def show(value: dict[str, Any], format: str, folder: Path, name: str = "shot") -
 
 
 def test_a_result_as_text_has_its_pictures_in_files(tmp_path: Path) -> None:
-    (tmp_path / "shot-1.png").write_text("somebody's")
+    (tmp_path / "shot-1.png").write_text("another file's")
     assert show(RESULT, "text", tmp_path).splitlines() == [
         "Hello",
         f"[image, image/png: {tmp_path}/shot-2.png]",
@@ -45,7 +45,7 @@ def test_a_result_as_text_has_its_pictures_in_files(tmp_path: Path) -> None:
         "(image of type image/png, damaged)",
     ]
     assert (tmp_path / "shot-2.png").read_bytes() == b"\x89PNG picture"
-    assert (tmp_path / "shot-1.png").read_text() == "somebody's"
+    assert (tmp_path / "shot-1.png").read_text() == "another file's"
 
 
 def test_a_result_as_markdown_shows_its_pictures(tmp_path: Path) -> None:

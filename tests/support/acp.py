@@ -120,7 +120,7 @@ class PlayedComponent(ChildProcess, Side):
 
 
 class NoRelay(RelayClient):
-    """Nobody is there to offer anything; a test may name servers all the same."""
+    """No relay runs; a test may name servers nevertheless."""
 
     def __init__(self, *servers: str, home: Path = Path("/nowhere")) -> None:
         super().__init__(home, lambda: "http://127.0.0.1:1")
@@ -229,7 +229,7 @@ class Plug(Side):
 
 
 async def is_free(port: int) -> bool:
-    """Nobody listens there (any more)."""
+    """Waits until no program listens on the port."""
     async with asyncio.timeout(WAIT_S):
         while True:
             try:
@@ -242,3 +242,13 @@ async def is_free(port: int) -> bool:
 
 URL = {"type": "http", "name": "tab", "url": "acp:7d0", "headers": []}
 ACP = {"type": "acp", "name": "tab", "serverId": "7d0"}
+
+
+META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+
+
+SESSION = {"tabrelay/sessionId": "s1"}
+
+
+def modern(**params: Any) -> dict[str, Any]:
+    return {**params, "_meta": META}

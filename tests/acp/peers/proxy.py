@@ -15,7 +15,7 @@ def write(**message: Any) -> None:
 for number, line in enumerate(sys.stdin):
     message = json.loads(line)
     method, params = message.get("method"), message.get("params")
-    if method is None:  # an answer: it belongs to whoever asked
+    if method is None:  # an answer: it belongs to the side that asked
         write(**{**message, "id": given.pop(message["id"])})
         continue
     id = {}

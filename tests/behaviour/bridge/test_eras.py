@@ -9,7 +9,7 @@ import pytest
 
 from tabrelay.bridge.outbound import OutboundLimits
 from tests.support.stdio import BridgeHere, request
-from tests.support.upstream import Reply, Upstream, result, status
+from tests.support.upstream import Reply, Upstream, hang, result, status
 
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 REGION = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
@@ -145,18 +145,22 @@ async def test_a_modern_call_is_cancelled_by_hanging_up_and_nothing_is_sent() ->
 
 async def test_a_subscription_may_be_silent_for_longer_than_the_timeout_and_ends_with_the_client() -> None:
     notice = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
-    gone = asyncio.Event()
+    gone, may_send = asyncio.Event(), asyncio.Event()
 
     async def listen(reply: Reply) -> None:
         await reply.stream()
-        await asyncio.sleep(1.5)
+        await may_send.wait()
         await reply.event(notice)
         await reply.is_gone.wait()
         gone.set()
 
-    async with Upstream({"subscriptions/listen": listen}) as server:
+    async with Upstream({"subscriptions/listen": listen, "tools/call": hang}) as server:
         async with BridgeHere(server.url, limits=OutboundLimits(timeout_ms=500)) as bridge:
             await bridge.send(modern("subscriptions/listen"))
+            await server.until_seen("subscriptions/listen")
+            await bridge.send(modern("tools/call", id=2, name="x"))
+            assert "timed out" in (await bridge.next())["error"]["message"]
+            may_send.set()
             assert await bridge.next() == notice
         async with asyncio.timeout(10):
             await gone.wait()

@@ -1,4 +1,4 @@
-"""OAuth through the bridge: the user is asked once, tokens are kept and refreshed, and nobody else gets at them."""
+"""OAuth through the bridge: the user is asked once, and tokens are stored, refreshed and kept secret."""
 
 from __future__ import annotations
 
