@@ -1,5 +1,5 @@
-"""Whoever is told that nothing was delivered tries again. So nobody is told that of a call that a browser had before,
-however it comes about that it can't be asked what became of it."""
+"""A caller retries when the error states that nothing was delivered. So no call that a browser had before gets that
+error, whatever the reason why the browser can't be asked for its outcome."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.worker import SyntheticWorker
 
 
 class Gates:
-    """A tool that runs until the test lets it end, by what it was given; how often it ran."""
+    """A tool that runs until the test lets it end, by its argument; counts how often it ran."""
 
     def __init__(self) -> None:
         self.runs: Counter[int] = Counter()
@@ -49,7 +49,7 @@ async def test_a_call_that_runs_outlives_a_bus_that_is_lost_again_at_once(pair: 
         pair.hub.cut()
         pair.hub.restore(pair.hub.nodes[0])
         pair.hub.cut()
-        await pair.a.call("here", "echo")  # by then it has tried to ask again
+        await pair.a.call("here", "echo")  # by then it has tried to send it again
         pair.hub.restore()
         gates.opened[0].set()
         assert text_of(await call) == "done 0"
@@ -95,7 +95,7 @@ async def test_a_call_whose_browser_left_while_the_bus_was_away_is_told_as_unkno
 
 
 async def insist(relay: RunningRelay, gates: Gates, gate: int) -> Any:
-    """There is room for one call, and the relays read the catalogue when they like."""
+    """There is room for one call, and the relays may read the catalogue at any time."""
     while True:
         response = await relay.call("notes", "slow", {"gate": gate})
         if gates.runs[gate] or ending(response) != ("busy", "no"):
@@ -148,7 +148,7 @@ async def test_a_call_is_not_sent_to_a_worker_that_came_later_and_is_away_when_t
 
 
 async def test_a_call_that_finds_no_room_in_its_browsers_next_session_is_told_as_unknown(tmp_path: Path) -> None:
-    """The first were confirmed one by one; in the new session all are asked at once."""
+    """The first calls were acknowledged one by one; in the new session all are sent at once."""
     held: list[int] = []
 
     def hold(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""A client at one relay and a browser at another, in both eras: everything that a call may be is as if it were here."""
+"""A client at one relay and a browser at another, in both eras: every kind of call behaves as at one relay."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LARGE = 8 * 1024 * 1024 - 4096
 
 
 class Client:
-    """One of an era, at one relay."""
+    """One client of an era, at one relay."""
 
     def __init__(self, relay: RunningRelay, session: dict[str, str] | None) -> None:
         self.relay = relay
@@ -53,7 +53,7 @@ both_eras = pytest.mark.parametrize("era", ["modern", "legacy"])
 
 
 class Box:
-    """What the browser at the other relay offers, and what happened there."""
+    """The offers of the browser at the other relay, and what happened there."""
 
     def __init__(self) -> None:
         self.toolbox = Toolbox()
@@ -179,7 +179,7 @@ async def test_a_session_is_notified_of_lists_and_resources_wherever_it_subscrib
     await until(lambda: stream.status == 200)
     assert (await caller.start("resources/subscribe", {"uri": "note://one"}).end())["result"] == {}
 
-    async def is_received() -> bool:  # the other relay has to learn of it first
+    async def is_received() -> bool:  # the other relay has to receive the subscription first
         resource_updated("note://one", toolbox=box.toolbox)
         return "notifications/resources/updated" in stream.methods()
 
@@ -194,7 +194,7 @@ async def test_a_session_is_notified_of_lists_and_resources_wherever_it_subscrib
 
 @pytest.fixture
 async def strict(tmp_path: Path) -> AsyncIterator[Pair]:
-    """Relays that wait for nobody, and give each server room for one call."""
+    """Relays that do not wait for browsers, with room for one call per server."""
     async with meeting(tmp_path, in_flight_server=1, away_wait_s=0.1, call_deadline_s=2.0) as pair:
         yield pair
 

@@ -1,4 +1,4 @@
-"""What breaks, breaks for real: relays are processes, the bus is a nats-server; killed, stopped, and started again."""
+"""Real faults: relays are processes and the bus is a nats-server; they are killed, suspended and started again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.relay_pair import Stream, open_session, request
 from tests.support.waiting import until
 from tests.support.worker import ECHO_TOOL, OTHER_TOOL, SyntheticWorker
 
-# Patient nodes give a browser time to come to another one, however slow the machine is; hasty ones give up soon.
+# Patient nodes give a browser time to connect to another one, however slow the machine is; hasty ones give up soon.
 PATIENT_S, HASTY_S = 6.0, 0.5
 # Much less than a call would wait for a browser that is away.
 AT_ONCE_S = 3.0
@@ -34,14 +34,14 @@ SETTINGS = {"away_wait_s": 15, "call_deadline_s": 60, "call_log": "none", "drain
 
 
 class Node:
-    """One relay in a process of its own."""
+    """One relay in a separate process."""
 
     def __init__(self, home: Path, bus: str, beat_s: float) -> None:
         self.process = Demo(home, "--bus", bus, verb="serve", bus_beat_s=beat_s, **SETTINGS)
         self.http = httpx2.AsyncClient(trust_env=False, timeout=60)
 
     async def start(self) -> None:
-        """Also again: at the same address, with the same token."""
+        """Also a second time: at the same address, with the same token."""
         await self.process.start()
         self.http.base_url = httpx2.URL(self.url)
         self.http.headers.update({"Authorization": f"Bearer {self.process.token}", "Accept": ACCEPT})
@@ -63,7 +63,7 @@ class Node:
         async def is_known() -> bool:
             return len((await self.http.get("/-/status")).json()["nodes"]) == nodes
 
-        await until(is_known, 60)  # patient ones take 18 to 24 s to believe that one of them was killed
+        await until(is_known, 60)  # patient ones take 18 to 24 s to declare a killed one lost
 
     async def end(self) -> None:
         await self.http.aclose()
@@ -74,7 +74,7 @@ class Node:
 @asynccontextmanager
 async def nodes(home: Path, bus: str, count: int, beat_s: float) -> AsyncIterator[list[Node]]:
     async with AsyncExitStack() as stack:
-        first = Node(home, bus, beat_s)  # it makes the keys that all of them have
+        first = Node(home, bus, beat_s)  # it creates the keys that all of them share
         await first.start()
         stack.push_async_callback(first.end)
         made = [first, *(Node(home, bus, beat_s) for _ in range(count - 1))]
@@ -94,7 +94,7 @@ async def bus(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[NatsSer
 
 @pytest.fixture(scope="module")
 async def trio(tmp_path_factory: pytest.TempPathFactory, bus: NatsServer) -> AsyncIterator[list[Node]]:
-    """Whoever kills one starts it again. Each test has a server of its own."""
+    """A test that kills a relay starts it again. Each test uses another server name."""
     async with nodes(tmp_path_factory.mktemp("trio"), bus.url, 3, PATIENT_S) as made:
         yield made
 
@@ -106,7 +106,7 @@ async def pair(tmp_path_factory: pytest.TempPathFactory, bus: NatsServer) -> Asy
 
 
 class Slow:
-    """A tool that runs until the test says so; how often it ran, by what it was given."""
+    """A tool that runs until the test lets it end; counts how often it ran, by its argument."""
 
     def __init__(self) -> None:
         self.runs: Counter[int] = Counter()
@@ -142,7 +142,7 @@ async def test_an_owner_that_is_killed_loses_its_socket_and_no_call(trio: list[N
         slow.opened.set()
         assert [text_of(await call) for call in calls] == [f"done {number}" for number in range(5)]
         assert set(slow.runs.values()) == {1}
-    await b.start()  # that its predecessor is lost, the others find out meanwhile
+    await b.start()  # meanwhile the others declare its predecessor lost
 
 
 async def test_calls_of_a_killed_owner_whose_browser_does_not_come_back_end_as_unknown(pair: list[Node]) -> None:
@@ -216,7 +216,8 @@ async def test_a_session_receives_from_its_server_again_after_a_relay_paused(pai
 
 
 def receives(stream: Stream, worker: SyntheticWorker) -> Callable[[], Awaitable[bool]]:
-    """Is the stream told of other tools? They change until it is: who tells it may just be reading the last ones."""
+    """Does the stream receive a change of the tools? They change until it does: its relay may be reading the last
+    list."""
     before, turns = len(stream.said), itertools.cycle([[OTHER_TOOL], [ECHO_TOOL]])
 
     async def is_told() -> bool:
@@ -273,7 +274,7 @@ async def test_of_two_holders_of_one_name_the_older_drops_its_socket(trio: list[
 
 
 async def test_a_bus_comes_late_is_lost_and_comes_back_and_loses_no_call(tmp_path: Path) -> None:
-    """Without one that is said at once, and local browsers work."""
+    """Without a bus, the error comes at once, and local browsers work."""
     bus = NatsServer(tmp_path / "nats")
     await bus.start()
     await bus.kill()
@@ -316,7 +317,7 @@ async def test_a_bus_comes_late_is_lost_and_comes_back_and_loses_no_call(tmp_pat
 
 
 class Asking(Slow):
-    """A tool that asks its client, when the test says so."""
+    """A tool that asks its client when the test lets it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -336,7 +337,7 @@ FORM: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "strin
 
 @pytest.mark.parametrize("lost", ["question", "answer", "both"])
 async def test_a_question_outlives_a_restart_of_the_bus(tmp_path: Path, lost: str) -> None:
-    """Asked or answered while there is no nats-server, it arrives when there is one again, and once."""
+    """A question or answer that is sent while there is no nats-server arrives when there is one again, exactly once."""
     asking = Asking()
     async with (
         NatsServer(tmp_path / "nats") as bus,
@@ -352,7 +353,7 @@ async def test_a_question_outlives_a_restart_of_the_bus(tmp_path: Path, lost: st
         asking.opened.set()
         await until(lambda: asking.has_asked)
         if lost != "answer":
-            # The browser's relay has heard the question: it hears what the browser said afterwards.
+            # The browser's relay has received the question, since it has received what the browser sent afterwards.
             assert text_of(await b.call("quick", {"number": 1}, "asking")) == "done 1"
             await bus.start()
         question = await stream.question()
@@ -391,8 +392,8 @@ async def test_a_stream_whose_relay_is_killed_while_another_reads_it_ends_with_t
 
 
 class Load:
-    """Callers that try again at the next node when they know that nothing was delivered, and never otherwise. With a
-    session, its every request goes to another node too."""
+    """Callers that retry at the next node when nothing was delivered, and never otherwise. Each request of a session
+    goes to another node too."""
 
     def __init__(self, made: list[Node], session: dict[str, str] | None = None) -> None:
         self._session = session
@@ -424,7 +425,7 @@ class Load:
                 node = next(self._nodes)
                 try:
                     answer = await self._call(node, number)
-                except (httpx2.ConnectError, httpx2.ConnectTimeout):  # it is not there now
+                except (httpx2.ConnectError, httpx2.ConnectTimeout):  # it is away now
                     await asyncio.sleep(0.05)
                     continue
                 except httpx2.HTTPError as error:
@@ -463,6 +464,6 @@ async def test_a_rolling_restart_of_three_nodes_under_load_loses_nothing(trio: l
 
 
 def have_done(loads: tuple[Load, ...], more: int) -> Callable[[], bool]:
-    """Has each done so many more than now?"""
+    """Has each made this many more calls than now?"""
     before = [len(load.done) for load in loads]
     return lambda: all(len(load.done) >= count + more for load, count in zip(loads, before, strict=True))

@@ -1,4 +1,4 @@
-"""Calls that a browser left behind at another relay: each comes to its own end, whatever became of the others."""
+"""Calls of a browser that left another relay: each ends separately, whatever the outcome of the others."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ async def hasty(tmp_path: Path) -> AsyncIterator[Pair]:
 
 
 def cut_off(pair: Pair) -> None:
-    """The second relay is on the bus no longer, and did not say goodbye."""
+    """The second relay is no longer on the bus, and sent no message about it."""
     pair.hub.cut()
     pair.hub.restore(pair.hub.nodes[0])
 
 
 async def has_no_browser(relay: RunningRelay) -> bool:
-    """Nor waits for one to come back."""
+    """And does not wait for a browser to reconnect."""
     rows = (await relay.http.get("/-/status")).json()["nodes"]
     return [row["browsers"] for row in rows if row["is_this"]] == [0]
 
@@ -62,7 +62,7 @@ async def test_a_listener_is_told_of_a_lost_relay_although_a_later_call_was_refu
 async def test_calls_that_are_refused_one_after_the_other_are_all_told(
     hasty: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The browser left while there was no bus to say so: all of them go there before the first comes back."""
+    """The browser left while there was no bus: all calls are sent to its relay before the first one is refused."""
     async with hasty.worker(hasty.b, "notes") as worker:
         await hasty.a.call("notes", "echo")
         hasty.hub.cut()

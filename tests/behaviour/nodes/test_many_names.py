@@ -1,4 +1,4 @@
-"""Ten thousand names on three nodes: who has which is asked of the bus, and known at once."""
+"""Ten thousand names on three nodes: a query on the bus finds the holder of a name at once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_ten_thousand_names_on_three_nodes(three: list[House]) -> None:
     for number in range(NAMES):
         three[number % 3].hold(f"name-{number}")
         if number % 500 == 499:
-            await asyncio.sleep(0)  # as browsers come: not all in one turn
+            await asyncio.sleep(0)  # as browsers connect: not all in one event-loop iteration
 
     async def is_found(name: str) -> bool:
         with suppress(RelayUnavailable):  # the server is busy with so many
@@ -52,14 +52,14 @@ async def test_ten_thousand_names_on_three_nodes(three: list[House]) -> None:
         await first.locator.find(f"name-{number}")
         expected = None if number % 3 == 0 else three[number % 3].cluster.id
         assert first.held_by(f"name-{number}") == expected
-    # Nobody keeps what nobody asked for.
+    # A node keeps no names that were not queried there.
     assert len(second.registry.entries()) <= NAMES // 3 + 1
 
-    await first.locator.find("nobody")
+    await first.locator.find("unknown")
     with pytest.raises(UnknownServer):
-        first.registry.find("nobody")
+        first.registry.find("unknown")
 
-    # A node that dies says nothing, and leaves nothing.
+    # A node that dies sends nothing, and leaves nothing behind.
     await third.nats.stop()
 
     async def is_gone() -> bool:
@@ -75,7 +75,7 @@ async def test_ten_thousand_names_on_three_nodes(three: list[House]) -> None:
 
 
 async def test_names_of_our_own_do_not_push_out_what_we_know_of_others(three: list[House]) -> None:
-    """Nor is each of them, past that number, a reason to look through all."""
+    """And a further name does not cause a scan of all names each time."""
     first, second, _ = three
     second.hold("far")
 
@@ -121,7 +121,7 @@ async def test_names_of_others_keep_no_browser_of_our_own_out(two: list[House]) 
     for number in range(4):
         assert first.registry.has_room_for(f"near-{number}")
         first.hold(f"near-{number}")
-    # Now it has as many as it may, and one that comes over from another node would be one more.
+    # Now it has as many as it may, and a name that moves here from another node would be one more.
     assert not first.registry.has_room_for("near-4")
     assert not first.registry.has_room_for("far-0")
     assert first.registry.has_room_for("near-0")
@@ -136,12 +136,12 @@ async def test_names_of_others_are_only_so_many_whatever_some_of_them_are_used_f
     for number in range(40):
         second.hold(f"far-{number}")
         await find(first, f"far-{number}")
-        if number < 4:  # those that were wanted longest ago are still listened to
+        if number < 4:  # the least recently used ones have a listener
             peer = first.registry.holder(f"far-{number}")
             assert peer is not None
             peer.listen("channel", Caller(Era.MODERN, "2026-07-28", "test"), lambda notice: None)
     held = [number for number in range(40) if first.held_by(f"far-{number}") is not None]
     assert held[:4] == [0, 1, 2, 3]
     assert len(held) <= 8
-    # Of those that were given up, as many are remembered as of any.
+    # Of names that were dropped, the registry keeps as many as of any others.
     assert len(first.registry.entries()) <= 8 + 4

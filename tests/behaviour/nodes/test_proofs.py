@@ -28,7 +28,7 @@ async def prove(relay: RunningRelay, key: bytes) -> ClientProof:
 
 
 class ProvenWorker(SyntheticWorker):
-    """Shows a proof, and says nothing before the relay has signed the socket."""
+    """Shows a proof, and sends nothing before the relay has signed the socket."""
 
     def __init__(self, relay: RunningRelay, shown: ClientProof) -> None:
         super().__init__(relay.url, shown.text(), "notes", inst="same")
@@ -44,7 +44,7 @@ class ProvenWorker(SyntheticWorker):
 
 
 async def test_a_worker_moves_to_another_relay_of_its_bus_with_the_proof_that_it_has(pair: Pair) -> None:
-    """A call that it had goes on there: it is the same worker, principal and name."""
+    """Its call continues there: it is the same worker, principal and name."""
     shown = await prove(pair.a, serve_key(key_of(pair.a.token)))
     waiting: list[Received[str]] = []
 

@@ -1,5 +1,5 @@
-"""What a server asks its client, with the client at one relay and the browser at another: in both eras, wherever the
-answer comes in, and while the bus is away."""
+"""Questions of a server to its client, with the client at one relay and the browser at another: in both eras, with the
+answer at either relay, and while the bus is down."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.support.relay_pair import Pair, Stream, open_session, request
 from tests.support.waiting import until
 
 FORM: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string"}}}
-# Where nobody listens.
+# An address without a listener.
 NOWHERE = "http://127.0.0.1:1"
 ABLE: dict[str, Any] = {"elicitation": {}, "sampling": {}}
 ACCEPT = {"action": "accept", "content": {"name": "Ada"}}
 SAID = {"role": "assistant", "content": {"type": "text", "text": "Ada"}, "model": "m"}
-# By the tool that asks: what it asks, and what the client says to it.
+# By the tool that asks: its question, and the client's answer.
 QUESTIONS = {"greet": "elicitation/create", "complete": "sampling/createMessage"}
 ANSWERS = {"greet": ACCEPT, "complete": SAID}
 
@@ -122,7 +122,7 @@ async def test_a_question_is_answered_after_its_browser_went_to_another_relay(pa
 async def test_an_answer_that_is_given_while_the_browser_is_between_two_relays_arrives(
     pair: Pair, goal: str, name: str
 ) -> None:
-    """It went to the relay that the browser had left already."""
+    """The answer went to the relay that the browser had left already."""
     source, other = (pair.b, pair.a) if goal == "a" else (pair.a, pair.b)
     asking = Asking()
 
@@ -147,7 +147,7 @@ async def test_an_answer_that_is_given_while_the_browser_is_between_two_relays_a
 
 
 class Held(Asking):
-    """A tool that asks when the test says so."""
+    """A tool that asks when the test lets it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -167,7 +167,7 @@ class Held(Asking):
             return "here"
 
     async def ask(self, relay: RunningRelay) -> None:
-        """Ask; the browser's relay has heard it then, for it has heard what the browser said afterwards."""
+        """Ask. Then the browser's relay has received it, since it has received what the browser sent afterwards."""
         self.may_ask.set()
         await until(lambda: self.has_asked)
         assert text_of((await relay.call("notes", "quick")).json()) == "here"
@@ -188,7 +188,7 @@ async def test_a_question_that_is_asked_while_the_bus_is_away_arrives_when_it_is
             in_vain = pair.hub.undelivered
             pair.hub.restore(pair.hub.nodes[0 if first == "caller" else 1])
             if first == "caller":
-                # It has asked where the browser is, and what became of the call: there was nobody to ask.
+                # It has queried the location of the browser and the outcome of the call: no relay could answer.
                 await until(lambda: pair.hub.undelivered >= in_vain + 2)
         pair.hub.restore()
         question = await stream.question()

@@ -1,4 +1,4 @@
-"""A NATS server that falls silent, as when its machine dies: connections to it stand, and nobody reads them."""
+"""A NATS server that stops responding, as when its machine dies: connections stay open, and are not read."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.support.nats import NatsServer
 from tests.support.waiting import until
 
 PING_S = 1.0
-# A silent one is left after two to five times that; the rest is for a busy machine.
+# A silent one is abandoned after two to five times that; the rest is for a busy machine.
 LEFT_S = 60.0
 STOP_S = 30.0
 
 
 class Way:
-    """One address of a server: it can fall silent for those who came this way, and then nobody else does."""
+    """One address of a server. It can stop responding for connections to this address, and only for those."""
 
     def __init__(self, server: NatsServer) -> None:
         self._server = server
@@ -43,7 +43,7 @@ class Way:
 
     async def __aenter__(self) -> Way:
         sock = socket.socket()
-        # What the system takes for somebody who does not read is soon full.
+        # The system's send buffer for a peer that does not read is soon full.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
         sock.bind(("127.0.0.1", 0))
         self._listener = await asyncio.start_server(self._meet, sock=sock)
@@ -101,14 +101,14 @@ async def stop(end: NatsBus) -> None:
 
 
 def send_much(end: NatsBus) -> None:
-    """More than all that is between the two can hold."""
+    """More than all buffers between the two can hold."""
     with pytest.raises(BusDown, match="that much"):
         while True:
             end.send("t.much", bytes(256 * 1024))
 
 
 def listen_much(end: NatsBus) -> None:
-    """No single wish is large, and all of them together are as many as nats-py writes down and more."""
+    """No single subscription is large, but all of them together are more than nats-py buffers."""
     for number in range(12_000):
         end.subscribe(f"t.{'x' * 1200}.{number}", lambda message: None)
 

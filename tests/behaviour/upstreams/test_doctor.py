@@ -1,4 +1,4 @@
-"""`tabrelay doctor` and a relay with servers elsewhere: what does not come has to be mended."""
+"""`tabrelay doctor` at a relay with upstreams: one that does not connect is reported as a problem."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ async def test_a_log_message_reaches_the_caller_who_wants_it(relay: RunningRelay
         await one.call_tool("log", {"word": "loud"})
         await one.call_tool("log", {"word": "quiet", "level": "debug"})
         await one.call_tool("log", {"word": "louder", "level": "error"})
-    # The modern server of these tests does not look at the level that it is told.
+    # The modern server of these tests ignores the level.
     wanted = [entry for entry in seen if entry[1] != "quiet" or era == "legacy"]
     assert wanted == [("info", "loud"), ("error", "louder")]
 
@@ -121,7 +121,7 @@ async def test_a_list_that_changed_is_told_to_those_who_listen(relay: RunningRel
 
 
 async def poke(one: Client, received: asyncio.Event) -> None:
-    """The stream of a session opens a moment after its handshake, and the relay listens a moment after that."""
+    """The stream of a session opens a moment after its handshake, and the relay subscribes a moment after that."""
     async with asyncio.timeout(10):
         while not received.is_set():
             await text(one, "change")

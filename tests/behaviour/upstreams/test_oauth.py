@@ -1,4 +1,4 @@
-"""Servers elsewhere that want to know who the relay is: tokens are had, kept, refreshed, and never sent elsewhere."""
+"""Upstreams that require OAuth: tokens are obtained, kept, refreshed, and never sent to another server."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def free_port() -> int:
 
 @asynccontextmanager
 async def running(*command: str | Path, **env: str) -> AsyncIterator[str]:
-    """A program, and the first line that it says: nothing if it ended before."""
+    """A program, and the first line of its output: empty if it ended before."""
     process = await asyncio.create_subprocess_exec(
         *map(str, command),
         stdout=asyncio.subprocess.PIPE,
@@ -53,14 +53,14 @@ async def running(*command: str | Path, **env: str) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def official(transport: str) -> AsyncIterator[int]:
-    """Our server made with the Python SDK; gives its port."""
+    """Our server made with the Python SDK; returns its port."""
     async with running(sys.executable, "-P", OFFICIAL, transport) as said:
         yield int(said)
 
 
 @asynccontextmanager
 async def example(name: str) -> AsyncIterator[int]:
-    """An example of the TypeScript SDK, which must be told its port: another one if somebody took it meanwhile."""
+    """An example of the TypeScript SDK, which needs a port: another one if that was taken meanwhile."""
     is_up = False
     while not is_up:
         port = free_port()
@@ -113,7 +113,7 @@ async def test_each_server_is_spoken_to_in_its_own_era(relay: RunningRelay) -> N
         "py-stdio": ("stdio", "modern"),
         "py-old": ("stdio", "legacy"),
         "py-http": ("http", "modern"),
-        # The pipe of the old transport; the server behind it speaks both eras, and the newer one is taken.
+        # The old transport; the server behind it supports both eras, and the newer one is used.
         "py-sse": ("http", "modern"),
         "ts-http": ("http", "legacy"),
         "ts-weather": ("stdio", "legacy"),
@@ -144,7 +144,7 @@ async def test_a_server_of_the_typescript_sdk_over_http(relay: RunningRelay, mod
 
 
 async def test_callers_of_one_http_server_are_asked_only_what_is_theirs(relay: RunningRelay) -> None:
-    """Calls of many callers overlap, each asks, and each answer comes from the caller of the call."""
+    """Calls of many callers overlap, each asks, and each question is answered by the caller of its call."""
 
     async def one(name: str, mode: str) -> str:
         async with client(relay, "ts-http", mode, **named(name)) as caller:

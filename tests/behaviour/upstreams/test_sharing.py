@@ -1,4 +1,4 @@
-"""Many callers of one child process: answers, progress, questions and logs reach whom they are for, or nobody."""
+"""Many callers of one child process: answers, progress, questions and logs reach the right caller, or none."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_answers_of_calls_that_overlap_are_not_mixed_up(relay: RunningRela
 
 
 async def test_the_same_progress_token_of_two_callers_is_two(relay: RunningRelay) -> None:
-    """Clients count their tokens from the same number."""
+    """Clients number their tokens from the same start."""
 
     async def one(word: str) -> set[str | None]:
         seen: set[str | None] = set()
@@ -50,7 +50,7 @@ async def test_the_same_progress_token_of_two_callers_is_two(relay: RunningRelay
 
 
 async def test_a_question_waits_until_it_is_clear_whose_it_is(relay: RunningRelay) -> None:
-    """Two callers have calls in flight, and only one asked: when the other's ends, there is no doubt left."""
+    """Two callers have calls in flight, and one of them asked: when the other call ends, it is clear which."""
     async with client(relay, "shared", "legacy") as other, client(relay, "shared", "legacy", **named("Ada")) as one:
         slow = asyncio.create_task(text(other, "slow"))
         await busy(relay, 1)

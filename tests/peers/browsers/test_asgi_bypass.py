@@ -1,4 +1,4 @@
-"""Small texts past ASGI: whatever comes, in whatever pieces, is heard as by ASGI alone, and in the same order."""
+"""Texts without ASGI: any input, in any pieces, is received as by ASGI alone, and in the same order."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def frame(opcode: int, data: bytes, *, is_last: bool = True, mask: bytes = b"\x1
 
 
 class Transport(asyncio.Transport):
-    """Remembers what is written."""
+    """Records what is written."""
 
     def __init__(self) -> None:
         super().__init__({"sockname": ("127.0.0.1", 1), "peername": ("127.0.0.1", 2)})
@@ -65,7 +65,7 @@ class Transport(asyncio.Transport):
 
 
 class Stage:
-    """One WebSocket, and an application that writes down what it hears, by the channel (if it may) or by ASGI."""
+    """One WebSocket, and an application that records what it receives, directly (if it may) or by ASGI."""
 
     def __init__(self, *, directly: bool, kind: type[WebSocketProtocol] = WebSocketProtocol) -> None:
         self._directly = directly
@@ -147,14 +147,14 @@ FRAMES = st.one_of(
     ),
     st.just([frame(TEXT, b"a", is_last=False), frame(TEXT, b"b")]),  # a new message within one
     st.just([b"\x81\x03abc"]),  # without a mask
-    st.just([b"\xc1\x81" + bytes(4) + b"x"]),  # a bit that nobody agreed on
+    st.just([b"\xc1\x81" + bytes(4) + b"x"]),  # a bit without a negotiated meaning
     st.just([frame(CLOSE, b"\x03\xe8")]),
 )
 
 
 @st.composite
 def streams(draw: st.DrawFn) -> list[bytes]:
-    """Frames, cut anywhere. The last may be a text that is no UTF-8: what follows such a one is heard or not."""
+    """Frames, cut anywhere. The last may be a text that is no UTF-8: frames after it are received or not."""
     data = b"".join(piece for pieces in draw(st.lists(FRAMES, max_size=8)) for piece in pieces)
     data += frame(TEXT, draw(st.binary(max_size=20)))
     cuts = sorted(draw(st.lists(st.integers(0, len(data)), max_size=8)))
@@ -195,8 +195,8 @@ ODD = st.one_of(
     SIZES.map(lambda size: [large(0x01, size), frame(PING, b"p"), large(0x80, min(size, MOST - size))]),
     SIZES.map(lambda size: [large(0x01, size), large(0x00, 9), large(0x80, FEED_CHUNK + 9)]),  # maybe too large in all
     SIZES.map(lambda size: [frame(TEXT, b"a", is_last=False), large(0x81, size)]),  # a new message within one
-    SIZES.map(lambda size: [large(0x80, size)]),  # the end of a message that nobody began
-    SIZES.map(lambda size: [large(0xC1, size)]),  # a bit that nobody agreed on
+    SIZES.map(lambda size: [large(0x80, size)]),  # the end of a message that has not begun
+    SIZES.map(lambda size: [large(0xC1, size)]),  # a bit without a negotiated meaning
     SIZES.map(lambda size: [large(0x83, size)]),  # a kind of frame that there is not
     SIZES.map(lambda size: [large(0x89, size)]),  # too large a ping
     SIZES.map(lambda size: [large(0x88, size)]),
@@ -224,7 +224,7 @@ def test_large_frames_are_judged_as_by_the_library_alone(
 
     async def both() -> None:
         ours = await outcome(pieces, directly=directly)
-        # Frame by frame: of what comes with a frame that it refuses, the library hears nothing.
+        # Frame by frame: the library drops all that arrives together with a frame that it refuses.
         theirs = await outcome(frames, directly=False, kind=ByLibrary)
         assert ours[:3] == theirs[:3]
 

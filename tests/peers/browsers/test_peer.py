@@ -1,4 +1,4 @@
-"""The tab peer and its door: what happens to calls when sockets and workers come and go."""
+"""BrowserPeer and its endpoint: what happens to calls when sockets and workers connect and disconnect."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def relay(tmp_path: Path) -> AsyncIterator[RunningRelay]:
 
 
 def never(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
-    """A tool that takes its time."""
+    """A slow tool."""
 
 
 async def test_a_call_survives_a_cut_while_the_tool_runs(relay: RunningRelay) -> None:
@@ -213,7 +213,7 @@ async def test_a_known_name_stays_known_over_a_restart(tmp_path: Path) -> None:
 
 
 class RecordingSocket:
-    """Takes what the peer writes."""
+    """Records what the peer writes."""
 
     def __init__(self) -> None:
         self.headers: list[str] = []
@@ -295,7 +295,7 @@ async def test_an_event_that_fails_does_not_take_those_behind_it_along(caplog: p
 
 
 async def test_calls_that_find_no_room_in_a_new_session_of_their_worker_fail_with_an_unknown_outcome() -> None:
-    """The worker may have run them in the session before. The others are asked again."""
+    """The worker may have run them in the previous session. The others are sent again."""
     link: Link[Any] = Link.accepter(Terms("sid", "epoch", "build"), Limits(replay_messages=1))
     peer, socket = peer_on(link), RecordingSocket()
     peer._pending_calls.claim(peer.identity)
@@ -315,7 +315,7 @@ async def test_calls_that_find_no_room_in_a_new_session_of_their_worker_fail_wit
 
 
 def test_a_timer_that_is_due_at_once_does_not_trip_over_uvloop() -> None:
-    """uvloop turns such a timer into a plain callback, whose handle can't say when it is due."""
+    """uvloop turns such a timer into a plain callback, whose handle has no due time."""
     uvloop = pytest.importorskip("uvloop")
 
     async def scenario() -> list[str]:

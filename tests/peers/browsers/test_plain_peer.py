@@ -1,4 +1,4 @@
-"""Plain pages: MCP over a WebSocket without a link, over real sockets, with a page that the test speaks for."""
+"""Plain pages: MCP over a WebSocket without a link, over real sockets, with a page that the test scripts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def last(response: httpx2.Response) -> Any:
 
 
 def keep(waiting: list[Message]) -> Any:
-    """A tool that takes its time: the test answers."""
+    """A slow tool: the test answers."""
     return lambda page, message: waiting.append(message)
 
 
@@ -141,14 +141,14 @@ async def test_an_answer_that_cannot_be_passed_on_is_an_error_and_the_page_stays
 
 async def test_a_handshake_that_says_nothing_of_the_server_gives_it_its_name(relay: RunningRelay) -> None:
     page = ScriptedPage(relay.url, "notes")
-    page.about = "nobody"
+    page.about = "unnamed"
     async with page:
         response, _ = await relay.initialize("notes")
         assert response.json()["result"]["serverInfo"] == {"name": "notes", "version": "0"}
         assert (await relay.http.get("/-/status")).status_code == 200
 
 
-# -- callers never meet -----------------------------------------------------------------------------------------------
+# -- callers are kept apart -------------------------------------------------------------------------------------------
 
 
 async def test_callers_with_the_same_ids_and_tokens_get_their_own_answers(
@@ -264,7 +264,7 @@ async def test_an_id_in_use_and_too_many_calls_are_refused(tmp_path: Path) -> No
         assert (await running).json()["result"]
 
 
-# -- sockets come and go ----------------------------------------------------------------------------------------------
+# -- sockets connect and disconnect -----------------------------------------------------------------------------------
 
 
 async def test_a_call_fails_as_unknown_when_its_socket_goes(relay: RunningRelay) -> None:

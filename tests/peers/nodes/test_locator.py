@@ -1,4 +1,4 @@
-"""Where a browser is, as a relay learns it that has neither the one that was there before nor the one that is now."""
+"""Location of a browser, as seen by a third relay: neither the one that had it before nor the one that has it now."""
 
 from __future__ import annotations
 
@@ -51,24 +51,24 @@ async def test_a_name_that_another_principal_took_while_its_browser_was_away_is_
 
 
 async def test_a_name_whose_relay_says_nothing_is_not_unknown(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stands still: what is asked reaches it, and nothing comes back."""
+    """It is suspended: queries reach it, and no answer comes back."""
     async with pair.worker(pair.b, "notes"):
         monkeypatch.setattr(pair.hub.nodes[1], "answer", lambda reply, data: None)
         response = await pair.a.call("notes", "echo")
         assert ending(response) == ("relay_unavailable", "no")
         assert answer_of(response)["error"]["data"]["retryable"] is True
-        assert (await pair.a.call("nobody", "echo")).status_code == 404  # that there is none, the bus itself says
+        assert (await pair.a.call("unknown", "echo")).status_code == 404  # the bus itself reports that there is none
         monkeypatch.undo()
         assert "result" in answer_of(await pair.a.call("notes", "echo"))
 
 
 async def test_a_session_receives_from_its_server_again_after_its_relay_alone_was_off_the_bus(tmp_path: Path) -> None:
-    """For so long that the browser's relay took it for lost, and ended what it had there."""
+    """For so long that the browser's relay declared it lost, and ended its sessions there."""
     async with meeting(tmp_path, bus_beat_s=0.3) as pair, pair.worker(pair.b, "notes") as worker:
         stream = Stream(pair.a, "GET", "notes", headers=await open_session(pair.a, "notes"))
         turns = itertools.cycle([[OTHER_TOOL], [ECHO_TOOL]])
 
-        async def is_received() -> bool:  # whoever tells it may just be reading the tools before
+        async def is_received() -> bool:  # its relay may still be reading the previous list
             await worker.change_tools(next(turns))
             return len(stream.said) > before
 

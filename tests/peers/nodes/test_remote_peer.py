@@ -1,4 +1,4 @@
-"""Two relays and a bus in one process: a call that enters at one behaves as if its browser, at the other, were here."""
+"""Two relays and a bus in one process: a call at one relay behaves as if its browser, at the other, were local."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_many_calls_at_once_get_their_own_answers(pair: Pair) -> None:
 
 
 async def test_a_name_that_no_relay_has_is_known_at_once(pair: Pair) -> None:
-    response = await pair.a.call("nobody", "echo")
+    response = await pair.a.call("unknown", "echo")
     assert response.status_code == 404
     assert response.json()["error"]["data"]["reason"] == "unknown_server"
 
@@ -138,7 +138,7 @@ class Gate:
 
 @pytest.mark.parametrize("target", ["b", "a"])
 async def test_a_browser_that_moves_takes_its_calls_along_and_runs_them_once(pair: Pair, target: str) -> None:
-    """From the second relay to the first, where the request is, or away from it."""
+    """From the second relay to the first, which has the request, or away from it."""
     source, goal = (pair.a, pair.b) if target == "b" else (pair.b, pair.a)
     gate = Gate()
     async with CPythonWorker(source.url, source.token, "notes", gate.box) as worker:

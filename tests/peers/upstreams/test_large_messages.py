@@ -39,7 +39,7 @@ def answering(way: str, result: Any) -> Any:
 
 
 def _held() -> int:
-    """Messages in all deposits of this process."""
+    """Messages in all stores of this process."""
     gc.collect()
     deposits = [each for each in gc.get_objects() if isinstance(each, LargeMessageStore)]
     return sum(len(each._inbound) + len(each._outbound) for each in deposits)

@@ -1,4 +1,4 @@
-"""When a server elsewhere is connected to again: the steps, the breaker, the probes. No time passes here."""
+"""Reconnection to an upstream: the steps, the suspension, the probes. No time passes here."""
 
 from __future__ import annotations
 

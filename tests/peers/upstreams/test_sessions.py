@@ -1,4 +1,4 @@
-"""Clients that can be asked something have a session of their own with a server of the handshake era."""
+"""Clients that can be asked get a separate session with a server of the handshake era."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def relay(tmp_path: Path) -> AsyncIterator[RunningRelay]:
 
 
 async def count(relay: RunningRelay, server: str = "kept") -> int:
-    """How many sessions the relay has with a server, as it says itself."""
+    """How many sessions the relay has with a server, from its status."""
     servers = (await relay.http.get("/-/status")).json()["servers"]
     return next(int(row["sessions"]) for row in servers if row["name"] == server)
 
@@ -35,7 +35,7 @@ async def count(relay: RunningRelay, server: str = "kept") -> int:
 async def test_two_callers_that_are_asked_at_the_same_time_each_answer_for_themselves(
     relay: RunningRelay, mode: str
 ) -> None:
-    """The same client twice: one process, and no word on the pipe of which call a question belongs to."""
+    """The same client twice: one process, and a question on the pipe does not name its call."""
     async with client(relay, "kept", mode, **named("Ada")) as ada, client(relay, "kept", mode, **named("Bob")) as bob:
         for _ in range(3):
             assert await asyncio.gather(*(text(one, "ask") for one in (ada, bob))) == ["Ada", "Bob"]
@@ -76,7 +76,7 @@ async def test_a_shared_server_has_one_process_and_its_callers_are_told_apart_al
         ):
             assert await asyncio.gather(*(text(one, "ask") for one in (ada, bob))) == ["Ada", "Bob"]
             assert len({await text(one, "pid") for one in (ada, bob, mute)}) == 1
-            # It believes that everybody can be asked; one that can't is answered for.
+            # To the server, all clients can be asked; the relay answers for one that can't.
             assert "can't do elicitation/create" in await text(mute, "ask")
         assert await count(relay, "one") == 1
 
@@ -97,7 +97,7 @@ async def test_a_server_that_can_not_be_started_twice_is_used_by_all(tmp_path: P
 async def test_more_sessions_than_a_server_may_have_are_not_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that nobody uses make room; else the first one is shared."""
+    """Idle sessions make room; if there is none, the first one is shared."""
     monkeypatch.setattr(pool, "MAX_CHILDREN", 1)
     async with RunningRelay(tmp_path, specs=[child("few")]) as relay:
         await relay.has_read("few")
@@ -122,7 +122,7 @@ async def test_a_session_that_is_not_used_ends(tmp_path: Path, monkeypatch: pyte
             pid = int(await text(ada, "pid"))
             gone = int(await ask(relay, "kept", "other", "pid"))
             await until(lambda: not is_alive(gone))
-            assert is_alive(pid)  # its client is still there
+            assert is_alive(pid)  # its client is still connected
         await until(lambda: not is_alive(pid))
         async with client(relay, "kept", "legacy", **named("Ada")) as ada:
             assert await text(ada, "ask") == "Ada"

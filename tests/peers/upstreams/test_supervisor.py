@@ -1,4 +1,4 @@
-"""One task per upstream, on a clock that the test moves and with a transport that fails when the test says so."""
+"""One task per upstream, on a clock that the test moves and with a transport that fails when the test wants it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ScriptedTransport:
         self.opened += 1
         if not self.is_there:
             raise ExceptionGroup(
-                "as task groups do", [ConnectionFault(UpstreamFault("nobody is there, hunter22", "no"))]
+                "as task groups do", [ConnectionFault(UpstreamFault("no server is there, hunter22", "no"))]
             )
         if self.is_stuck:
             await asyncio.Event().wait()
@@ -79,7 +79,7 @@ class NoOwner:
 
 
 class Stage:
-    """A supervisor under a test's control; `news` is what it said of coming and going."""
+    """A supervisor under a test's control; `news` records connects and disconnects."""
 
     def __init__(self, *, probes: bool = False) -> None:
         self.clock = Clock()
@@ -148,7 +148,7 @@ async def test_attempts_come_after_500_1000_2000_and_4000_ms_and_then_no_more(st
         await stage.clock.advance(0.01)
     assert stage.transport.opened == 6
     assert (stage.state, stage.supervisor.status.attempts) == ("failed", 5)
-    assert stage.supervisor.status.error == "nobody is there, [redacted]"
+    assert stage.supervisor.status.error == "no server is there, [redacted]"
     await stage.clock.advance(3600)
     assert stage.transport.opened == 6
 
@@ -189,7 +189,7 @@ async def test_those_who_wait_are_told_when_the_round_is_over(stage: Stage) -> N
     assert not waiting[1].done()
     await stage.clock.advance(0.1)
     for task in waiting[1:]:
-        with pytest.raises(ServerOffline, match="nobody is there"):
+        with pytest.raises(ServerOffline, match="no server is there"):
             await task
 
 

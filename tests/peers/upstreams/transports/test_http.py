@@ -1,4 +1,4 @@
-"""A server at a URL that does exactly what a test says: refusals, lost sessions, broken streams, and their outcome."""
+"""A server at a URL that a test scripts: refusals, lost sessions, broken streams, and their outcome."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ async def test_a_json_rpc_error_in_a_refusal_is_the_servers_own_word(tmp_path: P
         (status(200, b"<html>", Content_Type="text/html"), "bad_answer"),
         (status(200, b"", Content_Type="application/json"), "bad_answer"),
         (status(200, b"{", Content_Type="application/json"), "bad_answer"),
-        (status(302, Location="http://127.0.0.1:1/elsewhere"), "upstream_failed"),
+        (status(302, Location="http://127.0.0.1:1/moved"), "upstream_failed"),
     ],
 )
 async def test_an_answer_that_is_none_fails_its_call_and_nothing_else(
@@ -254,7 +254,7 @@ async def test_a_call_to_a_server_that_was_restarted_works(tmp_path: Path) -> No
         assert "result" in await call(relay)
         await server.__aexit__()
         error = asyncio.create_task(call(relay))
-        # Nobody listens there for a while.
+        # The port has no listener for a while.
         await asyncio.sleep(0)
         await server.__aenter__()
         assert "result" in await error
@@ -279,7 +279,7 @@ async def test_one_call_that_hangs_does_not_hold_up_another(tmp_path: Path) -> N
         await server.until_seen("tools/call")
         assert "result" in await call(relay)
         assert (await slow)["error"]["code"] == -31012
-        # The server is told that nobody waits.
+        # The server gets a cancellation.
         [told] = await server.until_seen("notifications/cancelled")
         assert told.message["params"]["requestId"] == server.all("tools/call")[0].message["id"]
 
@@ -338,7 +338,7 @@ async def test_a_change_told_on_the_servers_own_stream_reaches_clients(tmp_path:
 
 
 async def test_a_server_whose_own_stream_is_refused_after_it_worked_is_greeted_anew(tmp_path: Path) -> None:
-    """What a restart looks like while nobody calls."""
+    """A restart while there is no call."""
 
     async def once(reply: Reply) -> None:
         await reply.stream()

@@ -1,4 +1,5 @@
-"""Child processes that behave badly: each way has one outcome, other servers notice nothing, and no process is left."""
+"""Child processes that behave badly: each way has one outcome, other servers are not affected, and no process is
+left."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ async def row(relay: RunningRelay, server: str) -> dict[str, Any]:
 async def busy(relay: RunningRelay, server: str) -> None:
     """Wait until it has a call."""
     async with asyncio.timeout(20):
-        while (await row(relay, server))["in_flight"] == 0:  # noqa: ASYNC110 - the relay tells nobody
+        while (await row(relay, server))["in_flight"] == 0:  # noqa: ASYNC110 - the relay sends no event for it
             await asyncio.sleep(0.02)
 
 
@@ -71,13 +72,13 @@ async def test_kill_9_fails_the_call_in_flight_and_the_next_one_works(relay: Run
     found = await slow
     assert (found["code"], found["data"]["reason"], found["data"]["delivered"]) == (-31017, "upstream_gone", "unknown")
     assert "SIGKILL" in found["message"]
-    # Lists are there all the time.
+    # Lists are available all the time.
     tools = (await relay.http.post("/first", **relay.modern("tools/list"))).json()["result"]["tools"]
     assert "echo" in [tool["name"] for tool in tools]
     after = await pid(relay)
     assert after != before
     assert not is_alive(before)
-    # The other server noticed nothing.
+    # The other server is not affected.
     assert await pid(relay, "second") == other
     await said(relay, "second", "release")
     assert await beside == "released"
@@ -89,7 +90,7 @@ async def test_calls_to_a_child_that_just_died_are_made_once_on_the_next(relay: 
         dead = await pid(relay)
         os.kill(dead, signal.SIGKILL)
         await until(lambda: not is_alive(dead))  # noqa: B023 - it does not outlive the round
-        # Several: one finds the broken pipe, and the others what became of it.
+        # Several: one finds the broken pipe, and the others find its consequence.
         await asyncio.gather(*(said(relay, "first", "count", file=str(log)) for _ in range(3)))
     assert log.read_text() == "x" * 9
 
@@ -127,7 +128,7 @@ async def test_a_child_that_hangs_times_out_and_is_used_again_when_it_goes_on(tm
         os.kill(hung, signal.SIGCONT)
         assert await pid(relay) == hung
         os.kill(hung, signal.SIGSTOP)
-    # A process that is stopped can't heed a polite signal.
+    # A suspended process can't handle SIGTERM.
     assert not is_alive(hung)
 
 
@@ -218,7 +219,7 @@ async def test_a_list_is_not_answered_before_a_server_that_is_just_starting(tmp_
 async def test_the_catalogue_of_another_server_of_that_name_is_not_shown(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, specs=[child("first")]) as relay:
         await relay.has_read("first")
-    # The same program again, which does not start this time: what it offered is still known.
+    # The same program again, which does not start this time: its catalogue is still cached.
     broken = child("first", env=(("PYTHONHOME", "/nowhere"),))
     async with RunningRelay(tmp_path, specs=[broken], away_wait_s=0.2) as relay:
         tools = (await relay.http.post("/first", **relay.modern("tools/list"))).json()["result"]["tools"]
