@@ -149,9 +149,9 @@ class TabCalls:
         return self._ask_first(run, routed, asked, request, done)
 
     def _run_at(self, run: Run, routed: RoutedRequest, destination: Destination, *, is_new: bool = False) -> Cancel:
-        return (
-            self._run_own(run, routed.own) if destination.tab is None else self._start(run, routed, destination, is_new)
-        )
+        if destination.tab is None:
+            return self._run_own(run, routed.own)
+        return self._start(run, routed, destination, is_new)
 
     def next_call(self) -> str:
         """The id of the next call between the worker and its tabs."""
@@ -166,11 +166,8 @@ class TabCalls:
         item = None if destination is None else self._tool(name, destination)
         if destination is None or item is None or not destination.is_ready:
             return None
-        return (
-            None
-            if self.approvals.is_required(destination.key, item, destination.tab, presence.present)
-            else destination
-        )
+        needs_approval = self.approvals.is_required(destination.key, item, destination.tab, presence.present)
+        return None if needs_approval else destination
 
     def must_wait(self, destination: Destination, *, is_new: bool = False) -> bool:
         """Must the call wait until its tab reads messages, because another tab could take it? `is_new`: calls that wait
@@ -226,11 +223,10 @@ class TabCalls:
     ) -> ApprovalRequest | None:
         """The approval that the call needs; None if it calls no tool, or was allowed for the session."""
         item = self._tool(routed.key, destination) if routed.purpose == "tools" else None
-        if item is None or not self.approvals.is_required(
-            destination.key, item, destination.tab, self.presence.present
-        ):
+        key, tab = destination.key, destination.tab
+        if item is None or not self.approvals.is_required(key, item, tab, self.presence.present):
             return None
-        asked = ApprovalRequest(destination.key, item, destination.tab, request.caller, routed.arguments)
+        asked = ApprovalRequest(key, item, tab, request.caller, routed.arguments)
         return None if self.approvals.is_granted(asked) else asked
 
     def _tool(self, key: str, destination: Destination) -> Item | None:

@@ -246,12 +246,12 @@ class Hub:
 
         None if the call needs approval or has to wait. Valid until the listing changes.
         """
-        destination = None if self._has_static_tools and name in STATIC_NAMES else self.calls.find_plain(name)
-        return (
-            self._toolbox.find_plain(destination.key)
-            if destination is not None and destination.tab is None
-            else destination
-        )
+        if self._has_static_tools and name in STATIC_NAMES:
+            return None
+        destination = self.calls.find_plain(name)
+        if destination is not None and destination.tab is None:
+            return self._toolbox.find_plain(destination.key)
+        return destination
 
     def has_resource(self, uri: str) -> bool:
         return requests.find_resource(self.listing, uri) is not None

@@ -48,7 +48,7 @@ class RunOwner(Protocol):
 
 
 class CallerJson:
-    """The caller as JSON text for tabs. The last text is cached: most calls come from the caller of the one before."""
+    """The caller as JSON text for tabs. The last text is cached: most calls have the same caller as the one before."""
 
     def __init__(self) -> None:
         self._last: tuple[Caller | None, str, str] = None, "", ""
