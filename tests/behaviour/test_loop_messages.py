@@ -130,7 +130,7 @@ class Talking(Answering):
             self.link.send(event.channel, kind, text, self._now(), id=id, related=event.id)
         super()._received(event)
 
-    async def tell_relay(self, text: str) -> None:
+    async def notify_relay(self, text: str) -> None:
         """On the relay's own channel."""
         channel = next(each.channel for each in self.seen if isinstance(each, Opened))
         self.link.send(channel, Kind.NOTE, text, self._now())
@@ -154,7 +154,7 @@ async def test_notifications_and_questions_of_browsers(tmp_path: Path) -> None:
             tabs = note(f'1,"tabs":{text},"used":1', "$/tabrelay/tabs")
 
             async def show(tabs: str = tabs) -> None:
-                await worker.tell_relay(tabs)
+                await worker.notify_relay(tabs)
                 await ask()
 
             asked = note(text, "sampling/createMessage").replace("{", '{"id":"asked",', 1)

@@ -17,6 +17,7 @@ from tabrelay.cli.output import ExitWith
 
 if TYPE_CHECKING:
     from tabrelay.acp.conductor import Conductor
+    from tabrelay.acp.relay_client import RelayClient
 
 PROFILES = ("g1", "g2", "g3", "g4")
 
@@ -113,7 +114,7 @@ def _end_at_once(number: int) -> None:
     signal.raise_signal(number)
 
 
-def _relay_client(args: argparse.Namespace, settings: Any) -> Any:
+def _relay_client(args: argparse.Namespace, settings: Any) -> RelayClient:
     from tabrelay.acp.relay_client import RelayClient
     from tabserver.wire.errors import ServerNameError
     from tabserver.wire.names import check_server_name

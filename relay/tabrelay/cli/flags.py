@@ -11,9 +11,12 @@ import sys
 from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tabrelay.cli.output import ExitWith
+
+if TYPE_CHECKING:
+    from tabrelay.config.settings import Settings
 
 
 class Parser(argparse.ArgumentParser):
@@ -210,7 +213,7 @@ def _log_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def settings(args: argparse.Namespace, **fixed: Any) -> Any:
+def settings(args: argparse.Namespace, **fixed: Any) -> Settings:
     from tabrelay.config.settings import ConfigError, Settings
 
     try:

@@ -9,10 +9,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tabrelay.cli import flags, running_relay
 from tabrelay.cli.output import FAILED, OK, ExitWith
+
+if TYPE_CHECKING:
+    from tabrelay.cli.client_files.file import ConfigFile
+    from tabrelay.cli.client_files.known import KnownClient
 
 
 def add(verbs: Any) -> None:
@@ -124,7 +128,7 @@ def _apply(args: argparse.Namespace, make: Callable[[], Any]) -> None:
     print(f"{change.path} written." + (f" As it was: {copy}" if copy else ""))
 
 
-def _client(name: str) -> Any:
+def _client(name: str) -> KnownClient:
     from tabrelay.cli.client_files.known import BY_NAME
 
     if name not in BY_NAME:
@@ -132,7 +136,7 @@ def _client(name: str) -> Any:
     return BY_NAME[name]
 
 
-def _file(args: argparse.Namespace) -> Any:
+def _file(args: argparse.Namespace) -> ConfigFile:
     from tabrelay.cli.client_files.file import ConfigFile, FileError
     from tabrelay.cli.client_files.known import UserFolders
 

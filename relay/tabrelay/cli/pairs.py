@@ -10,10 +10,13 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tabrelay.cli import flags, running_relay
 from tabrelay.cli.output import FAILED, OK, ExitWith, ago, table
+
+if TYPE_CHECKING:
+    from tabrelay.admission.tokens import Tokens
 
 
 def add(verbs: Any) -> None:
@@ -118,7 +121,7 @@ def _names(grant: Any) -> str:
     return "any server" if grant.servers is None else ", ".join(grant.servers)
 
 
-def _tokens(args: argparse.Namespace) -> Any:
+def _tokens(args: argparse.Namespace) -> Tokens:
     from tabrelay.admission.tokens import Tokens
 
     return Tokens(flags.settings(args).home)

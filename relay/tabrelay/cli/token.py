@@ -10,10 +10,13 @@ import argparse
 import json
 import sys
 import time
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tabrelay.cli import flags, running_relay
 from tabrelay.cli.output import FAILED, OK, ExitWith, ago, table
+
+if TYPE_CHECKING:
+    from tabrelay.admission.tokens import Tokens
 
 DAY_S: Final = 86_400.0
 
@@ -110,7 +113,9 @@ def _list(args: argparse.Namespace) -> int:
         return OK
     lines = [[MASTER_NAME, "everything", "all", "", ""]]
     for grant in named:
-        ends = "never" if grant.expires is None else "over" if grant.is_over(now) else f"in {ago(grant.expires - now)}"
+        ends = (
+            "never" if grant.expires is None else "over" if grant.is_expired(now) else f"in {ago(grant.expires - now)}"
+        )
         servers = "all" if grant.servers is None else ", ".join(grant.servers)
         lines.append([grant.name or "", ", ".join(grant.scopes), servers, f"{ago(now - grant.created)} ago", ends])
     print(table(["NAME", "FOR", "SERVERS", "MADE", "ENDS"], lines))
@@ -134,7 +139,7 @@ def _revoke(args: argparse.Namespace) -> int:
     return OK
 
 
-def _tokens(args: argparse.Namespace) -> Any:
+def _tokens(args: argparse.Namespace) -> Tokens:
     from tabrelay.admission.tokens import Tokens
 
     return Tokens(flags.settings(args).home)
