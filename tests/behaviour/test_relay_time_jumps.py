@@ -128,8 +128,8 @@ def test_relays_on_one_bus_know_each_other_after_any_jump(tmp_path: Path) -> Non
         hub, work = MemoryBroker(), Work()
         work.gate.set()
         async with (
-            RunningRelay(tmp_path, backplane=MemoryBus(hub)) as a,
-            RunningRelay(tmp_path, backplane=MemoryBus(hub)) as b,
+            RunningRelay(tmp_path, bus=MemoryBus(hub)) as a,
+            RunningRelay(tmp_path, bus=MemoryBus(hub)) as b,
         ):
             await a.knows(nodes=2)
             async with CPythonWorker(b.url, b.token, "notes", work.box) as worker:

@@ -162,7 +162,7 @@ MUTATIONS: Final = (
     Mutation(
         "somebody else's stream at another relay",
         "return session",
-        "tests/faces/mcp/test_remote_streams.py::test_a_relay_lends_a_stream_only_to_whom_it_belongs",
+        "tests/faces/mcp/test_remote_streams.py::test_a_relay_serves_a_stream_only_to_its_owner",
     ),
     Mutation(
         "scripts in the relay's pages",

@@ -169,7 +169,7 @@ MUTATIONS: Final = (
     Mutation(
         "an approval that nobody picked up",
         "return decision",
-        "tests/faces/web/test_pairing.py::test_an_approval_that_nobody_picks_up_is_worth_nothing_later",
+        "tests/faces/web/test_pairing.py::test_an_approval_that_is_not_collected_expires",
     ),
     Mutation(
         "pages that ask at once",

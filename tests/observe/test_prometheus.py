@@ -241,8 +241,8 @@ async def test_relays_on_a_bus_say_how_many_they_are_and_when_it_was_lost(tmp_pa
         (home / "session.key").write_text("tr_" + "k" * 43 + "\n")
         (home / "session.key").chmod(0o600)
     async with (
-        RunningRelay(homes[0], backplane=MemoryBus(hub)) as one,
-        RunningRelay(homes[1], backplane=MemoryBus(hub)) as two,
+        RunningRelay(homes[0], bus=MemoryBus(hub)) as one,
+        RunningRelay(homes[1], bus=MemoryBus(hub)) as two,
         SyntheticWorker(two.url, two.token, "notes"),
     ):
         await two.has_read("notes")
@@ -279,7 +279,7 @@ def test_a_token_for_figures_can_not_be_for_one_server(tmp_path: Path, capsys: p
 async def test_the_dashboard_the_alerts_and_the_page_name_what_there_is(tmp_path: Path) -> None:
     """Also in the other direction: the page explains every metric."""
     bus = MemoryBus(MemoryBroker())
-    async with RunningRelay(tmp_path, backplane=bus) as relay, SyntheticWorker(relay.url, relay.token, "notes"):
+    async with RunningRelay(tmp_path, bus=bus) as relay, SyntheticWorker(relay.url, relay.token, "notes"):
         await relay.has_read("notes")
         await relay.call("notes", "echo")
         text = (await relay.http.get("/-/metrics")).text

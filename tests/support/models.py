@@ -36,7 +36,7 @@ def check_response(version: str, method: str | None, message: dict[str, Any]) ->
         return
     JSONRPCResponse.model_validate(message)
     if method is None:
-        raise ValueError("an answer to a request that nobody made")
+        raise ValueError("an answer to a request that was not made")
     result = message["result"]
     methods.parse_server_result(method, version, result)
     for question in (result.get("inputRequests") or {}).values():

@@ -43,18 +43,18 @@ class RunningRelay:
         specs: Sequence[Spec] = (),
         assets: Assets | None = None,
         sign_in: Any = None,
-        backplane: Bus | None = None,
+        bus: Bus | None = None,
         **settings: Any,
     ) -> None:
         self._sign_in = sign_in
-        self._backplane = backplane
+        self._bus = bus
         self._specs = specs
         self._assets = assets
         self._socket = bind("127.0.0.1", port)
         self._reserved = loopback.reserve(self._socket)
         self.port: int = self._socket.getsockname()[1]
         self.settings = Settings(home=home, port=self.port, **settings)
-        self.tokens = Tokens(home, shares_proofs=backplane is not None)  # as `tabrelay serve` does with a bus
+        self.tokens = Tokens(home, shares_proofs=bus is not None)  # as `tabrelay serve` does with a bus
         self.token = self.tokens.master()
         self.url = f"http://127.0.0.1:{self.port}"
         self._server: RelayServer | None = None
@@ -77,7 +77,7 @@ class RunningRelay:
             policy=self._policy(),
             drain=self.drain,
             sign_in=self._sign_in,
-            bus=self._backplane,
+            bus=self._bus,
         )
         self.app = app
         self.recorder = Recorder(app)

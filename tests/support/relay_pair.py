@@ -123,8 +123,8 @@ async def meeting(tmp_path: Path, **settings: Any) -> AsyncIterator[Pair]:
     """Two relays that know each other."""
     hub = MemoryBroker()
     async with (
-        RunningRelay(tmp_path, backplane=MemoryBus(hub), **settings) as a,
-        RunningRelay(tmp_path, backplane=MemoryBus(hub), **settings) as b,
+        RunningRelay(tmp_path, bus=MemoryBus(hub), **settings) as a,
+        RunningRelay(tmp_path, bus=MemoryBus(hub), **settings) as b,
     ):
         await a.knows(nodes=2)
         await b.knows(nodes=2)

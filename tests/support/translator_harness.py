@@ -1,4 +1,4 @@
-"""A translator between modern calls and a legacy peer that is fake: the test speaks for both sides."""
+"""A translator between modern calls and a fake legacy peer: the test controls both sides."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class RecordingPeer:
                 self._changed.clear()
                 await self._changed.wait()
 
-    # -- the server's voice -------------------------------------------------------------------------------------------
+    # -- messages of the server ----------------------------------------------------------------------------------------
 
     @property
     def last(self) -> Pending:

@@ -62,7 +62,7 @@ class SlowLoop(Clock):
 async def test_questions_of_a_server_that_pauses_between_them_are_asked_together(
     harness: TranslatorHarness, monkeypatch: pytest.MonkeyPatch, questions: int, together: int
 ) -> None:
-    """As on a busy machine. A server that goes on for ever does not keep its client waiting for ever."""
+    """As on a busy machine. A server that asks without end does not keep its client waiting without end."""
     loop = SlowLoop()
     monkeypatch.setattr(harness.translator, "_loop", loop)
     pending = harness.tool()
@@ -123,7 +123,7 @@ async def test_a_handle_works_once_for_its_owner_and_its_request_only(harness: T
 async def test_answers_without_a_handle_are_for_a_new_call_and_its_first_questions_that_they_fit(
     harness: TranslatorHarness,
 ) -> None:
-    """Their names are not ours; what fits no question is passed over, and what is missing is asked for."""
+    """Their keys are not ours: answers that fit no question are ignored, and missing ones are asked for."""
     right = {"action": "accept", "content": {"name": "Ada"}}
     pending = harness.tool(answers={"stray": {"action": "accept", "content": {"size": 1}}, "user_name": right})
     form = {"message": "Name?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
@@ -135,7 +135,7 @@ async def test_answers_without_a_handle_are_for_a_new_call_and_its_first_questio
 
 
 async def test_a_client_that_introduces_itself_anew_finds_its_call_where_it_was(harness: TranslatorHarness) -> None:
-    """The same server may be spoken to in several sessions, each with a translator of its own."""
+    """One server may have several sessions, each with its own translator."""
     first = harness.tool()
     harness.peer.ask("q1")
     questions, handle = await harness.asked(first)
@@ -147,7 +147,7 @@ async def test_a_client_that_introduces_itself_anew_finds_its_call_where_it_was(
     assert (await reply(second))["result"]["resultType"] == "complete"
 
 
-async def test_nobody_who_answers_in_time_means_a_cancelled_call() -> None:
+async def test_without_an_answer_in_time_the_call_is_cancelled() -> None:
     harness = TranslatorHarness(ttl_s=0.01)
     first = harness.tool()
     harness.peer.ask()
@@ -158,7 +158,9 @@ async def test_nobody_who_answers_in_time_means_a_cancelled_call() -> None:
     assert (await reply(late))["error"]["code"] == jsonrpc.INVALID_PARAMS
 
 
-async def test_an_answer_that_comes_while_nobody_waits_is_kept_for_the_retry(harness: TranslatorHarness) -> None:
+async def test_an_answer_that_arrives_while_the_call_is_parked_is_kept_for_the_retry(
+    harness: TranslatorHarness,
+) -> None:
     first = harness.tool()
     harness.peer.ask()
     _, handle = await harness.asked(first)
@@ -167,7 +169,9 @@ async def test_an_answer_that_comes_while_nobody_waits_is_kept_for_the_retry(har
     assert (await reply(harness.tool(answers={}, state=handle)))["result"]["isError"] is True
 
 
-async def test_a_browser_that_goes_while_nobody_waits_is_told_at_the_retry(harness: TranslatorHarness) -> None:
+async def test_a_browser_that_disconnects_while_the_call_is_parked_is_reported_at_the_retry(
+    harness: TranslatorHarness,
+) -> None:
     first = harness.tool()
     harness.peer.ask()
     _, handle = await harness.asked(first)

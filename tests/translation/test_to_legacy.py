@@ -1,4 +1,4 @@
-"""The translation for modern clients, row by row of its table."""
+"""Translation for modern clients of a legacy server, row by row of its table."""
 
 from __future__ import annotations
 

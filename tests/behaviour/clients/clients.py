@@ -1,7 +1,7 @@
-"""Real MCP clients, driven alike: connect, list, call, hear of progress, cancel.
+"""Real MCP clients behind one interface: connect, list, call, receive progress, cancel.
 
-What a call gives is a dict: `text` (with `is_error` and `progress`), or `error` (code, message, data) when an error of
-the protocol came through, or `failure`, the words that a user would see. What fails before that raises Failure.
+The outcome of a call is a dict: `text` (with `is_error` and `progress`), or `error` (code, message, data) for a
+protocol error, or `failure`, the text that a user would see. What fails before that raises Failure.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ WAIT_S = 30
 
 
 class Failure(Exception):
-    """It did not come as far as a call; the text is what a user would see."""
+    """The client did not get as far as a call; the text is what a user would see."""
 
 
 class Talk(Protocol):
-    """A connection. `version`: what the client says that it speaks, if it says so."""
+    """A connection. `version`: the protocol version that the client reports, if it does."""
 
     @property
     def version(self) -> str | None: ...
@@ -48,18 +48,18 @@ class Talk(Protocol):
     async def call(self, tool: str, **arguments: Any) -> Outcome: ...
 
     async def cancel(self, tool: str) -> bool:
-        """Begin a call, and give it up when it has begun; False if it ended otherwise."""
+        """Start a call and cancel it once it runs; False if it ended in another way."""
 
 
 class McpClient:
-    """One client in one mode. `version`: what it speaks with a relay that speaks everything."""
+    """One client in one mode. `version`: what it negotiates with a relay that supports all versions."""
 
     name: str
     version: str
 
     @asynccontextmanager
     async def connect(self, url: str, token: str) -> AsyncIterator[Talk]:
-        """Raises Failure when that is not possible."""
+        """Raises Failure if that is not possible."""
         async with AsyncExitStack() as stack:
             try:
                 talk = await self._open(stack, url, token)
@@ -87,10 +87,10 @@ class PythonTalk:
         return [tool.name for tool in getattr(found, "tools", found)]
 
     async def call(self, tool: str, **arguments: Any) -> Outcome:
-        heard: list[float] = []
+        received: list[float] = []
 
         async def step(progress: float, total: float | None, message: str | None) -> None:
-            heard.append(progress)
+            received.append(progress)
 
         more: dict[str, Any] = {} if self._progress == "progress_callback" else {"raise_on_error": False}
         try:
@@ -101,7 +101,7 @@ class PythonTalk:
                 return {"failure": _words(error)}
             return {"error": {"code": found.code, "message": found.message, "data": found.data}}
         is_error = getattr(result, "is_error", False)
-        return {"text": result.content[0].text, "is_error": is_error, "progress": heard}
+        return {"text": result.content[0].text, "is_error": is_error, "progress": received}
 
     async def cancel(self, tool: str) -> bool:
         began = asyncio.Event()
@@ -151,7 +151,7 @@ class FastMcp(McpClient):
 
 
 class NodeDriver:
-    """One Node process in which any number of TypeScript clients live. Start it with `async with`."""
+    """One Node process for any number of TypeScript clients. Start it with `async with`."""
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
@@ -245,7 +245,7 @@ def bridge(url: str, token: str) -> dict[str, Any]:
 
 
 class BridgedTypeScript(TypeScript):
-    """The same client, which only speaks to a child process here."""
+    """The same client, connected to a child process."""
 
     def __init__(self, sdk: str, mode: str, version: str) -> None:
         super().__init__(sdk, mode, version)
@@ -271,7 +271,7 @@ class BridgedFastMcp(McpClient):
 
 
 class InspectorTalk:
-    """Every command is a process that connects anew."""
+    """Every command is a process with its own connection."""
 
     version = None
 
@@ -292,7 +292,7 @@ class InspectorTalk:
         return [tool["name"] for tool in listed.get("result", listed)["tools"]]
 
     async def call(self, tool: str, **arguments: Any) -> Outcome:
-        """It hears of progress when it is told to ask for it, and shows none: see `test_clients`."""
+        """It receives progress if a token is passed, and shows none: see `test_clients`."""
         asked = ("--tool-args-json", json.dumps(arguments), "--tool-metadata", "progressToken=p1")
         called = await self._run("--method", "tools/call", "--tool-name", tool, *asked)
         if "failure" in called:
@@ -301,10 +301,10 @@ class InspectorTalk:
         return {"text": result["content"][0]["text"], "is_error": result.get("isError", False), "progress": None}
 
     async def cancel(self, tool: str) -> bool:
-        """It has no key for that, but gives up after a minute.
+        """It has no command for that, but times out after a minute.
 
-        Then it ends, which cancels a modern request. In the handshake era it must go on a little, or it is gone before
-        it has said notifications/cancelled: so there it is told to make the call twice.
+        Then it exits, which cancels a modern request. In the handshake era it must run a little longer, or it exits
+        before it has sent notifications/cancelled: so there it makes the call twice.
         """
         twice = ("--load", "--load-requests", "2", "--load-concurrency", "1") if self._era == "legacy" else ()
         called = await self._run("--method", "tools/call", "--tool-name", tool, *twice, hastily=True)
@@ -325,7 +325,7 @@ class Inspector(McpClient):
 
 
 class CurlTalk:
-    """What somebody types. Every request is a process."""
+    """Commands that a user would type. Every request is a process."""
 
     version = None
 
@@ -356,7 +356,7 @@ class CurlTalk:
         return process
 
     async def _said(self, process: asyncio.subprocess.Process) -> list[Any]:
-        """Every message of the answer. Without --fail, curl shows the body of an error too."""
+        """Every message of the response. Without --fail, curl shows the body of an error too."""
         assert process.stdout is not None and process.stderr is not None
         out, err = await asyncio.gather(process.stdout.read(), process.stderr.read())
         assert await process.wait() == 0, err
@@ -378,7 +378,7 @@ class CurlTalk:
     async def call(self, tool: str, **arguments: Any) -> Outcome:
         *notes, answer = await self._said(await self._start(self._calling(tool, arguments)))
         if "error" in answer:
-            # Without an id it is no answer to the call, but a refusal of the HTTP request.
+            # Without an id it is not a response to the call, but a rejection of the HTTP request.
             return {"failure": json.dumps(answer)} if answer["id"] is None else {"error": answer["error"]}
         result = answer["result"]
         progress = [note["params"]["progress"] for note in notes if note["method"] == "notifications/progress"]
@@ -443,7 +443,7 @@ class Curl(McpClient):
 
 
 def _mcp_error(error: BaseException) -> Any:
-    """The protocol's error, in whatever groups it was wrapped."""
+    """The protocol error inside any exception groups."""
     if isinstance(error, MCPError):
         return error.error
     inner = getattr(error, "exceptions", ())
@@ -451,7 +451,7 @@ def _mcp_error(error: BaseException) -> Any:
 
 
 def _words(error: BaseException) -> str:
-    """What went wrong, in all the groups that it was wrapped in."""
+    """The messages of an exception and of all the groups around it."""
     inner = getattr(error, "exceptions", ())
     return " / ".join(_words(one) for one in inner) if inner else f"{type(error).__name__}: {error}"
 

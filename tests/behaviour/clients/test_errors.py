@@ -24,7 +24,7 @@ INSPECTORS = ("inspector-legacy", "inspector-modern")
 
 
 @asynccontextmanager
-async def everybody(relay: RunningRelay) -> AsyncIterator[dict[str, Talk]]:
+async def all_clients(relay: RunningRelay) -> AsyncIterator[dict[str, Talk]]:
     """Every client, connected. (The Inspector and curl connect with each command.)
 
     Assert outside: what is raised inside comes out wrapped in a group for each client.
@@ -43,7 +43,7 @@ async def call_all(talks: dict[str, Talk], tool: str, **arguments: Any) -> dict[
 
 
 def check(outcomes: dict[str, Outcome], code: int, words: str, **data: Any) -> None:
-    """Code and data are there. The Inspector shows the words alone."""
+    """Check code and data. The Inspector shows only the message."""
     assert len(outcomes) == len(CLIENTS)
     for name, outcome in outcomes.items():
         if name in INSPECTORS:
@@ -60,7 +60,7 @@ async def test_a_browser_that_leaves_in_the_middle_of_a_call_and_does_not_come_b
     async with RunningRelay(tmp_path, grace_s=0.3) as relay, AsyncExitStack() as browser:
         worker = CPythonWorker(relay.url, relay.token, "notes", tools)
         await browser.enter_async_context(worker)
-        async with everybody(relay) as talks:
+        async with all_clients(relay) as talks:
             calling = asyncio.create_task(call_all(talks, "hang"))
             await tools.until(lambda: tools.hanging == len(CLIENTS))
             await browser.aclose()
@@ -76,10 +76,10 @@ async def test_a_call_that_takes_too_long(tmp_path: Path) -> None:
     async with (
         RunningRelay(tmp_path, call_deadline_s=1.0) as relay,
         CPythonWorker(relay.url, relay.token, "notes", tools),
-        everybody(relay) as talks,
+        all_clients(relay) as talks,
     ):
         outcomes = await call_all(talks, "hang")
-        # The browser was told that nobody waits any more.
+        # The calls were cancelled at the browser.
         await tools.until(lambda: tools.cancelled == len(CLIENTS))
     told = {"reason": "timeout", "delivered": "unknown", "retryable": False, "server": "notes"}
     check(outcomes, -31012, 'did not answer "tools/call" within 1 s', **told)
@@ -95,8 +95,8 @@ async def test_a_server_that_has_as_many_calls_as_it_may(tmp_path: Path) -> None
         await relay.has_read("notes")
         holding = asyncio.create_task(relay.call("notes", "hang"))
         await tools.until(lambda: tools.hanging == 1)
-        # Who comes now can still connect and list, in its own era: discovery is no call.
-        async with everybody(relay) as talks:
+        # New clients can still connect and list, in their own era: discovery is not a call.
+        async with all_clients(relay) as talks:
             listed = [await talk.tools() for talk in talks.values()]
             outcomes = await call_all(talks, "echo")
         holding.cancel()
@@ -110,7 +110,7 @@ async def test_a_result_that_is_too_large(tmp_path: Path) -> None:
     async with (
         RunningRelay(tmp_path, max_message=100_000, max_part=50_000) as relay,
         CPythonWorker(relay.url, relay.token, "notes", Tools()),
-        everybody(relay) as talks,
+        all_clients(relay) as talks,
     ):
         outcomes = await call_all(talks, "big")
         after = await call_all(talks, "echo", text="after")
@@ -125,7 +125,7 @@ async def test_a_relay_that_is_about_to_stop(tmp_path: Path) -> None:
     async with (
         RunningRelay(tmp_path) as relay,
         CPythonWorker(relay.url, relay.token, "notes", tools),
-        everybody(relay) as talks,
+        all_clients(relay) as talks,
     ):
         holding = asyncio.create_task(relay.call("notes", "hang"))
         await tools.until(lambda: tools.hanging == 1)
@@ -145,7 +145,7 @@ async def test_a_tool_that_raises_and_a_tool_that_is_not_there(tmp_path: Path) -
     async with (
         RunningRelay(tmp_path) as relay,
         CPythonWorker(relay.url, relay.token, "notes", Tools()),
-        everybody(relay) as talks,
+        all_clients(relay) as talks,
     ):
         raised = await call_all(talks, "fail")
         unknown = await call_all(talks, "ecko")
@@ -154,7 +154,7 @@ async def test_a_tool_that_raises_and_a_tool_that_is_not_there(tmp_path: Path) -
             assert "ValueError: the milk is sour" in outcome["failure"]
         else:
             assert (outcome["text"], outcome["is_error"]) == ("ValueError: the milk is sour", True)
-    for name in INSPECTORS:  # it looks into the list first, and has words of its own
+    for name in INSPECTORS:  # it reads the list first, and has its own message
         assert "Tool 'ecko' not found" in unknown[name]["failure"]
         unknown[name] = {"failure": 'Unknown tool "ecko". Did you mean "echo"?'}
     told = {"reason": "invalid_params", "delivered": "no", "retryable": False, "server": "notes"}
@@ -163,7 +163,7 @@ async def test_a_tool_that_raises_and_a_tool_that_is_not_there(tmp_path: Path) -
 
 # -- refused before the call: what a user reads -----------------------------------------------------------------------
 
-# Clients that do not show what the server said, and what they say instead.
+# Clients that do not show the server's message, and what they show instead.
 OWN_WORDS = {
     ("unknown", "typescript-v1-sse"): "Non-200 status code (404)",
     ("unknown", "inspector-modern"): "did not offer pinned protocol version",
@@ -183,7 +183,7 @@ OWN_WORDS = {
 
 
 async def read_by(client: McpClient, url: str, token: str, **arguments: Any) -> str:
-    """What somebody reads who wants to call a tool."""
+    """The text that a user reads after trying to call a tool."""
     try:
         async with client.connect(url, token) as talk:
             outcome = await talk.call("echo", **arguments)
@@ -208,22 +208,22 @@ async def test_refusals_are_read_in_words(tmp_path: Path) -> None:
     ):
         await relay.has_read("notes")
         url = f"{relay.url}/notes"
-        await check_words("unknown", "declare it: tabrelay serve nobody", f"{relay.url}/nobody", relay.token)
+        await check_words("unknown", "declare it: tabrelay serve unknown", f"{relay.url}/unknown", relay.token)
         await check_words("unauthorized", "`tabrelay token` prints it", url, "tr_" + "x" * 43)
         await check_words("forbidden", 'and "call" is needed', url, relay.tokens.issue_for_page(None, None, ("serve",)))
         await check_words("too large", "The body is larger than 4,000 bytes", url, relay.token, text="x" * 5000)
-        # An address that the relay does not know itself by, as behind a forwarded port.
+        # An address that is not in the relay's Host list, as behind a forwarded port.
         stranger.target = ("127.0.0.1", relay.port)
         await check_words("host", "allow-host", f"{stranger.origin}/notes", relay.token)
 
 
 @pytest.mark.requirement("errors")
 async def test_a_token_that_asks_too_often(tmp_path: Path) -> None:
-    """It has been used up when the clients are connected; a command of the Inspector's connects first."""
+    """The rate is used up after the clients have connected; a command of the Inspector connects first."""
     async with (
         RunningRelay(tmp_path, rate_s=0.001, rate_burst=200) as relay,
         CPythonWorker(relay.url, relay.token, "notes", Tools()),
-        everybody(relay) as talks,
+        all_clients(relay) as talks,
     ):
         while (last := await relay.http.post("/notes", **relay.modern("tools/list"))).status_code == 200:
             pass

@@ -1,4 +1,4 @@
-"""What the clients of the matrix call: tools that do everything a tool can do to its caller."""
+"""Tools for the client matrix: results, progress, cancellation, errors and oversized results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Tools(Toolbox):
             """Take three steps."""
             for step in (1, 2, 3):
                 context.progress(step, 3)
-                # The TypeScript clients lose progress that comes in one piece with the answer.
+                # The TypeScript clients lose progress that arrives in one piece with the answer.
                 await asyncio.sleep(0.02)
             return "done"
 

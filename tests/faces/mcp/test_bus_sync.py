@@ -1,4 +1,4 @@
-"""Clients that reach another relay with every request: sessions, streams, pairing, the status."""
+"""Clients that use another relay for every request: sessions, streams, pairing, the status."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ async def test_a_session_that_was_ended_at_one_relay_is_dead_at_the_others(pair:
 
 
 def test_what_is_told_late_does_not_undo_the_end_of_a_session() -> None:
-    diary = SessionStore(None)
-    diary.end("id", 20.0)
-    assert diary.receive(digest("id"), {"last_used": 30, "level": "debug"}) is None
-    page = diary.find("id")
-    assert page is not None and page.is_ended
+    store = SessionStore(None)
+    store.end("id", 20.0)
+    assert store.receive(digest("id"), {"last_used": 30, "level": "debug"}) is None
+    record = store.find("id")
+    assert record is not None and record.is_ended
 
 
 async def test_a_message_for_a_stream_of_2024_is_refused_as_long_as_no_relay_can_be_asked(pair: Pair) -> None:
@@ -77,24 +77,24 @@ async def test_a_stream_of_2024_takes_messages_at_any_relay(pair: Pair) -> None:
         made_up = address[:-4] + "0000"
         assert (await pair.b.http.post(made_up, json=call)).status_code == 404
         listening.cancel()
-        pair.a.recorder.wrong.clear()  # it heard answers to what was asked at the other one
+        pair.a.recorder.wrong.clear()  # it received answers to requests that were sent to the other relay
 
 
 async def test_a_pairing_code_of_one_relay_is_good_once_and_at_any_of_them(tmp_path: Path) -> None:
     hub, url = MemoryBroker(), "https://relay.test"
     async with (
-        RunningRelay(tmp_path, backplane=MemoryBus(hub), public_url=url) as a,
-        RunningRelay(tmp_path, backplane=MemoryBus(hub), public_url=url) as b,
+        RunningRelay(tmp_path, bus=MemoryBus(hub), public_url=url) as a,
+        RunningRelay(tmp_path, bus=MemoryBus(hub), public_url=url) as b,
     ):
         await a.knows(nodes=2)
         await b.knows(nodes=2)
-        page = {"Origin": url, "Host": "relay.test"}
+        record = {"Origin": url, "Host": "relay.test"}
         for giver, taker in ((a, b), (b, a)):
             code = (await giver.http.post("/-/codes", json={})).json()["url"].rpartition("#pair=")[2]
-            response = await taker.http.post("/-/pair", json={"code": code}, headers=page)
+            response = await taker.http.post("/-/pair", json={"code": code}, headers=record)
             assert response.status_code == 200, response.text
             canary.register(response.json()["token"])
-            again = await giver.http.post("/-/pair", json={"code": code}, headers=page)
+            again = await giver.http.post("/-/pair", json={"code": code}, headers=record)
             assert again.status_code != 200
 
 

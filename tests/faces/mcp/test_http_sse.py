@@ -36,7 +36,7 @@ async def worker(relay: RunningRelay) -> AsyncIterator[SyntheticWorker]:
 
 
 class OldClient:
-    """One stream, and the address that it gave."""
+    """One stream, and the address from its endpoint event."""
 
     def __init__(self, http: httpx2.AsyncClient, stream: httpx2.Response) -> None:
         self._http = http
@@ -128,7 +128,7 @@ async def test_a_relay_that_stops_answers_what_was_asked_before_the_stream_ends(
         await client.post(jsonrpc.request(2, "tools/call", {"name": "echo"}))
         await worker.until(lambda: bool(waiting))
         draining = asyncio.create_task(relay.drain.run())
-        # What comes now is refused on the stream; a stream on which nothing was asked ends at once.
+        # New requests are refused on the stream; a stream without requests ends at once.
         assert (await client.ask(3, "tools/call", {"name": "echo"}))["error"]["code"] == -31015
         late = await idle.post(jsonrpc.request(1, "initialize", GREETING))
         assert (late.status_code, late.json()["error"]["data"]["reason"]) == (503, "relay_unavailable")
@@ -167,7 +167,7 @@ async def test_other_methods_and_places_are_refused(relay: RunningRelay) -> None
         response = await relay.http.request(method, path, json={})
         assert (response.status_code, response.headers["allow"]) == (405, allowed)
     assert (await relay.http.get("/notes/sse", headers={"Accept": "application/json"})).status_code == 406
-    assert (await relay.http.get("/nobody/sse")).status_code == 404
+    assert (await relay.http.get("/unknown/sse")).status_code == 404
     assert (await relay.http.get("/notes/else")).status_code == 404
 
 

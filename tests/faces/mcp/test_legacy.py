@@ -203,11 +203,9 @@ async def test_bad_input_gets_a_clear_error_and_the_session_goes_on(
 
 
 @pytest.mark.requirement("legacy-questions")
-async def test_an_answer_that_nobody_waits_for_is_taken_and_dropped(
-    relay: RunningRelay, worker: SyntheticWorker
-) -> None:
+async def test_an_answer_to_no_request_is_accepted_and_dropped(relay: RunningRelay, worker: SyntheticWorker) -> None:
     _, headers = await relay.initialize("notes")
-    for reply in (jsonrpc.result_message("nobody", {}), jsonrpc.error_message("nobody", -1, "no")):
+    for reply in (jsonrpc.result_message("unknown", {}), jsonrpc.error_message("unknown", -1, "no")):
         response = await relay.http.post("/notes", json=reply, headers=headers)
         assert (response.status_code, response.content) == (202, b"")
     assert (await relay.http.post("/notes", json=call(), headers=headers)).json()["id"] == 5

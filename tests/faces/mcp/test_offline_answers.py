@@ -1,4 +1,4 @@
-"""Discovery while a browser is away, and the news when the one that comes has other lists."""
+"""Discovery without a connected browser, and notifications when the next browser has other lists."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class ListingWorker(SyntheticWorker):
         method, params = message.get("method"), message.get("params") or {}
         if method == "initialize":
             about = {"name": "synthetic", "version": "1"}
-            told = {"protocolVersion": "2025-11-25", "capabilities": CAPABILITIES, "serverInfo": about}
-            self.answer(event, told | {"instructions": "Be brief."})
+            read_again = {"protocolVersion": "2025-11-25", "capabilities": CAPABILITIES, "serverInfo": about}
+            self.answer(event, read_again | {"instructions": "Be brief."})
         elif method in self.lists:
             if method == "tools/list" and event.caller is None:
                 self.readings.append(event)
@@ -92,7 +92,7 @@ async def check_lists(relay: RunningRelay, headers: dict[str, str]) -> None:
 
 
 def result_of(response: httpx2.Response) -> dict[str, Any]:
-    """Of an answer in either form."""
+    """The result of a response in either form."""
     is_stream = response.headers["content-type"] == "text/event-stream"
     message = json.loads(events(response.text)[-1]) if is_stream else response.json()
     assert "result" in message, message
@@ -105,13 +105,13 @@ def result_of(response: httpx2.Response) -> dict[str, Any]:
 async def test_discovery_does_not_fail_with_a_browser_that_has_the_question(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_cut: bool
 ) -> None:
-    # The browser that leaves is known to be gone long before the other wait is over.
+    # The relay notices that the browser left long before the other wait is over.
     monkeypatch.setattr("tabrelay.routing.switch.FALLBACK_S", 60.0 if is_cut else 0.1)
     asked: list[Received[str]] = []
     async with RunningRelay(tmp_path, grace_s=0.1 if is_cut else 60.0) as relay, ListingWorker(relay) as worker:
         await relay.has_read("notes")
         _, headers = await relay.initialize("notes")
-        worker._received = asked.append  # type: ignore[assignment]  # and it says nothing more
+        worker._received = asked.append  # type: ignore[assignment]  # and it answers nothing more
         level = jsonrpc.request("level", "logging/setLevel", {"level": "error"})
         async with asyncio.TaskGroup() as group:
             modern = {
@@ -139,7 +139,7 @@ async def test_discovery_does_not_fail_with_a_browser_that_has_the_question(
         assert result_of(response)["instructions"] == "Be brief."
         if not is_cut:
             return
-        # Both sessions go on with the next browser, which is told of the level.
+        # Both sessions continue with the next browser, which receives the log level.
         async with ListingWorker(relay, inst="w2") as second:
             for session in (headers, begun):
                 call = jsonrpc.request(9, "tools/call", {"name": "echo", "arguments": {}})
@@ -191,7 +191,7 @@ async def message(lines: AsyncIterator[str]) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("list-changed")
-async def test_a_get_stream_hears_of_lists_that_differ_and_of_no_others(relay: RunningRelay) -> None:
+async def test_a_get_stream_gets_changes_of_lists_that_differ_and_of_no_others(relay: RunningRelay) -> None:
     async with ListingWorker(relay):
         await relay.has_read("notes")
         _, headers = await relay.initialize("notes")
@@ -203,13 +203,13 @@ async def test_a_get_stream_hears_of_lists_that_differ_and_of_no_others(relay: R
         async with ListingWorker(relay, "w3", prompts=2):
             await relay.has_read("notes")
         async with ListingWorker(relay, "w4", prompts=1):
-            # Had the third browser been news, its notice would come here first.
+            # If the third browser had caused a notification, it would come here first.
             await relay.has_read("notes")
             assert (await message(lines))["method"] == "notifications/prompts/list_changed"
 
 
-async def heard(lines: AsyncIterator[str], worker: ListingWorker) -> list[str]:
-    """What came on a stream before the marker that the worker sends now, on every channel that it can."""
+async def received_before_marker(lines: AsyncIterator[str], worker: ListingWorker) -> list[str]:
+    """Methods received on a stream before the marker that the worker sends now, on every channel that it can use."""
     updated = jsonrpc.notification("notifications/resources/updated", {"uri": "note:///end"})
     for event in list(worker.seen):
         if isinstance(event, Opened):
@@ -225,7 +225,7 @@ async def heard(lines: AsyncIterator[str], worker: ListingWorker) -> list[str]:
 
 @asynccontextmanager
 async def listening(relay: RunningRelay, era: str) -> AsyncIterator[AsyncIterator[str]]:
-    """A client of either era that wants to hear of every list, and the lines of its stream."""
+    """A client of either era that subscribes to every list, and the lines of its stream."""
     if era == "modern":
         request = relay.modern("subscriptions/listen", LISTEN, id="l1")
         async with relay.http.stream("POST", "/notes", **request) as stream:
@@ -238,8 +238,8 @@ async def listening(relay: RunningRelay, era: str) -> AsyncIterator[AsyncIterato
             yield stream.aiter_lines()
 
 
-async def told(relay: RunningRelay, worker: ListingWorker) -> None:
-    """Wait until the relay has read the lists once more, and has had a turn to tell of them."""
+async def read_again(relay: RunningRelay, worker: ListingWorker) -> None:
+    """Wait until the relay has read the lists once more and could have sent notifications."""
     before = len(worker.readings)
     await worker.until(lambda: len(worker.readings) > before)
     await relay.has_read("notes")
@@ -257,12 +257,12 @@ async def test_a_change_is_told_once_however_often_the_browser_says_so(relay: Ru
             worker.lists["tools/list"] = ("tools", [OTHER_TOOL])
             await worker.change_tools([OTHER_TOOL], times=5)
             assert (await message(lines))["method"] == TOOLS_CHANGED
-            assert await heard(lines, worker) == []
-            # It says so again, and nothing is another.
-            reading = asyncio.ensure_future(told(relay, worker))
+            assert await received_before_marker(lines, worker) == []
+            # It announces a change again, and nothing differs.
+            reading = asyncio.ensure_future(read_again(relay, worker))
             await worker.change_tools([OTHER_TOOL])
             await reading
-            assert await heard(lines, worker) == []
+            assert await received_before_marker(lines, worker) == []
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -281,15 +281,15 @@ async def test_a_reload_is_no_news_although_the_new_worker_begins_with_nothing(r
         reloaded.lists["tools/list"] = ("tools", [])
         async with reloaded:
             await reloaded.until(lambda: bool(reloaded.readings))
-            # Who asks now gets the whole list a moment later, not the empty one.
+            # A client that lists now gets the whole list a moment later, not the empty one.
             listing = asyncio.create_task(relay.http.post("/notes", **relay.modern("tools/list")))
-            for _ in range(5):  # time enough for an answer that does not wait
+            for _ in range(5):  # enough time for an answer that does not wait
                 await relay.http.get("/-/status")
-            # The page is up: the worker has its tools, and says so.
+            # The page has started: the worker has its tools, and announces them.
             reloaded.lists["tools/list"] = ("tools", [ECHO_TOOL])
             await reloaded.change_tools([ECHO_TOOL])
             assert [tool["name"] for tool in (await listing).json()["result"]["tools"]] == ["echo"]
-            assert await heard(lines, reloaded) == []
+            assert await received_before_marker(lines, reloaded) == []
 
 
 @pytest.mark.requirement("list-changed")
@@ -299,7 +299,7 @@ async def test_a_client_that_read_a_list_in_the_middle_of_a_change_is_told(relay
         async with listening(relay, "legacy") as lines:
             worker.lists["tools/list"] = ("tools", [OTHER_TOOL])
             await worker.change_tools([OTHER_TOOL])
-            # Before the relay has looked, a client sees the new list; then it is the old one again.
+            # Before the relay reads the lists, a client sees the new one; then it is the old one again.
             await relay.http.post("/notes", **relay.modern("tools/list"))
             worker.lists["tools/list"] = ("tools", [ECHO_TOOL])
             assert (await message(lines))["method"] == TOOLS_CHANGED
@@ -313,7 +313,7 @@ async def test_when_the_relay_cannot_look_clients_are_told_what_the_browser_says
             worker.is_confused = True
             await worker.change_tools([])
             assert (await message(lines))["method"] == TOOLS_CHANGED
-            # What it knew, it knows still; it looks again by itself.
+            # The relay keeps what it had, and reads again without another announcement.
             assert [tool["name"] for tool in (await relay.has_read("notes"))["tools"]] == ["echo"]
             worker.lists["tools/list"] = ("tools", [OTHER_TOOL])
             worker.is_confused = False
@@ -340,9 +340,9 @@ async def test_a_modern_client_can_listen_while_the_browser_is_away(relay: Runni
             note = jsonrpc.notification("notifications/resources/updated", {"uri": "note:///1", **news["params"]})
             worker.send(asked, Kind.NOTE, note)
             await worker.flush()
-            # The browser's own acknowledgement is not said again.
+            # The browser's own acknowledgement is not forwarded.
             assert await message(lines) == note
-        # It does not come back: the stream ends in its own way, and the client listens anew.
+        # It does not return: the stream ends regularly, and the client can listen again.
         last = await message(lines)
         assert last["id"] == "l1" and last["result"]["resultType"] == "complete"
 

@@ -1,4 +1,4 @@
-"""A client that lost its stream takes it up again at another relay than the one that has it (`Last-Event-ID`)."""
+"""A client resumes its stream at another relay than the one that holds it (`Last-Event-ID`)."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from tests.support.relay import RunningRelay
 from tests.support.relay_pair import Pair, Stream, open_session, request
 from tests.support.waiting import until
 
-# It is twice in the result: as text and as a value.
+# The value is in the result twice: as text and as structured content.
 LARGE = 8 * 1024 * 1024 - 4096
 
 
 @pytest.fixture(autouse=True)
-async def answers_from_elsewhere(pair: Pair) -> AsyncIterator[None]:
-    """A relay's recorder hears answers here whose requests another relay heard. Everything else must be right."""
+async def answers_to_requests_at_the_other_relay(pair: Pair) -> AsyncIterator[None]:
+    """A relay's recorder sees answers to requests that another relay received. Everything else must be correct."""
     yield
     wrong = [text for relay in (pair.a, pair.b) for text in relay.recorder.forgive()]
-    assert [text for text in wrong if "an answer to a request that nobody made" not in text] == []
+    assert [text for text in wrong if "an answer to a request that was not made" not in text] == []
 
 
 class Steps:
-    """A tool that tells of each step that a test lets it take, and then answers."""
+    """A tool that reports each step that the test allows, and then answers."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -77,7 +77,7 @@ def resume(relay: RunningRelay, session: dict[str, str], last: str) -> Stream:
 
 
 async def read_at_the_other(pair: Pair) -> tuple[dict[str, str], Stream, str]:
-    """A call that the second relay has and whose stream the first one reads: session, stream, the id of its begin."""
+    """A call at the second relay, with its stream read at the first one: session, stream, id of the first event."""
     session = await open_session(pair.b, "notes")
     stream = Stream(pair.b, "POST", "notes", json=call(), headers=session)
     await until(lambda: bool(stream.ids))
@@ -96,14 +96,14 @@ async def test_a_stream_goes_on_at_another_relay_where_it_broke_off(pair: Pair, 
         steps.go(1)
         await until(lambda: progress(stream) == [1])
         await stream.leave()
-        steps.go(1)  # said while nobody reads
+        steps.go(1)  # sent while there is no reader
         again = resume(pair.a, session, stream.ids[-1])
         await until(lambda: progress(again) == [2])
         steps.go(1)
         assert text_of(await again.end()) == "xxxx"
         assert progress(again) == [2, 3]
         assert steps.runs == 1
-        # And once more, all of it, from its beginning; also at its own relay.
+        # Once more from the beginning; also at the relay that holds it.
         for relay in (pair.a, pair.b):
             whole = resume(relay, session, stream.ids[0])
             assert text_of(await whole.end()) == "xxxx"
@@ -135,7 +135,7 @@ async def test_a_server_that_sends_its_client_away_finds_it_at_another_relay(pai
         assert steps.runs == 1
 
 
-async def test_what_was_said_on_a_get_stream_while_nobody_read_is_read_at_another_relay(pair: Pair) -> None:
+async def test_unread_events_of_a_get_stream_are_read_at_another_relay(pair: Pair) -> None:
     box = Toolbox()
     tool(toolbox=box, name="first")(lambda: "1")
     async with CPythonWorker(pair.b.url, pair.b.token, "notes", box):
@@ -155,14 +155,14 @@ async def test_what_was_said_on_a_get_stream_while_nobody_read_is_read_at_anothe
         await again.leave()
 
 
-async def test_whoever_takes_a_stream_up_last_reads_it(pair: Pair) -> None:
+async def test_the_last_client_that_resumes_a_stream_reads_it(pair: Pair) -> None:
     steps = Steps()
     async with CPythonWorker(pair.b.url, pair.b.token, "notes", steps.box):
         session = await open_session(pair.b, "notes")
         stream = Stream(pair.b, "POST", "notes", json=call(), headers=session)
         await until(lambda: bool(stream.ids))
         first = resume(pair.a, session, stream.ids[0])
-        await stream.end()  # it reads no longer, and was told nothing
+        await stream.end()  # it stopped reading, and received nothing more
         await until(lambda: first.status == 200)
         second = resume(pair.b, session, stream.ids[0])
         await first.end()
@@ -171,7 +171,7 @@ async def test_whoever_takes_a_stream_up_last_reads_it(pair: Pair) -> None:
         assert first.said == []
 
 
-async def test_a_stream_is_nobody_elses_at_another_relay_either(pair: Pair) -> None:
+async def test_a_stream_of_another_principal_is_not_readable_at_another_relay_either(pair: Pair) -> None:
     steps = Steps()
     async with CPythonWorker(pair.b.url, pair.b.token, "notes", steps.box):
         mine, theirs = await open_session(pair.b, "notes"), await open_session(pair.b, "notes")
@@ -185,11 +185,11 @@ async def test_a_stream_is_nobody_elses_at_another_relay_either(pair: Pair) -> N
         await stranger.end()
         assert (stranger.status, stranger.error["data"]["reason"]) == (404, "session_not_found")
         steps.go(3)
-        assert text_of(await stream.end()) == "xxxx"  # and its own reader noticed nothing
+        assert text_of(await stream.end()) == "xxxx"  # its reader noticed nothing
 
 
-async def test_a_relay_lends_a_stream_only_to_whom_it_belongs(pair: Pair) -> None:
-    """Whoever asks on the bus has checked that already, and is not believed."""
+async def test_a_relay_serves_a_stream_only_to_its_owner(pair: Pair) -> None:
+    """The asking relay has checked the owner already; the relay that holds the stream checks again."""
     steps, answers = Steps(), asyncio.Queue[dict[str, Any]]()
     other = Membership(MemoryBus(pair.hub), pair.b.tokens.session_key())
     other.handle("lent", lambda node, header, payload: answers.put_nowait(header))
@@ -213,12 +213,12 @@ async def test_a_relay_lends_a_stream_only_to_whom_it_belongs(pair: Pair) -> Non
 
 
 @pytest.mark.parametrize("id", ["000000000000.abc-1_1", "get-x.y_1", "._1", "*.>-1_1", "é.1-1_0"])
-async def test_ids_that_nobody_gave_name_no_stream(pair: Pair, id: str) -> None:
+async def test_invented_event_ids_name_no_stream(pair: Pair, id: str) -> None:
     async with pair.worker(pair.b, "notes"):
         session = await open_session(pair.a, "notes")
         headers: Any = {**session, "Last-Event-ID": id.encode()}
         stream = Stream(pair.a, "GET", "notes", headers=headers)
-        if id.startswith("get-"):  # maybe of an earlier relay: there is one now
+        if id.startswith("get-"):  # maybe of an earlier relay process: there is a GET stream now
             await until(lambda: stream.status == 200)
             await stream.leave()
         else:
@@ -226,14 +226,14 @@ async def test_ids_that_nobody_gave_name_no_stream(pair: Pair, id: str) -> None:
             assert (stream.status, stream.error["data"]["reason"]) == (400, "unknown_event")
 
 
-async def test_a_relay_that_stops_ends_what_it_lends_with_the_truth(pair: Pair) -> None:
-    """The call was at that relay. What it can't finish, it says; and afterwards nobody has the stream."""
+async def test_a_relay_that_stops_finishes_the_streams_it_serves_to_others(pair: Pair) -> None:
+    """The call was at that relay. It sends what it can finish; afterwards no relay holds the stream."""
     steps = Steps()
     async with CPythonWorker(pair.a.url, pair.a.token, "notes", steps.box):
         session, again, begin = await read_at_the_other(pair)
         stopping = asyncio.create_task(pair.b.drain.run())
         await until(lambda: pair.b.drain.is_on)
-        steps.go(3)  # it waits for what is read
+        steps.go(3)  # the drain waits for streams that are read
         assert text_of(await again.end()) == "xxxx"
         await stopping
         await pair.b.stop()

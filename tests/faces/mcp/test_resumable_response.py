@@ -1,4 +1,4 @@
-"""Streams of handshake sessions: event ids, replay, pauses, questions of the server's, batches."""
+"""Streams of legacy sessions: event ids, resuming, pauses, questions of the server, batches."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def call(id: int | str = 5, **arguments: Any) -> dict[str, Any]:
 
 
 def waiting(worker: SyntheticWorker) -> list[Received[str]]:
-    """From now on calls wait; the test answers them."""
+    """From now on calls wait until the test answers them."""
     found: list[Received[str]] = []
     worker.on_call = lambda worker, event, message: found.append(event)
     return found
@@ -54,13 +54,13 @@ def progress(step: int) -> dict[str, Any]:
 
 
 class Lines:
-    """The lines of a stream that is open."""
+    """The lines of an open stream."""
 
     def __init__(self, stream: httpx2.Response) -> None:
         self._lines = stream.aiter_lines()
 
     async def next(self, start: str) -> str:
-        """The rest of the next line that begins so."""
+        """The rest of the next line with this prefix."""
         async with asyncio.timeout(10):
             async for text in self._lines:
                 if text.startswith(start):
@@ -178,7 +178,7 @@ async def test_a_replay_is_of_the_named_stream_only(relay: RunningRelay, worker:
 
 @pytest.mark.parametrize("last", ["nonsense", "abc-1_0", "_", "x_99999999999999999999"])
 @pytest.mark.requirement("legacy-resume")
-async def test_an_event_that_nobody_knows_is_refused(relay: RunningRelay, worker: SyntheticWorker, last: str) -> None:
+async def test_an_unknown_event_id_is_refused(relay: RunningRelay, worker: SyntheticWorker, last: str) -> None:
     _, headers = await relay.initialize("notes")
     response = await relay.http.get("/notes", headers={**headers, "Last-Event-ID": last})
     assert (response.status_code, response.json()["error"]["data"]["reason"]) == (400, "unknown_event")
@@ -251,7 +251,7 @@ async def test_a_question_comes_on_the_calls_own_stream_and_its_answer_reaches_t
         await worker.flush()
         lines = Lines(stream)
         assert await lines.message() == question
-        # A key that is called "method" does not make an answer a notification.
+        # A key named "method" does not turn an answer into a notification.
         reply = jsonrpc.result_message("s1", {"action": "accept", "content": {"method": "post"}})
         assert (await relay.http.post("/notes", json=reply, headers=headers)).status_code == 202
         await worker.until(lambda: any(isinstance(e, Received) and e.kind is Kind.RES for e in worker.seen))
@@ -310,7 +310,7 @@ async def test_a_lost_get_stream_is_taken_up_where_it_was(relay: RunningRelay, w
         await say("a:1")
         lines = Lines(stream)
         last = await lines.event_id()
-        # The client believes that it lost the stream; the relay has not noticed. The newer one has it.
+        # The client lost the stream, but the relay has not noticed. The newer reader gets it.
         async with relay.http.stream("GET", "/notes", headers={**headers, "Last-Event-ID": last}) as again:
             await say("a:2")
             assert (await Lines(again).message())["params"] == {"uri": "a:2"}
@@ -370,7 +370,7 @@ async def test_what_is_kept_is_bounded_and_a_stream_that_is_read_stays() -> None
     new.add(b"n" * 40)
     assert [len(stream.after(0)) for stream in (read, old, new)] == [1, 0, 1]
     assert memory.held == 80
-    # Of what was dropped nobody is given the rest as if it were all; nor is there anything after what was never said.
+    # A stream with dropped events can't be resumed, and neither can one after an event that was never sent.
     assert streams.find(old.event_id(0)) is None
     assert streams.find(new.event_id(0)) == (new, 0)
     assert streams.find(new.event_id(2)) is None

@@ -1,4 +1,4 @@
-"""Sessions that outlive pages, browsers and the relay itself."""
+"""Legacy sessions that outlive pages, browsers and the relay process."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def sessions(home: Path, wall: Wall, ended: list[str] | None = None, **settings:
 
 
 class Echoing(SyntheticWorker):
-    """Takes log levels and subscriptions too."""
+    """Accepts log levels and subscriptions too."""
 
     def _received(self, event: Received[str]) -> None:
         message = json.loads(event.payload)
@@ -68,7 +68,7 @@ class Echoing(SyntheticWorker):
             super()._received(event)
 
     def asked(self, channel: str) -> list[tuple[str, Any]]:
-        """What was asked on a channel, in order."""
+        """Requests on a channel, in order."""
         found = [e for e in self.seen if isinstance(e, Received) and e.kind is Kind.REQ and e.channel == channel]
         return [(message["method"], message.get("params")) for message in (json.loads(e.payload) for e in found)]
 
@@ -122,7 +122,7 @@ async def test_a_session_outlives_the_relay_with_all_it_had_set(tmp_path: Path) 
         assert answer.headers["mcp-session-id"] == headers["Mcp-Session-Id"]
         [opened] = [e for e in worker.seen if isinstance(e, Opened) and e.caller.ready]
         assert opened.caller.version == "2025-06-18"
-        # On another channel, but by the same name, which does not give away the id.
+        # On another channel, but with the same name, which does not reveal the id.
         assert opened.caller.session == first.session and first.session not in (None, headers["Mcp-Session-Id"])
         assert opened.caller.client == {"name": "test", "version": "1"}
         assert [method for method, _ in worker.asked(opened.channel)] == [
@@ -190,13 +190,13 @@ async def test_the_key_is_private_and_ids_are_not_in_the_file(tmp_path: Path) ->
 
 @pytest.mark.requirement("initialize-opens-session")
 def test_an_id_is_visible_ascii_bounded_and_says_what_the_session_is() -> None:
-    seal = SessionIdCodec(b"k")
-    id = seal.issue("notes", CALLER, 5.0)
+    session_ids = SessionIdCodec(b"k")
+    id = session_ids.issue("notes", CALLER, 5.0)
     assert len(id) <= MAX_ID and all(0x21 <= ord(character) <= 0x7E for character in id)
-    assert id != seal.issue("notes", CALLER, 5.0)
-    named = replace(CALLER, session="nobody guesses")
-    sealed = seal.read(seal.issue("notes", named, 5.0), "notes", "token:me")
-    assert sealed is not None and (sealed.caller, sealed.issued) == (named, 5.0)
+    assert id != session_ids.issue("notes", CALLER, 5.0)
+    named = replace(CALLER, session="random text")
+    contents = session_ids.read(session_ids.issue("notes", named, 5.0), "notes", "token:me")
+    assert contents is not None and (contents.caller, contents.issued) == (named, 5.0)
 
 
 @pytest.mark.parametrize("size", [10, 1_000, 100_000])
@@ -207,25 +207,25 @@ def test_a_client_that_says_too_much_of_itself_gets_a_shorter_id(size: int) -> N
     noise = "".join(random.Random(size).choices("abcdefghij0123456789", k=size))
     client = {"name": "c" + noise, "version": "1", "icons": [{"src": noise}]}
     caller = Caller(Era.LEGACY, "2025-11-25", "p", client, {"elicitation": {"form": {}}, "experimental": {noise: {}}})
-    seal = SessionIdCodec(b"k")
-    id = seal.issue("notes", caller, 5.0)
-    sealed = seal.read(id, "notes", "p")
-    assert len(id) <= MAX_ID and sealed is not None
-    assert "elicitation" in sealed.caller.capabilities
+    session_ids = SessionIdCodec(b"k")
+    id = session_ids.issue("notes", caller, 5.0)
+    contents = session_ids.read(id, "notes", "p")
+    assert len(id) <= MAX_ID and contents is not None
+    assert "elicitation" in contents.caller.capabilities
 
 
 @pytest.mark.requirement("session-of-one-credential")
-def test_an_id_that_was_changed_or_made_elsewhere_is_none() -> None:
-    seal = SessionIdCodec(b"k")
-    id = seal.issue("notes", CALLER, 5.0)
-    assert seal.read(id, "other", "token:me") is None
-    assert seal.read(id, "notes", "token:you") is None
+def test_an_id_that_was_changed_or_made_with_another_key_is_rejected() -> None:
+    session_ids = SessionIdCodec(b"k")
+    id = session_ids.issue("notes", CALLER, 5.0)
+    assert session_ids.read(id, "other", "token:me") is None
+    assert session_ids.read(id, "notes", "token:you") is None
     assert SessionIdCodec(b"other key").read(id, "notes", "token:me") is None
     for at in range(len(id)):
         changed = id[:at] + ("A" if id[at] != "A" else "B") + id[at + 1 :]
-        assert seal.read(changed, "notes", "token:me") is None
+        assert session_ids.read(changed, "notes", "token:me") is None
     for nonsense in ("", "s1.", "s1.é", "x" * 5000, id + "=", id + "A", id.upper()):
-        assert seal.read(nonsense, "notes", "token:me") is None
+        assert session_ids.read(nonsense, "notes", "token:me") is None
 
 
 @pytest.mark.requirement("session-limits")
@@ -280,7 +280,7 @@ def test_past_its_share_a_token_gives_up_its_own_longest_idle_session_and_no_one
         assert len(room) == 4
     assert other in room.all()
     assert mine[1] not in room.all()
-    # Nothing is lost: its id is still good.
+    # Nothing is lost: its id is still valid.
     assert room.find(mine[1].id, "notes", "token:me").id == mine[1].id
     assert len(room) == 4
 
@@ -320,12 +320,12 @@ async def test_one_token_can_not_use_up_the_sessions_of_another(tmp_path: Path) 
 
 
 @pytest.mark.requirement("session-outlives-relay")
-def test_a_damaged_diary_is_no_reason_not_to_start(tmp_path: Path) -> None:
+def test_a_damaged_session_store_does_not_prevent_the_start(tmp_path: Path) -> None:
     path = tmp_path / "sessions.json"
     for damage in ("", "[]", '{"a": 1}', '{"a": {}}'):
         path.write_text(damage)
-        diary = SessionStore(path)
-        diary.write("id", SessionRecord(1.0, "info"), now=True)
+        store = SessionStore(path)
+        store.write("id", SessionRecord(1.0, "info"), now=True)
         assert SessionStore(path).find("id") == SessionRecord(1.0, "info")
 
 
@@ -334,28 +334,28 @@ def test_what_another_relay_or_a_file_says_of_a_session_is_bounded(tmp_path: Pat
     row = {"last_used": 1, "tab": "x" * 1_000_000, "level": "y" * 1_000_000}
     row["subscriptions"] = ["z" * 1_000_000, *(f"a:{number}" for number in range(1_000))]
     (tmp_path / "sessions.json").write_text(json.dumps({digest("a"): row, "b" * 1_000_000: row}))
-    diary = SessionStore(tmp_path / "sessions.json", max_records=2)
+    store = SessionStore(tmp_path / "sessions.json", max_records=2)
     expected = SessionRecord(1.0, None, tuple(f"a:{number}" for number in range(1_000 - MAX_SUBSCRIPTIONS, 1_000)))
-    assert diary.records == {digest("a"): expected}
-    assert diary.receive(digest("b"), row) == expected
-    assert diary.receive("c" * 1_000_000, row) is None
-    diary.write("d", SessionRecord(2.0))
-    assert list(diary.records) == [digest("b"), digest("d")]
+    assert store.records == {digest("a"): expected}
+    assert store.receive(digest("b"), row) == expected
+    assert store.receive("c" * 1_000_000, row) is None
+    store.write("d", SessionRecord(2.0))
+    assert list(store.records) == [digest("b"), digest("d")]
 
 
 @pytest.mark.requirement("session-limits")
 def test_an_ended_session_takes_less_than_180_bytes_and_is_not_forgotten_early() -> None:
-    diary = SessionStore(None)
+    store = SessionStore(None)
     tracemalloc.start()
     for number in range(5_000):
-        diary.end(f"id {number}", 1_000.0 + number / 100)
+        store.end(f"id {number}", 1_000.0 + number / 100)
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert taken / 5_000 < 180
-    diary.forget(older_than=1_000.0)
-    assert len(diary) == 5_000
-    diary.forget(older_than=1_000.0 + 50 + 60)
-    assert len(diary) == 0
+    store.forget(older_than=1_000.0)
+    assert len(store) == 5_000
+    store.forget(older_than=1_000.0 + 50 + 60)
+    assert len(store) == 0
 
 
 @pytest.mark.requirement("session-limits")
@@ -368,7 +368,7 @@ def test_subscriptions_of_all_sessions_have_a_limit_together(tmp_path: Path) -> 
             kept.changed(session)
     assert sum(len(uri) for session in crowd for uri in session.subscriptions) <= 10_000
     assert len(crowd[0].subscriptions) == 10
-    # Whoever goes leaves room, also in the file; and nothing is kept of sessions without end.
+    # An ended session makes room, also in the file, which does not grow without a limit.
     for session in crowd[:10]:
         kept.end(session, "the client ended it")
     late = kept.open("notes", "late", CALLER)

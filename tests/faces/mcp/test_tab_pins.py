@@ -1,4 +1,4 @@
-"""Pinned tabs: the relay remembers them for its callers and says them to whichever worker comes."""
+"""Pinned tabs: the relay stores them for its callers and sends them to every worker that connects."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PinningWorker(SyntheticWorker):
 
 
 def said(response: httpx2.Response) -> str:
-    """The text of a result that came alone, as one JSON body: no client sees the note."""
+    """The text of a result that was sent as one JSON body: no client sees the control message."""
     result = response.json()["result"]
     return str(result["content"][0]["text"])
 

@@ -1,4 +1,4 @@
-"""Requests that only the eldest relay of a bus can answer, and what becomes of them when it is gone."""
+"""Requests that only the leader of a bus can answer, and what happens to them when it is gone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.waiting import until
 
 
 class Room:
-    """An application that takes its time: it answers when it may."""
+    """An application that answers only when the test allows it."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -30,7 +30,7 @@ class Room:
 
 
 class Duo:
-    """Two nodes on one bus. The first is the elder."""
+    """Two nodes on one bus. The first is the leader."""
 
     def __init__(self) -> None:
         self.hub = MemoryBroker()
@@ -41,7 +41,7 @@ class Duo:
         self.face = LeaderProxy(Room(), self.younger)
 
     async def ask(self) -> tuple[int, bytes]:
-        """A request at the younger one: status and body of the answer."""
+        """A request at the other node: status and body of the answer."""
         sent: list[dict[str, Any]] = []
 
         async def receive() -> dict[str, Any]:
@@ -74,7 +74,7 @@ async def test_the_eldest_answers_what_another_was_asked(duo: Duo) -> None:
 
 
 @pytest.mark.parametrize("fault", ["it stops", "the bus is lost"])
-async def test_whoever_waits_for_the_eldest_is_told_at_once_when_it_is_gone(duo: Duo, fault: str) -> None:
+async def test_requests_to_the_leader_fail_at_once_when_it_is_gone(duo: Duo, fault: str) -> None:
     asking = asyncio.create_task(duo.ask())
     await until(lambda: duo.room.asked == 1)
     if fault == "it stops":

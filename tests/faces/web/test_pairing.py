@@ -132,7 +132,7 @@ async def test_a_refused_page_is_told_and_gets_nothing(web: WebRoutes) -> None:
     assert web.tokens.issued() == []
 
 
-async def test_a_request_that_nobody_answers_ends(web: WebRoutes) -> None:
+async def test_a_request_without_a_decision_expires(web: WebRoutes) -> None:
     page = Stranger(web)
     ticket = (await page.ask()).json()
     web.clock.now += 120
@@ -257,7 +257,7 @@ async def test_origins_that_differ_by_their_port_know_nothing_of_each_other(web:
     assert web.tokens.identify(token, "https://a.example:8443") is not None
 
 
-async def test_an_approval_that_nobody_picks_up_is_worth_nothing_later(web: WebRoutes) -> None:
+async def test_an_approval_that_is_not_collected_expires(web: WebRoutes) -> None:
     page = Stranger(web)
     ticket = (await page.ask()).json()
     await decide(web, approve=ticket["code"])
@@ -300,7 +300,7 @@ async def test_the_relays_own_page_sees_who_asks_and_decides(web: WebRoutes) -> 
     assert (await web.post("/-/pairs", body, JSON, *own)).json() == {"revoked": ["https://other.example"]}
 
 
-async def test_nobody_else_sees_or_decides_who_is_paired(web: WebRoutes) -> None:
+async def test_only_the_user_and_own_pages_see_and_decide_who_is_paired(web: WebRoutes) -> None:
     ticket = (await Stranger(web).ask()).json()
     body = json.dumps({"approve": ticket["code"]}).encode()
     paired = web.tokens.issue_for_page(STRANGER, "notes", ["serve"])

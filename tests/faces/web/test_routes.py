@@ -15,7 +15,7 @@ from tests.support.asgi import request
 from tests.support.web_routes import FAR, HOST, OWN, WebRoutes, bearer
 
 
-async def test_health_is_told_to_anyone(web: WebRoutes) -> None:
+async def test_health_needs_no_token(web: WebRoutes) -> None:
     answer = await web.get("/-/healthz", ("Origin", "https://anywhere.example"))
     assert answer.json() == {"status": "ok", "build": web.assets.build, "version": __version__}
     assert answer.header("access-control-allow-origin") == "*"

@@ -21,7 +21,7 @@ async def trio(tmp_path: Path) -> AsyncIterator[tuple[Pair, RunningRelay]]:
     settings: dict[str, Any] = {"away_wait_s": 2.0}
     async with (
         meeting(tmp_path, **settings) as pair,
-        RunningRelay(tmp_path, backplane=MemoryBus(pair.hub), **settings) as third,
+        RunningRelay(tmp_path, bus=MemoryBus(pair.hub), **settings) as third,
     ):
         await third.knows(nodes=3)
         yield pair, third

@@ -108,8 +108,8 @@ async def test_a_busy_browser_refuses_with_nothing_delivered(tmp_path: Path) -> 
     hub = MemoryBroker()
     limit: dict[str, Any] = {"in_flight_server": 1}
     async with (
-        RunningRelay(tmp_path, backplane=MemoryBus(hub), **limit) as a,
-        RunningRelay(tmp_path, backplane=MemoryBus(hub), **limit) as b,
+        RunningRelay(tmp_path, bus=MemoryBus(hub), **limit) as a,
+        RunningRelay(tmp_path, bus=MemoryBus(hub), **limit) as b,
         SyntheticWorker(b.url, b.token, "notes") as worker,
     ):
         await a.has_found("notes")
