@@ -29,13 +29,13 @@ MAX_HEADER: Final = 4 * 1024
 MAX_AHEAD: Final = 64 * 1024
 
 
-class WithLane(HttpProtocol):
+class WithFastPath(HttpProtocol):
     max_header = MAX_HEADER
 
 
-class WithoutLane(HttpProtocol):
+class WithoutFastPath(HttpProtocol):
     max_header = MAX_HEADER
-    lane = None
+    fast_path = None
 
 
 def check(data: bytes) -> None:
@@ -53,7 +53,7 @@ End = tuple[list[Request], list[int], int | None]
 
 
 async def _both(reads: list[bytes]) -> tuple[End, End]:
-    return await _by_relay(reads, WithLane), await _by_relay(reads, WithoutLane)
+    return await _by_relay(reads, WithFastPath), await _by_relay(reads, WithoutFastPath)
 
 
 async def _by_relay(reads: list[bytes], kind: type[HttpProtocol]) -> End:
@@ -62,7 +62,7 @@ async def _by_relay(reads: list[bytes], kind: type[HttpProtocol]) -> End:
     lane = FakeFastPath(app.requests)
     config = uvicorn.Config(app, http=kind, lifespan="off", log_config=None, access_log=False)
     config.load()
-    kind.fast_path = lane if kind is WithLane else None
+    kind.fast_path = lane if kind is WithFastPath else None
     connection, transport = kind(config, ServerState(), {}), FakeTransport()
     connection.connection_made(transport)
     for data in reads:

@@ -1,54 +1,39 @@
-"""WebSockets with limits: what all of them may hold of messages that are not complete, and in how many fragments one
-may come. And with a way past ASGI (`conduit`) for texts, which nearly all messages are.
+"""WebSocket frames: complete texts go straight to the receiver, all other frames through the websockets library.
 
-uvicorn's protocol knows only how large one message may be. Many that are almost complete, or one in fragments of a byte
-(or of nothing at all), would take any amount of memory all the same. What a message means is not known here.
-
-What comes is walked through frame by frame. A text in one frame is unmasked and handed on at once; one that comes in
-several reads is gathered here (`pieces`), and queued if nobody takes it at once. Every other frame (RFC 6455: control
-frames, fragments, binary, whatever breaks the rules) is left to the websockets library, which knows all there is to
-know of them: a small one as it comes, of a large one first the header, by which it may be refused, and the rest when
-all of it has come. What all sockets hold is one running total (`tally`).
+Reads are parsed frame by frame. A text in one frame is unmasked and delivered at once, past ASGI (`asgi_bypass`):
+nearly all messages are such texts. A large text that arrives in several reads is collected in a `FrameBuffer`, and
+queued if it can't be delivered at once. Every other frame (RFC 6455: control frames, fragments, binary, invalid ones)
+is left to the websockets library: a small one as it arrives; of a large one first the header, by which the library may
+refuse it, and the payload when it is complete. Limits over all connections are in `websocket_connection`.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
 from websockets.protocol import State
 
 from tabrelay.peers.browsers.asgi_bypass import EXTENSION
 from tabrelay.server.accept_limiter import HandshakeLimiter
-from tabrelay.server.buffered_bytes import BufferedBytes
-from tabrelay.server.frame_buffer import FrameBuffer
-from tabrelay.system.patient_timer import PatientTimer
+from tabrelay.server.websocket_buffers import FrameBuffer
+from tabrelay.server.websocket_connection import WebSocketConnection
 from tabserver.wire.frames import CLOSE_SLOW
 
-try:  # compiled, where the library could be
+try:  # the compiled function, where the library has it
     from websockets.speedups import apply_mask
 except ImportError:
     from websockets.utils import apply_mask
 
-MIB: Final = 1024 * 1024
-MAX_FRAGMENTS: Final = 1024  # of one message; browsers send few, and large ones
-FRAMES_PER_CALLBACK: Final = (
-    128  # of one socket in one callback of the event loop; what was read behind them waits for the next
-)
-FEED_CHUNK: Final = 16 * 1024  # so much is parsed at once, so that whoever sends nothing but headers is found out early
+FRAMES_PER_CALLBACK: Final = 128  # of one connection, in one callback of the event loop; the rest waits for the next
+FEED_CHUNK: Final = 16 * 1024  # bytes that the library parses at once, so that a flood of headers is detected early
 # The first bytes of frames (RFC 6455, 5.2): a text that is complete, the mark of a mask, longer lengths.
 WHOLE_TEXT: Final = 0x81
 MASKED: Final = 0x80
 TWO_BYTES, EIGHT_BYTES = 126, 127
-# Nobody is sent away for holding so much while somebody else holds more: a small message that is not quite there.
-SMALL_MESSAGE: Final = FEED_CHUNK
-FRAGMENT_OVERHEAD: Final = 64  # what one takes beside its bytes
-OPEN: Final = State.OPEN  # in Python 3.11 a member of an enum is found by a function, each time anew
+OPEN: Final = State.OPEN  # in Python 3.11, reading a member of an enum costs a function call each time
 NOT_A_HANDSHAKE: Final = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 30\r\n"
     b"connection: close\r\n\r\nThis is no WebSocket request.\n"
@@ -59,32 +44,12 @@ TOO_MANY_HANDSHAKES: Final = (
 )
 
 
-class WebSocketProtocol(WebSocketsSansIOProtocol):
-    """One connection. The limits are the process's, so they stand on the class.
+class WebSocketProtocol(WebSocketConnection):
+    """One connection, as uvicorn creates it."""
 
-    uvicorn closes a socket whose peer went silent with ``transport.close()``, which waits for a flush that can't happen
-    when the peer is gone: the connection would never be freed. This one cuts it off a moment later.
-    """
+    max_handshakes = 128  # that wait to be started
 
-    abort_after_s = 1.0
-    budget = 64 * MIB  # for what is not complete or not taken yet, of all sockets together
-    max_handshakes = 128  # that wait to be let in
-    buffered: ClassVar[BufferedBytes[WebSocketProtocol]] = BufferedBytes()
-
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self._fragments = 0
-        self._fragment_bytes = 0
-        self._queued = 0  # bytes of whole messages that nobody has taken yet
-        self._counted = 0  # what the tally knows of
-        self._refused = False
-        self.on_text: Callable[[str], None] | None = None
-        self._partial_frame = b""  # the beginning of a frame, until it is known what to do with it
-        self._library_bytes = 0  # bytes to come of a frame that is left to the library
-        self._large_frame: FrameBuffer | None = None  # of a large frame, behind its header
-        self._mask = b""  # of that frame, if it is a text; all others are left to the library
-        self._backlog = b""  # was read, and waits for a later callback
-        self._backlog_read: asyncio.Handle | None = None  # goes through that
+    # -- handshake ----------------------------------------------------------------------------------------------------
 
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
@@ -93,22 +58,6 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             extensions[EXTENSION] = self
             # uvloop keeps what is written until the end of the turn, unless that is more than it may keep.
             self.transport.set_write_buffer_limits(high=0)
-
-    def data_received(self, data: bytes) -> None:
-        if self.handshake_initiated and not self.handshake_complete:
-            # RFC 6455, 4.1: a client sends nothing before it is let in. What it sent would be counted, and a socket in
-            # this state can't be closed in order.
-            self._refused = True
-            self.transport.abort()
-            return
-        if self._backlog:
-            self._backlog += data
-            self._defer()
-        elif self.handshake_initiated:
-            self._read_frames(self._partial_frame + data if self._partial_frame else data)
-        else:
-            self._start_handshake(data)  # the request, and nothing beside it: no frame may come before it is answered
-        self._update_buffered()
 
     def _start_handshake(self, request: bytes) -> None:
         limiter = HandshakeLimiter.of(self.loop)
@@ -128,6 +77,24 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self.handshake_complete = self.close_sent = self._refused = True
         self.transport.write(answer)
         self.transport.close()
+
+    # -- receiving ----------------------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        if self.handshake_initiated and not self.handshake_complete:
+            # RFC 6455, 4.1: a client sends nothing before it is let in. What it sent would be counted, and a socket in
+            # this state can't be closed in order.
+            self._refused = True
+            self.transport.abort()
+            return
+        if self._backlog:
+            self._backlog += data
+            self._defer()
+        elif self.handshake_initiated:
+            self._read_frames(self._partial_frame + data if self._partial_frame else data)
+        else:
+            self._start_handshake(data)  # the request, and nothing beside it: no frame may come before it is answered
+        self._update_buffered()
 
     def _read_frames(self, data: bytes) -> None:
         """Frame by frame. `data` begins where a frame does, or within one that is large or left to the library."""
@@ -205,15 +172,6 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             return
         self.on_text(text)
 
-    def _fail_invalid_utf8(self) -> None:
-        """RFC 6455, 8.1: the connection fails, and no message behind this one counts."""
-        waiting = [self.queue.get_nowait() for _ in range(self.queue.qsize())]
-        for event in waiting:
-            if event["type"] != "websocket.receive":
-                self.queue.put_nowait(event)
-        self._queued = 0
-        self._fail(CloseCode.INVALID_DATA, "a text that is not UTF-8")
-
     def _start_large_frame(self, head: bytes, size: int) -> None:
         """A large frame. The library is not asked only if there is nothing that it could object to."""
         # defence: the header of a large frame
@@ -263,37 +221,6 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         if self.conn.handshake_exc is not None and not self.close_sent:
             self._refuse_handshake(b"".join(self.conn.data_to_send()) or NOT_A_HANDSHAKE)
 
-    def handle_text(self, event: Frame) -> None:
-        self._fragment_bytes = len(event.data)
-        super().handle_text(event)
-
-    def handle_bytes(self, event: Frame) -> None:
-        self._fragment_bytes = len(event.data)
-        super().handle_bytes(event)
-
-    def handle_cont(self, event: Frame) -> None:
-        self._fragments += 1
-        # defence: fragments
-        if self._fragments > MAX_FRAGMENTS:
-            self._fail(CloseCode.MESSAGE_TOO_BIG, "a message in too many fragments")
-            return
-        self._fragment_bytes += len(event.data) + FRAGMENT_OVERHEAD
-        super().handle_cont(event)
-
-    def send_receive_event_to_app(self) -> None:
-        self._fragments = self._fragment_bytes = 0
-        self._uncount()  # what comes now is another message
-        data = self.frames[0] if len(self.frames) == 1 else b"".join(self.frames)
-        self.frames = []
-        if self.close_sent:
-            return
-        self._queued += len(data)
-        # Text stays as it came until it is its turn: decoded, it may take four times as much.
-        self.queue.put_nowait({"type": "websocket.receive", self.curr_msg_data_type: data})  # type: ignore[arg-type]
-        if not self.read_paused:
-            self.read_paused = True
-            self.transport.pause_reading()
-
     async def receive(self) -> ASGIReceiveEvent:
         while True:
             message: Any = await super().receive()
@@ -310,61 +237,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
                     continue
             return message  # type: ignore[no-any-return]
 
-    def _update_buffered(self) -> None:
-        unfinished = len(self._partial_frame) + len(self.conn.reader.buffer) + self._fragment_bytes
-        if self._large_frame is not None:
-            unfinished += self._large_frame.cost
-        # defence: whole messages that nobody has taken yet
-        held = unfinished + self._queued + len(self._backlog)
-        if held == self._counted:
-            return
-        if self._refused or self.disconnected:
-            self._uncount()
-            return
-        self._counted = held
-        self.buffered.set(self, held, is_large=unfinished > SMALL_MESSAGE)
-        # Whoever takes longest goes: a browser that means what it says is done with a message in a moment. If nobody
-        # has more than a little, too many have that, and the last of them goes.
-        # defence: frames that never end
-        while self.buffered.total > self.budget and not self._refused:
-            # defence: small frames that never end
-            (self.buffered.oldest or self)._fail(CLOSE_SLOW, "the message took too long while many others were read")
-
-    def _uncount(self) -> None:
-        self._counted = 0
-        self.buffered.remove(self)
-
-    def _discard_buffers(self) -> None:
-        """Of all that is not complete, now: the connection itself may take a moment to end, and after that the garbage
-        collector, which counts objects and not their size."""
-        self._uncount()
-        self.frames, self._partial_frame, self._large_frame, self._backlog = [], b"", None, b""
-        self._fragment_bytes = 0
-        self.conn.reader.discard()
-
-    def _fail(self, code: int, reason: str) -> None:
-        if self._refused:
-            return
-        self._refused = True
-        self.conn.fail(code, reason)
-        self._discard_buffers()
-        self.handle_parser_exception()
-        self.loop.call_later(self.abort_after_s, self.transport.abort)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._discard_buffers()
-        super().connection_lost(exc)
-        self._break_cycles()
-
-    def _break_cycles(self) -> None:
-        """Reference counts free the connection now. The garbage collector may find it only after an hour: its full
-        collections are rare, and a lost connection is small."""
-        if self.handshake_initiated and hasattr(self, "scope"):
-            # defence: memory: a lost socket does not refer to itself by its scope
-            self.scope["extensions"].pop(EXTENSION, None)
-        parser: Any = self.conn.parser
-        # defence: memory: the parser of a lost socket is closed
-        parser.close()
+    # -- sending ------------------------------------------------------------------------------------------------------
 
     def try_write(self, texts: Sequence[str]) -> bool:
         if self.close_sent or not self.writable.is_set() or self.conn.state is not OPEN:
@@ -398,19 +271,6 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self._defer()
         if message["type"] == "websocket.http.response.body" and self.close_sent:
             self.handshake_complete = True  # it was refused in words: that is no error to log
-
-    def send_keepalive_ping(self) -> None:
-        super().send_keepalive_ping()
-        if self.pong_timer is not None and self.ping_timeout is not None:
-            # After a stall the pong may wait unread: it is read before the socket is taken for dead.
-            self.pong_timer.cancel()
-            # defence: stalls: a pong that waited unread is read before the socket is cut
-            timer: Any = PatientTimer(self.loop, self.ping_timeout, self.keepalive_timeout)
-            self.pong_timer = timer
-
-    def keepalive_timeout(self) -> None:
-        super().keepalive_timeout()
-        self.loop.call_later(self.abort_after_s, self.transport.abort)
 
 
 def _bounds(data: bytes, at: int) -> tuple[int, int]:

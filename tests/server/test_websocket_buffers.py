@@ -1,4 +1,4 @@
-"""Bytes that come bit by bit: the same as were sent, and hardly more room than they need."""
+"""Buffers of WebSockets: a frame in parts takes little more memory than its bytes, and the running total is the sum."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabrelay.server.frame_buffer import BLOCK, FrameBuffer
+from tabrelay.server.websocket_buffers import BLOCK, BufferedBytes, FrameBuffer
+
+THRESHOLD = 10
 
 
 @given(st.lists(st.integers(0, 3 * BLOCK), max_size=6))
@@ -40,3 +42,24 @@ def test_it_takes_as_much_as_it_says_however_it_came(step: int) -> None:
     finally:
         tracemalloc.stop()
     assert taken <= pieces.cost * 1.05
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.one_of(st.none(), st.integers(0, 30)))))
+def test_the_total_is_the_sum_and_the_oldest_is_the_first_over_the_threshold(
+    steps: list[tuple[int, int | None]],
+) -> None:
+    buffered: BufferedBytes[int] = BufferedBytes()
+    held: dict[int, int] = {}
+    large: list[int] = []
+    for holder, size in steps:
+        if size is None:
+            buffered.remove(holder)
+        else:
+            buffered.set(holder, size, is_large=size > THRESHOLD)
+        held[holder] = size or 0
+        if held[holder] <= THRESHOLD:
+            large = [other for other in large if other != holder]
+        elif holder not in large:
+            large.append(holder)
+        assert buffered.total == sum(held.values())
+        assert buffered.oldest == (large[0] if large else None)
