@@ -187,7 +187,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "bodies that nobody reads",
-        "pass  # the answer came before the body was read, so it is never read",
+        "pass  # the response came before the body was read, so it is never read",
         "tests/behaviour/test_floods.py::test_of_a_body_that_nobody_reads_nothing_is_kept",
     ),
     Mutation(

@@ -1,1 +1,1 @@
-"""The composition root, uvicorn with two protocol classes, the fast path and worker processes."""
+"""Composition root, uvicorn with two protocol classes, fast path and worker processes."""

@@ -1,8 +1,8 @@
-"""Browsers that knock all at once are let in a few at a time, so that whoever is inside is heard in between.
+"""Rate limit of WebSocket handshakes: at most 4 per iteration of the event loop.
 
-To let one in takes many times what a call does, and the event loop does everything that is ready before it looks again:
-a thousand browsers that come in one moment would keep everybody waiting until the last of them is in. Only so many
-wait; the next is told to come back. Who may come in is not decided here.
+A handshake costs many times a call, and the loop runs everything that is ready before it polls again: without the
+limit, 1,000 browsers that reconnect at once would stall every running call. The caller bounds how many wait
+(`max_handshakes`); the next get 503 with Retry-After. Which handshakes are admitted is decided by the gate.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 from weakref import WeakKeyDictionary
 
-PER_ITERATION: Final = 4  # in one turn of the event loop
+PER_ITERATION: Final = 4  # handshakes
 
 
 class HandshakeLimiter:
@@ -24,7 +24,7 @@ class HandshakeLimiter:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._call_soon = loop.call_soon
         self._waiting: deque[Callable[[], None]] = deque()
-        self._left = PER_ITERATION  # of those that may come in during this turn
+        self._left = PER_ITERATION  # handshakes that may start in this iteration
 
     @classmethod
     def of(cls, loop: asyncio.AbstractEventLoop) -> HandshakeLimiter:
@@ -38,7 +38,7 @@ class HandshakeLimiter:
         return len(self._waiting)
 
     def admit(self, start: Callable[[], None]) -> bool:
-        """Now, or when it is its turn; says whether it was now."""
+        """Start a handshake now or in a later iteration. True if it was started now."""
         if self._left == PER_ITERATION:
             self._call_soon(self._next_iteration)
         # defence: browsers that come all at once

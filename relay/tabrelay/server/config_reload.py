@@ -1,7 +1,7 @@
-"""Changes of the configuration files while the relay runs: looked for once (SIGHUP) or all the time (`--watch`).
+"""Reload of the configuration files while the relay runs: on SIGHUP, or when a file changes (`--watch`).
 
-A file with mistakes changes nothing, and every mistake is in the log. What the files mean is for `configfile` to say,
-what is done about it for the application.
+A file with mistakes changes nothing, and every mistake is logged. Settings that are read once are reported and not
+applied. The files are parsed by `config.reader`; the application applies the servers that they name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ConfigReload:
     """One per relay that has configuration files."""
 
     def __init__(self, settings: Settings, load: Load, change: Change) -> None:
-        """`load` reads everything anew, and raises a ConfigError; `change` makes it so."""
+        """`load` reads all files again, or raises a ConfigError; `change` applies their servers."""
         self._settings = settings
         self._load = load
         self._change = change
@@ -38,7 +38,7 @@ class ConfigReload:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """On the running loop."""
+        """Start on the running event loop."""
         if hasattr(signal, "SIGHUP"):
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._spawn, self.reload)
         if self._settings.watch:
@@ -62,7 +62,7 @@ class ConfigReload:
                 await self.reload()
 
     def _file_states(self) -> list[tuple[int, int, int] | None]:
-        """What tells that a file was written. One that is away for a moment is being replaced by its editor."""
+        """Time, size and inode of each file. A file that is missing for a moment is being replaced by an editor."""
         found: list[tuple[int, int, int] | None] = []
         for file in self._settings.config:
             try:
@@ -87,6 +87,6 @@ class ConfigReload:
             log.warning("The configuration was read anew: %d servers.", len(config.servers))
 
     def _changed_settings(self, settings: Settings) -> list[str]:
-        """Settings that are read once. Names of servers are not among them; what they may do is."""
+        """Settings that changed but are read only once: all but the names of servers and the port."""
         names = [item.name for item in fields(Settings) if item.name not in ("servers", "port")]
         return [name for name in names if getattr(settings, name) != getattr(self._settings, name)]

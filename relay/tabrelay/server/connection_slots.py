@@ -1,8 +1,9 @@
-"""Which HTTP connection is closed when a new one arrives and all slots are taken. Pure.
+"""Eviction policy for HTTP connections: which one is closed when a new one arrives and all slots are taken.
 
 Connections whose current request has not been authenticated are closed first, the one that waits longest before the
 others: so clients without a token can't keep any other client out, however many slots they hold. Idle connections of
-authenticated clients follow, then those of clients that do not read their answer. A running call is never closed.
+authenticated clients follow, then those of clients that do not read their response. A running call is never closed.
+Pure: the connection closes itself.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class SlottedConnection(Protocol):
 
     @property
     def stalled_until(self) -> float | None:
-        """When it will be given up because its client reads nothing; None if the client reads."""
+        """When it will be aborted because its client reads nothing; None if the client reads."""
 
 
 S = TypeVar("S", bound=SlottedConnection)
@@ -45,7 +46,7 @@ class ConnectionSlots(Generic[S]):
         self._unauthenticated.move_to_end(slot)
 
     def finish(self, slot: S) -> None:
-        """It was answered for the last time, and is needed no more."""
+        """The last response was written; the slot can be freed first."""
         self._unauthenticated[slot] = None
         self._unauthenticated.move_to_end(slot, last=False)
 

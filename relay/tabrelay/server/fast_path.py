@@ -1,7 +1,7 @@
-"""The fast lane: a call that can start at once, and is answered at once, crosses the relay without ASGI and tasks.
+"""Fast path: a call that can start and finish at once crosses the relay without ASGI and without tasks.
 
-It decides nothing by itself. Gate and faces are asked in the order in which the ordinary way passes them; whatever they
-would refuse, wait for or look at twice goes the ordinary way from its beginning, as if nobody had looked before.
+It makes no decisions: it asks gate and faces in the order of the regular path. A request that they would refuse, delay
+or examine again takes the regular path from the beginning, and nothing of the attempt remains.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from tabrelay.http.headers import RequestHeaders
 from tabrelay.routing.deadline_queue import DeadlineQueue
 from tabrelay.routing.drain import InFlightCounter
 
-# A call that takes longer goes on in the ordinary way, where streams begin, and those whose token is revoked are sent
-# away. Both have time until half a second is over.
+# A longer call continues on the regular path, where streams start and callers with a revoked token are cut off. Both
+# must happen within half a second.
 WAIT_S: Final = 0.25
-# A server's own address and nothing more: no escapes, no query, nothing below it.
+# The address of a server and nothing more: no escapes, no query, no subpath.
 _ADDRESS: Final = re.compile(rb"/[A-Za-z0-9][A-Za-z0-9._~-]*")
 
 
 @dataclass(frozen=True, slots=True)
 class KnownRequest:
-    """What was found out about a request, for others that say the same of themselves. `path`: what its address stood
-    for when its principal was let in there."""
+    """Checked properties of a request, for later ones with the same header block. `path`: what its address resolved to
+    when its principal was admitted."""
 
     address: str
     path: str
@@ -40,12 +40,12 @@ class KnownRequest:
 
 
 class FastPath:
-    """One per relay. `waits`: who was not answered soon has to go the ordinary way."""
+    """One per relay. `deadlines`: requests without a response by then continue on the regular path."""
 
     def __init__(
         self, gate: Gate, endpoint: McpEndpoint, exchanges: InFlightCounter, resolve: Callable[[str], str]
     ) -> None:
-        """`exchanges` counts who is inside. `resolve`: the path that an address stands for."""
+        """`exchanges` counts running requests. `resolve`: path aliases, from an address to the path of a server."""
         self.exchanges = exchanges
         self._gate = gate
         self._endpoint = endpoint
@@ -53,7 +53,7 @@ class FastPath:
         self.deadlines: DeadlineQueue[Any] = DeadlineQueue(WAIT_S, lambda ticket: ticket.hand_over())
 
     def would_admit(self, url: bytes, headers: Sequence[Header]) -> bool:
-        """Would whoever sends this be let in? Asked when the body takes its time."""
+        """Would the gate admit this client? Checked when the body is slow."""
         if _ADDRESS.fullmatch(url) is None:
             return False
         principal = self._gate.try_admit(self._resolve(url.decode()), RequestHeaders(headers))
@@ -62,7 +62,7 @@ class FastPath:
         return principal is not None
 
     def take(self, url: bytes, headers: Sequence[Header], body: bytes) -> tuple[StartedCall, KnownRequest] | None:
-        """Start the call of a POST that is complete; None, and nothing was done, if it has to go the ordinary way."""
+        """Start the call of a complete POST; None, and nothing was done, if it must take the regular path."""
         if _ADDRESS.fullmatch(url) is None:
             return None
         fields, address = RequestHeaders(headers), url.decode()
@@ -78,10 +78,10 @@ class FastPath:
         return started, KnownRequest(address, path, server, fields, principal, started.repeat)
 
     def take_again(self, known: KnownRequest, body: bytes) -> StartedCall | None:
-        """The same for a request whose address and headers are those of one that was taken."""
+        """The same for a request with the address and headers of an earlier one."""
         principal = known.principal
         if self._resolve(known.address) != known.path:
-            return None  # it stands for another server now: may this principal go there?
+            return None  # the alias has changed, and this principal may not be admitted at the new server
         if not self._gate.admit_again(principal):
             return None
         started = self._endpoint.begin_again(known.server, known.headers, principal, body, known.repeat)

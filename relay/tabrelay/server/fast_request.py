@@ -1,10 +1,11 @@
-"""A request in the fast lane, in the place where uvicorn has its cycle of request and response.
+"""Request on the fast path, in place of uvicorn's request-response cycle.
 
-It writes an answer that is there at once in one piece. When anything else happens (something is said before the answer,
-the call fails, takes long or has a large result, the client leaves or reads too slowly), it makes the
-cycle that uvicorn would have made, and the ordinary way carries on with the same call.
+It writes a complete response in one piece. In all other cases (a notice before the response, an error, a slow call, a
+large result, a client that disconnects or reads too slowly) it creates the cycle that uvicorn would have created, and
+the regular path continues with the same call (`hand_over`).
 
-This is the one file that knows how uvicorn works inside; `fits` says whether that is still so.
+This file depends on uvicorn's internals; `is_uvicorn_supported` checks that they have not changed. It does not decide
+which requests take the fast path.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _PROTOCOL_METHODS: Final = (
 
 
 class FastPathProtocol(Protocol):
-    """The lane, as a connection sees it."""
+    """The fast path, as a connection uses it."""
 
     deadlines: DeadlineQueue[Any]
     exchanges: InFlightCounter
@@ -52,7 +53,7 @@ class FastPathProtocol(Protocol):
 
 
 def is_uvicorn_supported() -> bool:
-    """Is uvicorn as this file knows it? If not, everything goes the ordinary way."""
+    """Does uvicorn have the internals that this file uses? If not, every request takes the regular path."""
     made_of = tuple(inspect.signature(RequestResponseCycle.__init__).parameters)
     return made_of == _CYCLE_PARAMETERS and all(hasattr(HttpToolsProtocol, name) for name in _PROTOCOL_METHODS)
 
@@ -61,28 +62,28 @@ def _lines(headers: tuple[Header, ...]) -> bytes:
     return b"".join([b"%b: %b\r\n" % pair for pair in headers])
 
 
-# What stands in an answer between its length and its body.
+# The part of a response between the number of its length and its body.
 _KEEP_ALIVE: Final = b"\r\n" + _lines(DEFAULT_HEADERS) + b"\r\n"
 _CLOSE: Final = b"\r\n" + _lines(DEFAULT_HEADERS) + b"connection: close\r\n\r\n"
 
 
 class FastConnection(HttpToolsProtocol):
-    """A connection whose requests may take the lane. `is_finished`: nothing more can be written to it."""
+    """HTTP connection that supports the fast path. `is_finished`: nothing more can be written to it."""
 
     cycle_transport: CycleTransport
     is_finished = False
 
     def finish(self) -> None:
-        """Close it so that the client can read everything that was written."""
+        """Close the connection so that the client can read all that was written."""
         raise NotImplementedError
 
     def fast_response_written(self) -> None:
-        """The answer to one that did is written."""
+        """A response on the fast path was written."""
         raise NotImplementedError
 
 
 class CycleTransport:
-    """What uvicorn's cycles have for a transport: closing it closes the write side first (`finish`)."""
+    """The transport of uvicorn's cycles: closing it closes the write side first (`finish`)."""
 
     __slots__ = ("_http",)
 
@@ -90,7 +91,7 @@ class CycleTransport:
         self._http: FastConnection | None = http
 
     def detach(self) -> None:
-        """The connection is gone, or speaks another protocol now."""
+        """The connection is lost, or was upgraded to another protocol."""
         self._http = None
 
     def write(self, data: bytes) -> None:
@@ -107,14 +108,14 @@ class CycleTransport:
 
 
 class _NoWaiter:
-    """Nobody waits for this request's events."""
+    """Event for uvicorn to set. No task waits for it."""
 
     def set(self) -> None: ...
 
 
 class RequestTemplate:
-    """What uvicorn knows of a request: enough to make a scope of it, for it or for another with the same header. And
-    how the answer to the last of them began."""
+    """ASGI scope of a request, reusable for requests with the same header block, and the start of the last
+    response."""
 
     __slots__ = ("_default_headers", "_head", "_headers", "_scope", "url")
 
@@ -125,8 +126,8 @@ class RequestTemplate:
         self._head = b""
 
     def head(self, status: int, default_headers: list[Header], headers: tuple[Header, ...]) -> bytes:
-        """An answer's first lines, up to the number of its length. `firsts`: the headers that uvicorn puts before all
-        others; it makes another list of them every second."""
+        """The first lines of a response, up to the number of its length. `default_headers`: the headers that uvicorn
+        puts first; it makes a new list of them every second."""
         if default_headers is self._default_headers and headers is self._headers and status == 200:
             return self._head
         head = b"%b%b%bcontent-length: " % (STATUS_LINE[status], _lines(tuple(default_headers)), _lines(headers))
@@ -150,7 +151,7 @@ class RequestTemplate:
 
 
 class FastRequest:
-    """One request. What is public here uvicorn looks at, or sets, on its cycles."""
+    """One request. uvicorn reads or sets the public attributes on its cycles."""
 
     __slots__ = ("_body", "_fast_path", "_http", "_started", "_template", "keep_alive", "response_complete")
 
@@ -176,7 +177,7 @@ class FastRequest:
         self.response_complete = False
 
     def wait(self) -> None:
-        """For the answer, or for a reason to go the ordinary way."""
+        """Wait for the response, or for a reason to take the regular path."""
         pending, fast_path = self._started.pending, self._fast_path
         fast_path.exchanges.__enter__()
         fast_path.deadlines.add(self)
@@ -191,7 +192,7 @@ class FastRequest:
             return
         try:
             self._write(reply)
-        except Exception:  # it would end the link that the reply came by
+        except Exception:  # it would close the link that delivered the reply
             log.exception("An answer could not be written.")
             http.transport.close()
 
@@ -204,14 +205,14 @@ class FastRequest:
         head = self._template.head(status, http.server_state.default_headers, headers)
         http.transport.write(b"%b%d%b%b" % (head, len(body), _KEEP_ALIVE if keep_alive else _CLOSE, body))
         started.pending.release()
-        del self._started, self._body  # the connection keeps its last ticket until the next
+        del self._started, self._body  # the connection keeps its last request until the next one
         fast_path.exchanges.__exit__()
         if not keep_alive:
             http.finish()
         http.fast_response_written()
 
     def hand_over(self) -> None:
-        """From here on the ordinary way answers. It finds a request whose body has come, and the call under way."""
+        """Continue on the regular path, with a request whose body is complete and the call that is already running."""
         if self.response_complete:
             return
         self._started.pending.on_wake = None
@@ -234,8 +235,8 @@ class FastRequest:
         cycle.more_body = False
         cycle.message_event.set()
         current: object = http.cycle
-        if current is self:  # else the client has sent its next request already, which waits for this one
+        if current is self:  # else the client has already sent its next request, which waits for this one
             http.cycle = cycle
         http._start_asgi_task(cycle, http.app)
-        # The task begins before this is called, and counts by itself: a drain sees the request all the time.
+        # The task starts before this callback and counts itself, so that the request is counted all the time.
         http.loop.call_soon(self._fast_path.exchanges.__exit__)

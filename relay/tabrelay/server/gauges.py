@@ -1,6 +1,7 @@
-"""What there is right now, as figures: browsers, servers, sessions, calls, what budgets hold. Read when somebody asks.
+"""Prometheus gauges: browsers, servers, sessions, calls and memory budgets, read when `/-/metrics` is requested.
 
-What is counted while it happens is `meter`'s. A room that has figures of its own gives them to `Gauges.watch`.
+Events are counted while they happen in `observe.call_metrics`. A component with more metrics adds them with
+`Gauges.add`. Nothing is stored here but two counters of the bus.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ from tabserver.wire.names import INSTANCE_SEPARATOR
 Source = Callable[[], Iterable[MetricFamily]]
 
 _STATES: Final = ("online", "offline")
+_KINDS: Final = ("browser", "node", "elsewhere")  # style: ok - values of a label that users query
 
 
 class BusGauges:
-    """What a relay knows of the bus, and of the other relays on it."""
+    """Metrics of the bus and of the other relays on it."""
 
     def __init__(self, cluster: Membership) -> None:
         self._cluster = cluster
@@ -79,7 +81,7 @@ class Gauges:
         self._sources: list[Source] = [metrics.families, self._present, self._budgets, process_metrics.families]
 
     def add(self, source: Source) -> None:
-        """From now on these figures are shown too."""
+        """Show these metrics too."""
         self._sources.append(source)
 
     def text(self) -> str:
@@ -110,13 +112,13 @@ class Gauges:
         yield gauge("tabrelay_tasks", "Tasks of the event loop, with the one that reads this.", tasks)
 
     def _servers(self) -> Iterable[MetricSample]:
-        found = dict.fromkeys([(kind, state) for kind in ("browser", "node", "elsewhere") for state in _STATES], 0)
+        found = dict.fromkeys([(kind, state) for kind in _KINDS for state in _STATES], 0)
         for entry in self._registry.entries():
             if INSTANCE_SEPARATOR not in entry.name:
                 is_up = (
                     entry.up.is_set() if entry.instances is not None else entry.peer is not None and entry.peer.is_up
                 )
-                kind = "elsewhere" if entry.connector is not None else "browser"
+                kind = _KINDS[2] if entry.connector is not None else "browser"
                 is_node = entry.peer is not None and entry.peer.kind is PeerKind.NODE
                 found["node" if is_node else kind, _STATES[not is_up]] += 1
         return [MetricSample(count, (("kind", kind), ("state", state))) for (kind, state), count in found.items()]

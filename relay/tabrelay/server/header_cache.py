@@ -1,7 +1,8 @@
-"""A request's header that came before on its connection: the same, byte for byte, means the same.
+"""Header cache for keep-alive connections: a header block that equals the previous one is not parsed again.
 
-A program sends the same header with each call, but for the length of its body. What was found out about the first one
-need not be found out again, and the next is not even parsed: its bytes are compared. Pure.
+Programs send the same header block with each call, except for the digits of Content-Length. The bytes of the next
+request are compared with the cached ones; route, principal and MCP envelope are reused. Pure: token and rate are
+checked again by the fast path.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# Its value alone may be another one. A line can't begin within a value: there are no line breaks in one.
+# Only its value may differ. No other header value contains a line break, so a line begins with a field name.
 _LENGTH: Final = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,5})(?=[ \t]*\r\n)", re.IGNORECASE)
 _DIGITS: Final = 5
 _END: Final = b"\r\n\r\n"
 
 
 class HeaderCache:
-    """Cut by `cut` from a request that was understood. The last one is remembered with its length, which most of the
-    next have too."""
+    """Made by `header_cache_of` from a request that was accepted. The last header block is cached with its length,
+    which most of the next ones have too."""
 
     __slots__ = ("_after", "_before", "_head", "_size", "_start")
 
@@ -29,7 +30,7 @@ class HeaderCache:
         self._size = -1  # of the whole request: none yet
 
     def body(self, data: bytes) -> bytes | None:
-        """The body of a request with this header, if that is all there is and all of it is there."""
+        """The body of a request with this header block, if `data` is exactly one complete request."""
         if len(data) == self._size and data.startswith(self._head):
             return data[len(self._head) :]
         if not data.startswith(self._before):
@@ -46,7 +47,7 @@ class HeaderCache:
 
 
 def header_cache_of(data: bytes) -> HeaderCache | None:
-    """`data`: one whole request. None if its length is not said in a way that could be another one."""
+    """`data`: one complete request. None if it has no Content-Length, or more than one, or an unusual one."""
     end = data.find(_END) + len(_END)
     found = list(_LENGTH.finditer(data, 0, end))
     if len(found) != 1 or end + int(found[0][1]) != len(data):

@@ -86,7 +86,7 @@ class HttpConnection(FastConnection):
 
     @property
     def is_idle(self) -> bool:
-        """Is there no request, not even half of one that was admitted?"""
+        """Is there no request, not even a part of one that was admitted?"""
         is_answered = self.cycle is None or self.cycle.response_complete
         return is_answered and self._buffered_body is None and not self._pipelined and not self.transport.is_closing()
 
@@ -129,7 +129,7 @@ class HttpConnection(FastConnection):
     # -- idle time ----------------------------------------------------------------------------------------------------
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close a connection without a request, unless one came just now."""
+        """Close a connection without a request, unless one has just arrived."""
         if self.is_finished or self._body is not None or self._head.data or not self.is_idle:
             return
         # defence: the end of an idle connection after a suspension
@@ -139,8 +139,8 @@ class HttpConnection(FastConnection):
             self.finish()
 
     def fast_response_written(self) -> None:
-        """An answer went out by the lane, and nothing else is to be done: `on_response_complete` without a timer for
-        each answer, which takes longer than the rest of it. One that is there already looks again when it is due."""
+        """`on_response_complete` for the fast path. It sets no timer per response, which would take longer than all the
+        rest: one timer stays, and checks again when it is due."""
         is_busy = self._is_full or self._pipelined or self.flow.read_paused or self._deadline is not None
         if is_busy or self.transport.is_closing():
             self.on_response_complete()
@@ -153,7 +153,7 @@ class HttpConnection(FastConnection):
     def _check_idle(self) -> None:
         self._idle_timer = None
         if self._idle_from is None:
-            return  # the next answer that goes out by the lane begins anew
+            return  # the next fast response starts the timer again
         left_s = self._idle_from + self.timeout_keep_alive - self.loop.time()
         if left_s > EARLY_S:
             self._idle_timer = self.loop.call_later(left_s, self._check_idle)
@@ -161,7 +161,7 @@ class HttpConnection(FastConnection):
             self.timeout_keep_alive_handler()
 
     def _end_idle(self) -> None:
-        """It asks again, or is gone. Its last answer may have gone out either way."""
+        """A request arrived, or the connection is lost. The last response may have taken either path."""
         if self.timeout_keep_alive_task is not None:
             self._unset_keepalive_if_required()
         self._idle_from = None
@@ -185,9 +185,9 @@ class HttpConnection(FastConnection):
             self.finish()
 
     def _refuse(self, status: HTTPStatus) -> None:
-        """Answer the request that is being read, unless its answer has begun, and close the connection."""
-        is_begun = self._body is not None and self._buffered_body is None and self.cycle.response_started
-        if not is_begun and not self.is_finished and not self.transport.is_closing():
+        """Answer the request that is being read, unless its response has started, and close the connection."""
+        is_started = self._body is not None and self._buffered_body is None and self.cycle.response_started
+        if not is_started and not self.is_finished and not self.transport.is_closing():
             self._write_refusal(status)
         self.finish()
 
@@ -201,7 +201,7 @@ class HttpConnection(FastConnection):
     # -- close --------------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Close the write side once everything is written; the client's next close, or `linger_s`, ends the rest."""
+        """Close the write side once all is written. The rest ends when the client closes, or after `linger_s`."""
         if self.is_finished or self.transport.is_closing():
             return
         self.is_finished = True
@@ -211,7 +211,7 @@ class HttpConnection(FastConnection):
         if cycle is not None and not isinstance(cycle, FastRequest) and not cycle.response_complete:
             cycle.disconnected = True
             cycle.message_event.set()
-        self.flow.resume_reading()  # and nothing is kept of it
+        self.flow.resume_reading()  # what arrives is dropped
         if self.transport.can_write_eof():
             # defence: a refusal on its way to a client that sends on
             self.transport.write_eof()
@@ -234,20 +234,20 @@ class HttpConnection(FastConnection):
             self._idle_timer.cancel()
         self.slots.leave(self)
         if isinstance(self.cycle, FastRequest):
-            self.cycle.hand_over()  # what it means that a client leaves is known there
+            self.cycle.hand_over()  # the regular path handles clients that disconnect
         super().connection_lost(exc)
-        # They know each other: what was read would stay until the garbage collector comes.
+        # Break the reference cycle: what was read would stay until the garbage collector runs.
         self.cycle = None
         self.cycle_transport.detach()
 
     def close_after_response(self) -> None:
-        """The relay stops: the answers that have not begun tell their clients to close."""
+        """The relay stops: a response that has not started will close the connection."""
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete and not cycle.response_started:
             cycle.keep_alive = False
 
 
 def _has_unread(transport: asyncio.Transport) -> bool:
-    """Did bytes come, or the end, that the event loop has not read yet?"""
+    """Are there bytes, or the end of the stream, that the event loop has not read yet?"""
     sock = transport.get_extra_info("socket")
     return sock is not None and has_unread(sock.fileno())

@@ -39,7 +39,7 @@ class HttpProtocol(HttpConnection):
             self._read(data)
 
     def _keep_pipelined(self, data: bytes) -> None:
-        """RFC 9112, 9.3.2: a client should not send what changes something before the last answer is there."""
+        """Keep a few bytes, then stop reading. RFC 9112, 9.3.2: clients should not pipeline non-idempotent requests."""
         if not self._is_full:
             self._pipelined += data
         # defence: requests sent ahead
@@ -49,7 +49,7 @@ class HttpProtocol(HttpConnection):
             self.flow.pause_reading()
 
     def _read(self, data: bytes) -> None:
-        """Not beyond the end of one request."""
+        """Read up to the end of one request."""
         try:
             if self._body is not None:
                 self._read_body(data)
@@ -62,7 +62,7 @@ class HttpProtocol(HttpConnection):
                 self._arm(self.header_deadline_s)
         except FramingError as error:
             self._refuse(error.status)
-        except httptools.HttpParserError:  # of the address, which uvicorn takes apart
+        except httptools.HttpParserError:  # in the URL, which uvicorn parses
             self._refuse(HTTPStatus.BAD_REQUEST)
         finally:
             self._data = b""
@@ -91,14 +91,14 @@ class HttpProtocol(HttpConnection):
             self._end(rest)
 
     def _start(self) -> None:
-        """Make uvicorn's cycle, and run the application."""
+        """Create uvicorn's cycle, which runs the application."""
         super().on_headers_complete()
         self.cycle.transport = self.cycle_transport
         if self.is_stopping:
             self.cycle.keep_alive = False
 
     def _upgrade(self, head: RequestHead, rest: bytes) -> None:
-        """RFC 6455, 4.1: a GET without a body, and nothing before the answer."""
+        """RFC 6455, 4.1: a GET without a body, and no bytes before the response."""
         if head.method != b"GET" or head.get_http_version() != "1.1" or head.has_body or rest:
             raise FramingError
         self._discard_input()
@@ -123,12 +123,12 @@ class HttpProtocol(HttpConnection):
                 and self.fast_path is not None
                 and not self.fast_path.would_admit(self.url, self.headers)
             ):
-                self._start_regular_path()  # a client that is not let in is told so before the body has come
+                self._start_regular_path()  # a client that is not admitted is refused before its body is complete
             # defence: bodies that come slowly
             self._arm(self.body_deadline_s)
 
     def _end(self, rest: bytes) -> None:
-        """The request is complete; `rest` came behind it."""
+        """The request is complete; `rest` arrived behind it."""
         self._since = self.loop.time()
         self._disarm()
         if rest:
@@ -146,7 +146,7 @@ class HttpProtocol(HttpConnection):
         self.server_state.total_requests += 1
         if self.cycle is not None and self.cycle.response_complete and not isinstance(self.cycle, FastRequest):
             # defence: bodies that nobody reads
-            self.cycle.body = b""  # the answer came before the body was read, so it is never read
+            self.cycle.body = b""  # the response came before the body was read, so it is never read
         if self.is_finished or self.transport.is_closing():
             return
         if self._body is None or self._is_full:
@@ -155,7 +155,7 @@ class HttpProtocol(HttpConnection):
             self.flow.resume_reading()
 
     def _next_request(self) -> None:
-        """The request was read and answered."""
+        """The request was read and has its response."""
         if self._is_full:
             self.finish()
             return
@@ -165,9 +165,8 @@ class HttpProtocol(HttpConnection):
             wait_s = self.idle_close_s if self.is_stopping else self.timeout_keep_alive
             self.timeout_keep_alive_task = self.loop.call_later(wait_s, self.timeout_keep_alive_handler)
         elif self._pipelined_read is None:
-            self._pipelined_read = self.loop.call_soon(
-                self._read_pipelined
-            )  # other connections have their turn in between
+            # Not at once: other connections are served in between.
+            self._pipelined_read = self.loop.call_soon(self._read_pipelined)
 
     def _read_pipelined(self) -> None:
         self._pipelined_read = None
@@ -180,7 +179,7 @@ class HttpProtocol(HttpConnection):
         self._read(data)
 
     def shutdown(self) -> None:
-        """The relay takes no more connections and ends soon. A request that comes on this one is still answered."""
+        """The relay accepts no more connections and ends soon. A request on this connection is still answered."""
         self._start_regular_path()
         self.close_after_response()
         # defence: idle connections when the relay stops
@@ -189,7 +188,7 @@ class HttpProtocol(HttpConnection):
     # -- fast path ----------------------------------------------------------------------------------------------------
 
     def _may_be_buffered(self, head: RequestHead) -> bool:
-        """Whole and of a size that is known: all others go the ordinary way."""
+        """Only a small body of known size is buffered. All other requests take the regular path."""
         if self.fast_path is None or head.method != b"POST" or self.expect_100_continue or head.target[:1] != b"/":
             return False
         return 0 < head.body_length <= MAX_BUFFERED_BODY and head.get_http_version() == "1.1"
@@ -203,7 +202,7 @@ class HttpProtocol(HttpConnection):
             return False
         self._buffered_body = None
         started, known = taken
-        # An answer leaves when it is written: whoever waits for it has the next call ready while others are answered.
+        # Send a response as soon as it is written: its client can prepare the next call while others are answered.
         self.transport.set_write_buffer_limits(high=0)
         template, keep_alive = RequestTemplate(self), self.parser.should_keep_alive() and not self.is_stopping
         header = header_cache_of(self._data) if keep_alive else None
@@ -213,7 +212,7 @@ class HttpProtocol(HttpConnection):
         return True
 
     def _try_cached_header(self, data: bytes) -> bool:
-        """A whole request after one that was answered, with the same header: the parser need not see it."""
+        """Start a complete request with the same header block as the last one, without parsing the header."""
         assert self._cached_header is not None and self.fast_path is not None
         header, known, template = self._cached_header
         if not self.cycle.response_complete or self._body is not None or self._pipelined or self._head.data:
@@ -233,7 +232,7 @@ class HttpProtocol(HttpConnection):
         return True
 
     def _start_regular_path(self) -> None:
-        """What was held goes the ordinary way."""
+        """Hand a buffered request over to uvicorn."""
         buffered, self._buffered_body = self._buffered_body, None
         if buffered is not None:
             self._start()

@@ -1,4 +1,4 @@
-"""Closing a listening socket without resetting connections that the kernel has accepted but the process has not.
+"""Graceful close of a listening socket: no reset for connections that the kernel has accepted and the process has not.
 
 When a listening socket is closed, Linux resets the connections in its accept queue, and their clients do not know what
 became of the requests that they had sent. So new handshakes are stopped first, by a socket filter that drops SYN

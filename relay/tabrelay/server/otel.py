@@ -1,13 +1,12 @@
-"""Spans for OpenTelemetry: one trace from the HTTP request to the tab. Loaded only when somebody wants traces.
+"""OpenTelemetry spans: one trace from the HTTP request to the tab. Loaded only if traces are on.
 
-    face (SERVER: from the gate's first look at the request to the last byte of the answer)
-      └ switch (INTERNAL: the server is found and waited for, the call watched)
-          └ link (CLIENT: at the browser or the server elsewhere), which is what these get as their parent
+    face (SERVER: from the arrival of the request at the gate to the last byte of the response)
+      └ switch (INTERNAL: lookup of the server, waiting for it, deadline of the call)
+          └ link (CLIENT: at the browser or the upstream), which these get as their parent
 
-Where spans go, and how many, is said by the usual OTEL_* variables, which the SDK reads. Names and attributes are those
-of OpenTelemetry's conventions for MCP. Arguments, results, texts of errors, addresses of resources, session ids,
-principals and tokens are never written into a span. A request that no call came of (refused, a notification, a stream)
-is one span.
+The OTEL_* variables, which the SDK reads, choose exporter and sampling. Names and attributes are those of
+OpenTelemetry's conventions for MCP. Arguments, results, error texts, resource URIs, session ids, principals and tokens
+are never written into a span. A request that starts no call (refused, a notification, a stream) is one span.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ from tabrelay.observe.log_setup import redact
 from tabserver.wire import methods
 from tabserver.wire.trace_context import TraceContext
 
-FLUSH_S: Final = 3.0  # spans that were not sent yet have this long when the relay stops
+FLUSH_S: Final = 3.0  # time to send the remaining spans when the relay stops
 MAX_TEXT: Final = 128
 TRACED_REQUEST: Final = "traced_request"  # in a request's state
-# What a call's span is named after. The address of a resource may hold what is nobody's business, and is left out.
+# The parameter in the name of a call's span. The URI of a resource may contain private data and is left out.
 TARGETS: Final = {methods.TOOLS_CALL: "gen_ai.tool.name", methods.PROMPTS_GET: "gen_ai.prompt.name"}
 METHODS: Final = frozenset({"GET", "POST", "DELETE", "OPTIONS", "HEAD", "PUT", "PATCH"})
 SUCCESS: Final = frozenset({"ok", "asks_client"})
@@ -48,7 +47,7 @@ _PROPAGATOR: Final = TraceContextTextMapPropagator()
 
 
 class SpanIds(RandomIdGenerator):
-    """A span's number can be drawn before the span begins: the message that says it is written earlier."""
+    """Allows choosing the id of a span before it starts: the message that contains the id is written earlier."""
 
     def __init__(self) -> None:
         self.next_id: int | None = None
@@ -59,7 +58,7 @@ class SpanIds(RandomIdGenerator):
 
 
 class Exporter(OTLPSpanExporter):
-    """Can be told to stop by two: the SDK, which waits for it, and the relay, which does so no longer."""
+    """Can be shut down twice: by the SDK, which waits for it, and by the relay, which has stopped waiting."""
 
     _is_over = False
 
@@ -70,7 +69,7 @@ class Exporter(OTLPSpanExporter):
 
 
 class TracedRequest:
-    """One HTTP request: when it came, and the spans of the calls in it, which end with its answer."""
+    """One HTTP request: its arrival time, and the spans of its calls, which end with its response."""
 
     __slots__ = ("began_ns", "is_over", "spans")
 
@@ -81,14 +80,14 @@ class TracedRequest:
 
 
 class CallTrace:
-    """One call under way. Implements Trace."""
+    """One running call. Implements Trace."""
 
     __slots__ = ("_attributes", "_ends_face", "_face", "_ids", "_link", "_link_id", "_name", "_switch", "_tracer")
 
     def __init__(
         self, tracer: api.Tracer, ids: SpanIds, face: Span, name: str, attributes: dict[str, Any], *, ends_face: bool
     ) -> None:
-        """`ends_face`: the request that brought it has been answered already, as in HTTP+SSE."""
+        """`ends_face`: the HTTP request already has its response, as in HTTP+SSE."""
         self._ends_face = ends_face
         self._tracer = tracer
         self._ids = ids
@@ -101,7 +100,7 @@ class CallTrace:
 
     @property
     def context(self) -> TraceContext:
-        """What the server gets: its parent is the link's span, which begins when the call is sent."""
+        """Trace context for the server. Its parent is the span of the link, which starts when the call is sent."""
         context = self._face.get_span_context()
         parent = f"00-{context.trace_id:032x}-{self._link_id:016x}-{context.trace_flags:02x}"
         return TraceContext(parent, context.trace_state.to_header())
@@ -135,7 +134,7 @@ class Tracing:
     """Makes the spans. Implements Traces. One per relay."""
 
     def __init__(self, url: str) -> None:
-        """`url`: which of several relays this is."""
+        """`url` identifies this relay among several."""
         self._ids = SpanIds()
         self._provider = TracerProvider(resource=_resource(url), id_generator=self._ids)
         self._exporter = Exporter()
@@ -165,7 +164,7 @@ class Tracing:
         return call
 
     def finish(self, request: TracedRequest, scope: Scope, status: int) -> None:
-        """The answer to a request has left."""
+        """The response to a request was sent."""
         request.is_over = True
         if not request.spans:
             method = scope["method"] if scope["method"] in METHODS else "_OTHER"
@@ -182,15 +181,15 @@ class Tracing:
             span.end()
 
     def close(self) -> None:
-        """Send what is left, if somebody takes it; a collector that is away does not hold up the end."""
+        """Send the remaining spans. A collector that can't be reached does not delay the end."""
         thread = threading.Thread(target=self._provider.shutdown, name="traces", daemon=True)
         thread.start()
         thread.join(FLUSH_S)
-        self._exporter.shutdown()  # or it would try again for a minute, in a thread of a relay that is no more
+        self._exporter.shutdown()  # or its thread would retry for a minute after the relay has ended
 
 
 class Traced:
-    """Stands around the gate, so that what it refuses has a span too."""
+    """Wraps the gate, so that refused requests have a span too."""
 
     def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
         self._app = app
@@ -216,7 +215,7 @@ class Traced:
 
 
 def _resource(url: str) -> Resource:
-    """What the environment says counts; without a word of it, a relay is called by its own name."""
+    """The environment takes precedence. Without it the service is named tabrelay."""
     about = {"service.version": __version__, "service.instance.id": url}
     if "OTEL_SERVICE_NAME" not in os.environ and "service.name=" not in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
         about["service.name"] = "tabrelay"
@@ -224,12 +223,12 @@ def _resource(url: str) -> Resource:
 
 
 def _context(parent: TraceContext | None) -> Context:
-    """Always one of its own: nothing of this process's may get in."""
+    """Always a new context, so that nothing of this process is added to it."""
     return Context() if parent is None else _PROPAGATOR.extract(parent.to_dict(), Context())
 
 
 def _links(header: Header, parent: TraceContext | None) -> list[Link] | None:
-    """Conventions for MCP: what `_meta` says is the parent, and the HTTP request's own trace is linked."""
+    """Conventions for MCP: the context in `_meta` is the parent, and that of the HTTP headers is linked."""
     beside = context_in_headers(header)
     if beside is None or parent is None or beside.span_id == parent.span_id:
         return None

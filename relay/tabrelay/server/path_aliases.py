@@ -1,5 +1,8 @@
-"""Second addresses of servers: a request for `/db` is one for the server that was given that path, before anything else
-looks at it. For websocket-mcp's pages, which dial a path that need not be the name."""
+"""Path aliases: ASGI middleware that rewrites a configured path such as `/db` to the path of its server.
+
+For pages of websocket-mcp, which connect to a path that need not be the name of the server. The gate sees the rewritten
+path only, so admission depends on the server and not on the address that was used.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from tabrelay.config.specs import BrowserSpec, Spec
 
 
 class PathAliases:
-    """Stands outside the gate: who may come in is decided by the server's name, whatever address was used."""
+    """Outermost layer of the application."""
 
     def __init__(
         self, app: ASGIApp, specs: Sequence[Spec], on_change: Callable[[Sequence[Spec]], Awaitable[None]]
@@ -20,17 +23,17 @@ class PathAliases:
         self._app = app
         self._on_change = on_change
         self._set(specs)
-        # For servers that know it: calls that need not come through here (`lane`).
+        # For a server with the fast path: its calls bypass this class (`runner.configure`).
         self.fast_path: object = None
 
     async def change(self, specs: Sequence[Spec]) -> None:
-        """From now on the configuration has these servers."""
+        """The configuration has these servers now."""
         self._set(specs)
         await self._on_change(specs)
 
     def _set(self, specs: Sequence[Spec]) -> None:
         named = [spec for spec in specs if isinstance(spec, BrowserSpec) and spec.path is not None]
-        # What the user wrote counts more than what follows from it.
+        # Paths that the user wrote take precedence over derived ones.
         self._paths = {f"{spec.path}/{MCP}": f"/{spec.name}/{MCP}" for spec in named}
         self._paths |= {str(spec.path): f"/{spec.name}" for spec in named}
 

@@ -1,8 +1,8 @@
-"""Runs the application: binds the port first, then hands it to uvicorn, and stops without noise.
+"""uvicorn server of the relay: binds the port, configures protocols and limits, drains on a stop signal.
 
 The port is bound before anything is built, since the exact Host list needs the real one and a busy port deserves a
-better answer than a traceback. A stop signal first lets the application drain, since uvicorn would begin by closing the
-WebSockets that calls in flight are waiting for. Nothing here knows what the application does.
+better answer than a traceback. A stop signal first drains the application, since uvicorn would begin by closing the
+WebSockets that calls in flight are waiting for. This module does not depend on what the application does.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from tabserver.wire.frames import MAX_HEADER
 from tabserver.wire.limits import LARGEST_PART
 
 FREE_PORTS_TRIED = 100
-LINGER_S = 1.0  # HTTP responses that are left after the drain get this long; their browsers are gone by then
-HEADER_ROOM = MAX_HEADER + 1024  # of a frame, beside its payload
-GC_THRESHOLD = 10_000  # new objects between two looks of the garbage collector; Python's own default is 700
+LINGER_S = 1.0  # for HTTP responses that are left after the drain; their browsers are gone by then
+HEADER_ROOM = MAX_HEADER + 1024  # bytes of a frame beside its payload
+GC_THRESHOLD = 10_000  # new objects between two young collections; Python's default is 700
 RETURN_MEMORY_EVERY_S = 5.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-# uvloop takes one connection from each listening socket in a turn of the event loop. With one socket, whoever comes
-# while turns are long waits behind everybody who came before, a turn for each of them.
+# uvloop accepts one connection per listening socket and loop iteration. With one socket, a client that connects while
+# iterations are long would wait one iteration for each client before it.
 # defence: one door for all
 LISTENER_COPIES = 32
 
@@ -94,7 +94,7 @@ def _free_port(name: str, taken: int) -> int:
 
 
 class RelayServer(uvicorn.Server):
-    """uvicorn's server with a word when it is ready, and an end that is neither an error nor a long wait."""
+    """uvicorn's server with a callback when it is ready, and a shutdown that is neither an error nor slow."""
 
     def __init__(
         self,
@@ -104,8 +104,8 @@ class RelayServer(uvicorn.Server):
         *,
         shares_port: bool = False,
     ) -> None:
-        """`drain` runs after the first stop signal, while everything still works; the end comes when it returns.
-        `shares_port`: other processes accept connections from the same listening socket, and go on with it."""
+        """`drain` runs after the first stop signal, while everything still works; the server ends when it returns.
+        `shares_port`: other processes accept connections from the same listening socket, and keep using it."""
         super().__init__(config)
         self.trimmer: HeapTrimmer | None = None
         self._memory_timer: asyncio.TimerHandle | None = None
@@ -136,8 +136,8 @@ class RelayServer(uvicorn.Server):
         if sockets and not self.force_exit and not self._shares_port:
             stop_handshakes(sockets[0])
             await empty_queue(sockets[0])
-        # An event stream ends when its client goes; after a moment, we are the ones who go. Cutting the connection lets
-        # the application finish in its own way, where uvicorn would cancel it and log a traceback.
+        # An event stream ends when its client disconnects. After LINGER_S the server aborts the connection, so that the
+        # application ends normally, where uvicorn would cancel it and log a traceback.
         timer = asyncio.get_running_loop().call_later(0 if self.force_exit else LINGER_S, self._abort_connections)
         try:
             await super().shutdown(sockets)
@@ -145,8 +145,8 @@ class RelayServer(uvicorn.Server):
             timer.cancel()
 
     def _close_after_responses(self) -> None:
-        """From now on every answer closes its connection, so that no client sends its next request on one that is
-        about to be closed."""
+        """From now on every response closes its connection, so that no client sends its next request on a connection
+        that is about to be closed."""
         protocol: Any = self.config.http_protocol_class
         if issubclass(protocol, HttpProtocol):
             protocol.is_stopping = True
@@ -162,7 +162,7 @@ class RelayServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Unlike uvicorn's: a signal that was obeyed is not raised again, so that a normal stop exits with 0."""
+        """Unlike uvicorn's, a handled signal is not raised again, so that a normal stop exits with 0."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -178,7 +178,7 @@ class RelayServer(uvicorn.Server):
             drain, self._drain = self._drain, None
             self._loop.call_soon_threadsafe(self._start_drain, drain)
             return
-        # The second one does not wait for anything.
+        # The second signal stops at once.
         self.force_exit = self.should_exit or self._draining is not None
         self.should_exit = True
 
@@ -194,7 +194,7 @@ class RelayServer(uvicorn.Server):
 
 
 def configure(app: Any, settings: Settings) -> uvicorn.Config:
-    """uvicorn as this relay wants it. The limits of a connection stand on its protocol's class."""
+    """uvicorn's configuration. The limits of connections are class attributes of the protocols."""
     WebSocketProtocol.abort_after_s = settings.abort_after_s
     WebSocketProtocol.budget = settings.body_budget
     WebSocketProtocol.max_handshakes = max(16, settings.max_connections // 8)
@@ -204,12 +204,14 @@ def configure(app: Any, settings: Settings) -> uvicorn.Config:
     HttpProtocol.body_deadline_s = settings.body_deadline_s
     HttpProtocol.max_connections = settings.max_connections
 
+    is_fast = settings.fast_lane  # style: ok - the name of the setting is public
+
     class Connection(HttpProtocol):
-        fast_path = getattr(app, "fast_path", None) if settings.fast_lane and is_uvicorn_supported() else None
+        fast_path = getattr(app, "fast_path", None) if is_fast and is_uvicorn_supported() else None
         slots = ConnectionSlots()  # of this relay's connections
 
     if settings.trusted_proxies:
-        # Outermost: what follows sees the client's own address and scheme, as the proxy says them.
+        # Outermost: all other layers see the client's address and scheme, as the proxy reports them.
         # defence: proxies that nobody trusts
         app = ProxyHeadersMiddleware(app, list(settings.trusted_proxies))
     return uvicorn.Config(
@@ -237,32 +239,32 @@ def run(
     on_ready: Callable[[], None],
     drain: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
-    """Serve until a signal comes."""
+    """Serve until a stop signal arrives."""
     runner = RelayServer(configure(app, settings), on_ready, drain, shares_port=settings.workers > 1)
     # defence: memory: the allocator is told to give free memory back
     runner.trimmer = HeapTrimmer() if limit_free_memory() else None
     tune_garbage_collector()
-    # Processes that share a port take connections one by one, so that each of them gets some.
+    # Processes that share a port accept connections one by one, so that each of them gets some.
     runner.run(sockets=listener_copies(sock) if settings.workers == 1 else [sock])
 
 
 def listener_copies(sock: socket.socket) -> list[socket.socket]:
-    """The listening socket, as often as connections may be taken from it in one turn."""
+    """The listening socket and duplicates of it: one for each connection that may be accepted per loop iteration."""
     if not hasattr(signal, "SIGHUP"):
         return [sock]
-    # Not `sock.dup()`: that makes the socket wait for connections, also for other processes that share it, and the one
-    # that looks when there is none any more would stand still.
+    # Not `sock.dup()`: that makes the socket blocking, also for other processes that share it, and a process that finds
+    # no connection left would block.
     return [sock, *(socket.socket(fileno=os.dup(sock.fileno())) for _ in range(LISTENER_COPIES - 1))]
 
 
 def tune_garbage_collector() -> None:
-    """What was loaded stays until the end: the garbage collector need not look at it again."""
+    """Loaded modules stay until the end: exclude them from garbage collection."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
 
 
 def _largest_frame(settings: Settings) -> int:
-    """Bytes of one WebSocket message. Large messages come in slices, except from plain pages, which know no slices."""
+    """Bytes of one WebSocket message. Large messages come in slices, except from plain pages."""
     slice_bytes = 4 * max(settings.max_part, LARGEST_PART)  # a character takes up to four bytes
     return max(slice_bytes, settings.max_message if settings.plain else 0) + HEADER_ROOM

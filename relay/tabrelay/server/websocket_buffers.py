@@ -68,7 +68,7 @@ class BufferedBytes(Generic[Holder]):
         self._large: dict[Holder, None] = {}  # over the threshold, the longest first
 
     def set(self, holder: Holder, held: int, *, is_large: bool) -> None:
-        """`is_much`: this one may be asked to go. Whoever is said to have little again is young when it has much."""
+        """`is_large`: over the threshold, so it may be closed. Falling below the threshold resets its age."""
         self.total += held - self._held.get(holder, 0)
         if held:
             self._held[holder] = held

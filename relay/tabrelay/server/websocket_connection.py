@@ -74,13 +74,13 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     def send_receive_event_to_app(self) -> None:
         self._fragments = self._fragment_bytes = 0
-        self._uncount()  # what comes now is another message
+        self._uncount()  # the next bytes belong to another message
         data = self.frames[0] if len(self.frames) == 1 else b"".join(self.frames)
         self.frames = []
         if self.close_sent:
             return
         self._queued += len(data)
-        # Text stays as it came until it is its turn: decoded, it may take four times as much.
+        # Text stays encoded until the application reads it: decoded, it may take four times as much.
         self.queue.put_nowait({"type": "websocket.receive", self.curr_msg_data_type: data})  # type: ignore[arg-type]
         if not self.read_paused:
             self.read_paused = True
@@ -101,8 +101,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             return
         self._counted = held
         self.buffered.set(self, held, is_large=unfinished > SMALL_MESSAGE)
-        # Whoever takes longest goes: a browser that means what it says is done with a message in a moment. If nobody
-        # has more than a little, too many have that, and the last of them goes.
+        # The connection that takes longest is closed: a well-behaved browser completes a message in a moment. If none
+        # has more than a small message, too many have one, and the last of them is closed.
         # defence: frames that never end
         while self.buffered.total > self.budget and not self._refused:
             # defence: small frames that never end
@@ -113,8 +113,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self.buffered.remove(self)
 
     def _discard_buffers(self) -> None:
-        """Of all that is not complete, now: the connection itself may take a moment to end, and after that the garbage
-        collector, which counts objects and not their size."""
+        """Drop all incomplete data now. The connection may take a moment to end, and the garbage collector counts
+        objects, not their size."""
         self._uncount()
         self.frames, self._partial_frame, self._large_frame, self._backlog = [], b"", None, b""
         self._fragment_bytes = 0
@@ -132,7 +132,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self.loop.call_later(self.abort_after_s, self.transport.abort)
 
     def _fail_invalid_utf8(self) -> None:
-        """RFC 6455, 8.1: the connection fails, and no message behind this one counts."""
+        """RFC 6455, 8.1: the connection fails. Messages that the application has not read are dropped."""
         waiting = [self.queue.get_nowait() for _ in range(self.queue.qsize())]
         for event in waiting:
             if event["type"] != "websocket.receive":
@@ -158,7 +158,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
     def send_keepalive_ping(self) -> None:
         super().send_keepalive_ping()
         if self.pong_timer is not None and self.ping_timeout is not None:
-            # After a stall the pong may wait unread: it is read before the socket is taken for dead.
+            # After a stall of this process the pong may be unread: it is read before the peer is considered dead.
             self.pong_timer.cancel()
             # defence: stalls: a pong that waited unread is read before the socket is cut
             timer: Any = PatientTimer(self.loop, self.ping_timeout, self.keepalive_timeout)

@@ -56,7 +56,7 @@ class WebSocketProtocol(WebSocketConnection):
         if self.response.status_code == 101:
             extensions: Any = self.scope["extensions"]
             extensions[EXTENSION] = self
-            # uvloop keeps what is written until the end of the turn, unless that is more than it may keep.
+            # uvloop sends at the end of the loop iteration, unless the buffer is over its limit.
             self.transport.set_write_buffer_limits(high=0)
 
     def _start_handshake(self, request: bytes) -> None:
@@ -82,8 +82,8 @@ class WebSocketProtocol(WebSocketConnection):
 
     def data_received(self, data: bytes) -> None:
         if self.handshake_initiated and not self.handshake_complete:
-            # RFC 6455, 4.1: a client sends nothing before it is let in. What it sent would be counted, and a socket in
-            # this state can't be closed in order.
+            # RFC 6455, 4.1: a client sends nothing before the handshake is complete. What it sent would be buffered,
+            # and a socket in this state can't be closed in order.
             self._refused = True
             self.transport.abort()
             return
@@ -93,11 +93,11 @@ class WebSocketProtocol(WebSocketConnection):
         elif self.handshake_initiated:
             self._read_frames(self._partial_frame + data if self._partial_frame else data)
         else:
-            self._start_handshake(data)  # the request, and nothing beside it: no frame may come before it is answered
+            self._start_handshake(data)  # the request alone: no frame may arrive before its response
         self._update_buffered()
 
     def _read_frames(self, data: bytes) -> None:
-        """Frame by frame. `data` begins where a frame does, or within one that is large or left to the library."""
+        """Read frame by frame. `data` begins with a frame, or inside one that is large or left to the library."""
         at, end, is_idle, left = 0, len(data), self._is_idle, FRAMES_PER_CALLBACK
         self._partial_frame = b""
         while at < end and not self._refused:
@@ -130,7 +130,7 @@ class WebSocketProtocol(WebSocketConnection):
             elif start == 0 or (is_ours and stop > end and is_idle):
                 self._partial_frame = data[at:]
                 return
-            elif is_ours and is_idle and self.on_text is not None:  # nearly all: what `_hand_on` does, without it
+            elif is_ours and is_idle and self.on_text is not None:  # nearly all frames: `_deliver_text`, inlined
                 try:
                     text = apply_mask(data[start:stop], data[start - 4 : start]).decode()
                 except UnicodeDecodeError:
@@ -142,7 +142,7 @@ class WebSocketProtocol(WebSocketConnection):
                 self._library_bytes = stop - at
 
     def _defer(self) -> None:
-        """Read no more before the backlog is empty. It waits until the application has taken what is queued."""
+        """Read no more until the backlog is empty. The backlog waits until the application has read the queue."""
         if self.transport.is_closing():
             return
         self.transport.pause_reading()
@@ -173,7 +173,7 @@ class WebSocketProtocol(WebSocketConnection):
         self.on_text(text)
 
     def _start_large_frame(self, head: bytes, size: int) -> None:
-        """A large frame. The library is not asked only if there is nothing that it could object to."""
+        """Start a large frame. The library gets its header, unless it is a text that the library can't object to."""
         # defence: the header of a large frame
         is_text = head[0] == WHOLE_TEXT and head[1] >= MASKED and size <= self.config.ws_max_size
         # defence: a large text within another message
@@ -183,7 +183,7 @@ class WebSocketProtocol(WebSocketConnection):
             self._mask = b""
             self._feed(head)
             if self.conn.parser_exc is not None:
-                self._library_bytes = size  # it closes the connection, and reads no more of it
+                self._library_bytes = size  # the library closes the connection and drops the rest
                 return
         self._large_frame = FrameBuffer(size)
 
@@ -203,7 +203,7 @@ class WebSocketProtocol(WebSocketConnection):
 
     @property
     def _is_idle(self) -> bool:
-        """Does nothing that came before still wait, and is nobody about to leave?"""
+        """Are all earlier messages delivered, and is neither side closing?"""
         return not self.frames and self.queue.empty() and self.conn.state is OPEN and not self.close_sent
 
     def _feed(self, data: bytes) -> None:
@@ -217,7 +217,7 @@ class WebSocketProtocol(WebSocketConnection):
 
     def _feed_chunk(self, data: bytes) -> None:
         super().data_received(data)
-        # A request that is no handshake (it has a body, or too large a header): uvicorn neither answers nor hangs up.
+        # For a request that is no handshake (with a body, or too large a header) uvicorn neither answers nor closes.
         if self.conn.handshake_exc is not None and not self.close_sent:
             self._refuse_handshake(b"".join(self.conn.data_to_send()) or NOT_A_HANDSHAKE)
 
@@ -259,22 +259,22 @@ class WebSocketProtocol(WebSocketConnection):
         return True
 
     async def send(self, message: ASGISendEvent) -> None:
-        # The same for a browser that reads too slowly: a close that waits for its turn would wait for ever.
+        # A browser that reads too slowly would never read a close frame that is queued behind the other data.
         is_close = message["type"] == "websocket.close"
         if is_close and message.get("code") == CLOSE_SLOW and not self.writable.is_set():
             self.transport.abort()
             return
         if self.conn.eof_sent and not self.handshake_complete:
-            return  # the relay stops: it was answered already
+            return  # the relay stops: the request already has a response
         await super().send(message)
         if self._backlog:
             self._defer()
         if message["type"] == "websocket.http.response.body" and self.close_sent:
-            self.handshake_complete = True  # it was refused in words: that is no error to log
+            self.handshake_complete = True  # it was refused with a response, which is no error to log
 
 
 def _bounds(data: bytes, at: int) -> tuple[int, int]:
-    """Where the payload of the frame at `at` begins and ends, with the mask before it; 0 if its header is not whole."""
+    """Start and end of the payload of the frame at `at`, behind its mask; 0, 0 if the header is not complete."""
     left = len(data) - at
     if left < 2:
         return 0, 0

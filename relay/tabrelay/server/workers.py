@@ -1,7 +1,7 @@
-"""Several processes on one port, each a relay of its own on the same bus. This one only watches over them.
+"""Worker processes on one port: a supervisor starts several relays that share a bus and a listening socket.
 
-They share the listening socket, so that a process that ends leaves no connection behind that nobody would answer. The
-first is there before the others start: what people are told, it tells.
+They share the socket, so that no connection is left unanswered in the queue of a process that ends. The first is ready
+before the others start, and prints what users need to know. The supervisor serves no requests.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ SIGNALS: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "
 
 @dataclass(frozen=True, slots=True)
 class WorkerEnv:
-    """What a process of the crew was given. `is_new`: it is the first to have this number. `is_taken`: another program
-    has the port on the other loopback address."""
+    """What a worker process gets from its supervisor, in an environment variable. `is_new`: it is the first with this
+    number. `is_taken`: another program has the port on the other loopback address."""
 
     number: int
     is_new: bool
@@ -38,7 +38,7 @@ class WorkerEnv:
 
     @classmethod
     def read(cls) -> WorkerEnv | None:
-        """None in a process that is of no crew."""
+        """None in a process that is no worker."""
         text = os.environ.pop(ENVIRONMENT, "")
         if not text:
             return None
@@ -49,7 +49,7 @@ class WorkerEnv:
         return socket.socket(fileno=self.listener)
 
     def report(self) -> None:
-        """Answers from now on; and ends when whoever watches over it does, however that ends."""
+        """Report that the worker is ready. From now on it ends when its supervisor ends, for whatever reason."""
         os.write(self.ready, READY)
         os.close(self.ready)
         threading.Thread(target=self._stop_with_parent, daemon=True).start()
@@ -60,21 +60,21 @@ class WorkerEnv:
 
 
 class WorkerProcesses:
-    """The processes, and this one's end when they have ended."""
+    """Supervisor of the worker processes."""
 
     def __init__(self, sock: socket.socket, arguments: Sequence[str], count: int, *, is_taken: bool = False) -> None:
-        """`arguments`: of the command that each of them runs. `is_taken`: see Post."""
+        """`arguments`: of the command that each worker runs. `is_taken`: see WorkerEnv."""
         self._is_taken = is_taken
         self._sock = sock
         self._arguments = arguments
         self._count = count
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._stopping = False
-        # Nothing is ever written: whoever reads wakes up when this process is gone.
+        # Nothing is ever written: the pipe closes when this process ends, which wakes its readers.
         self._watch, self._life = os.pipe()
 
     def run(self) -> int:
-        """Until they were told to stop, and have."""
+        """Run until all workers have been stopped."""
         before = {number: signal.signal(number, self._forward_signal) for number in SIGNALS}
         try:
             for number in range(self._count):
@@ -86,7 +86,7 @@ class WorkerProcesses:
                 signal.signal(signalled, handler)
 
     def _start(self, number: int, *, is_new: bool) -> bool:
-        """Start one, and wait until it answers; False if it ended first."""
+        """Start a worker and wait until it is ready; False if it ended first."""
         read_end, write_end = os.pipe()
         given = (self._sock.fileno(), write_end, self._watch)
         environment = {
@@ -97,7 +97,7 @@ class WorkerProcesses:
             [sys.executable, "-m", "tabrelay", *self._arguments],
             env=environment,
             pass_fds=given,
-            start_new_session=True,  # a terminal's Ctrl+C is for this process, which passes it on
+            start_new_session=True,  # Ctrl+C in a terminal reaches the supervisor only, which forwards it
         )
         os.close(write_end)
         try:
@@ -124,7 +124,7 @@ class WorkerProcesses:
             time.sleep(0.2)
 
     def _end(self, code: int) -> int:
-        """None is left behind."""
+        """Stop all workers and wait for them."""
         for process in self._processes.values():
             if not self._stopping and process.poll() is None:
                 process.terminate()
