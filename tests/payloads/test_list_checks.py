@@ -163,7 +163,7 @@ def test_a_list_has_so_many_tools_and_so_many_bytes() -> None:
 def test_a_second_tool_of_a_name_cannot_stand_in_for_the_first() -> None:
     kept, flaws = inspect("tools", [tool("t"), tool("t", description="Another.")], BOUNDS)
     assert kept == [tool("t")]
-    assert flaws == [Rejection("t", "has a name that another one has")]
+    assert flaws == [Rejection("t", "has the same name as another one")]
 
 
 @pytest.mark.parametrize("items", [None, {}, "tools", 7])
@@ -194,7 +194,7 @@ def test_an_answer_with_nothing_to_leave_out_is_passed_on_whole() -> None:
 def test_of_a_list_of_garbage_only_the_beginning_is_looked_at() -> None:
     kept, flaws = inspect("tools", [*[1] * 5000, tool("late")], BOUNDS)
     assert kept == [] and len(flaws) == list_checks.MAX_FLAWS + 1
-    assert flaws[-1].why == "has 4,001 more items, which were not looked at"
+    assert flaws[-1].why == "has 4,001 more items, which were not checked"
 
 
 def test_depth_is_counted_without_recursion() -> None:

@@ -321,7 +321,7 @@ async def test_a_token_for_the_server_is_one_for_its_browsers_and_no_other(
 
 
 def test_plain_pages_can_not_share_a_name() -> None:
-    with pytest.raises(ConfigError, match="plain pages, which know nothing of instances"):
+    with pytest.raises(ConfigError, match="plain pages, which do not support instances"):
         Settings(plain=("notes",), instances=("notes",))
 
 

@@ -75,9 +75,9 @@ def test_an_address_that_can_not_be_read_is_refused_without_a_word_of_it(passwor
     [
         ("redis://a.example", "address 2 of 2 does not begin with nats:// or tls://"),
         ("nats://:4222", "address 2 of 2 has no host"),
-        ("nats://a.example:0", "address 2 of 2 has a port that is none"),
-        ("nats://a.example:65536", "address 2 of 2 has a port that is none"),
-        ("nats://a.example/more", "address 2 of 2 goes on after its host"),
+        ("nats://a.example:0", "address 2 of 2 has an invalid port"),
+        ("nats://a.example:65536", "address 2 of 2 has an invalid port"),
+        ("nats://a.example/more", "address 2 of 2 has more after its host"),
     ],
 )
 def test_what_is_wrong_with_an_address_is_said(url: str, what: str) -> None:

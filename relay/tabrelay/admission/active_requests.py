@@ -18,7 +18,7 @@ from tabrelay.calls.principal import Principal
 from tabserver.wire.frames import CLOSE_UNAUTHORIZED
 
 CHECK_INTERVAL_S: Final = 0.5  # a revocation by another process takes effect within this time
-REVOKED: Final = "this token was revoked, or is over"
+REVOKED: Final = "this token was revoked or has expired"
 CredentialKey = tuple[str | None, float | None]  # of a principal: the digest of its credential, and when that expires
 _DISCONNECTED: Final[dict[str, Message]] = {
     "http": {"type": "http.disconnect"},

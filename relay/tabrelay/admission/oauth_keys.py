@@ -110,7 +110,7 @@ def _keys(value: Any) -> dict[str, jwt.PyJWK]:
     """The keys that can verify a token's signature; a set may contain others."""
     listed = value.get("keys") if isinstance(value, dict) else None
     if not isinstance(listed, list):
-        raise JwksError("that is no key set")
+        raise JwksError("this is not a key set")
     found: dict[str, jwt.PyJWK] = {}
     for each in listed[:MAX_KEYS]:
         # A symmetric key (oct) could sign too: it is a secret and must not be published.
@@ -132,7 +132,7 @@ async def fetch_json(url: str) -> Any:
 
     async with httpx2.AsyncClient(timeout=WAIT_S) as http, http.stream("GET", url) as response:
         if response.status_code != 200:
-            raise JwksError(f"{url} answered {response.status_code}")
+            raise JwksError(f"{url} returned status {response.status_code}")
         body = b""
         async for chunk in response.aiter_bytes():
             body += chunk

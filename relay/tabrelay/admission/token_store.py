@@ -179,7 +179,7 @@ def _load(path: Path) -> Iterable[IssuedToken]:
         return [_read_row(row) for row in json.loads(private_files.read(path))["grants"]]
     except (OSError, ValueError, KeyError, TypeError, private_files.StateError) as error:
         # A damaged file must not stop the relay: its tokens are not accepted, and pages have to be paired again.
-        log.warning("Can't read %s (%s): the tokens in it don't count.", path, error)
+        log.warning("Can't read %s (%s): its tokens are not accepted.", path, error)
         return []
 
 
@@ -191,7 +191,7 @@ def _read_row(row: Any) -> IssuedToken:
         or len(bytes.fromhex(row["sha256"])) != 32
         or any(text is not None and not isinstance(text, str) for text in texts)
     ):
-        raise ValueError("a row is not of the right form")
+        raise ValueError("a row has the wrong form")
     servers = row["servers"]
     return IssuedToken(
         sha256=row["sha256"],

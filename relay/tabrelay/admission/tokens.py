@@ -228,7 +228,7 @@ class Tokens:
         if name == MASTER_NAME:
             raise TokenStoreError(f'"{MASTER_NAME}" is the name of the relay\'s own token. Use another one.')
         if not _NAME.fullmatch(name):
-            rule = "1 to 64 letters, digits, '-', '_' or '.', and a letter or digit first"
+            rule = "1 to 64 of A-Z, a-z, 0-9, '-', '_' and '.', and does not begin with '-', '_' or '.'"
             raise TokenStoreError(f"A token can't be called {name[:64]!a}. A name has {rule}.")
         expires = None if life_s is None else self._wall() + life_s
         return self._issue(scopes, name=name, servers=None if servers is None else tuple(servers), expires=expires)

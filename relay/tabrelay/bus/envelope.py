@@ -37,7 +37,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], str | None]:
     try:
         return header, None if payload is None else str(payload, "utf-8")
     except ValueError:
-        raise BadEnvelope("not a text") from None
+        raise BadEnvelope("not UTF-8") from None
 
 
 def split(data: bytes) -> tuple[dict[str, Any], memoryview | None]:
@@ -98,16 +98,16 @@ class Assembly:
         if not (
             isinstance(node, str) and isinstance(number, int) and isinstance(index, int) and isinstance(count, int)
         ):
-            raise BadEnvelope("a part that does not say of what")
+            raise BadEnvelope("a part without sender or number")
         if not 0 <= index < count <= MAX_PARTS:
-            raise BadEnvelope("a part of nothing")
+            raise BadEnvelope("a part with a wrong index")
         mine = self._unfinished.setdefault(node, {})
         if index == 0:
             mine[number] = _Unfinished(count)
         whole = mine.get(number)
         if whole is None or len(whole.parts) != index or whole.count != count:
             mine.pop(number, None)
-            raise BadEnvelope("a part whose neighbours are missing")
+            raise BadEnvelope("a part out of order")
         whole.parts.append(slice)
         whole.size += len(slice)
         if index == count - 1:
@@ -116,7 +116,7 @@ class Assembly:
         # defence: bounds: messages on the bus that are not whole
         if len(mine) > MAX_MESSAGES or sum(one.size for one in mine.values()) > MAX_UNFINISHED:
             mine.clear()
-            raise BadEnvelope("too much that is not whole")
+            raise BadEnvelope("too many incomplete messages")
         return None
 
     def discard(self, node: str) -> None:

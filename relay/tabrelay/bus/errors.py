@@ -30,12 +30,12 @@ _KINDS: Final[dict[str, type[RelayError]]] = {
 
 
 def unreachable() -> RelayUnavailable:
-    text = "This relay can't reach its bus, and so no server that is on another one. Try again in a moment."
+    text = "This relay can't reach its bus, and so no server on another relay. Try again in a moment."
     return RelayUnavailable(text, retry_after_ms=RETRY_AFTER_MS)
 
 
 def no_answer(server: str) -> RelayUnavailable:
-    text = f'Whichever relay may have "{server}" does not answer. Try again in a moment.'
+    text = f'The relay that may have "{server}" does not answer. Try again in a moment.'
     return RelayUnavailable(text, retry_after_ms=RETRY_AFTER_MS)
 
 

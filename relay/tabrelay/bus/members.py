@@ -227,14 +227,14 @@ class Membership:
             header, body = envelope.split(data)
             sender = header.get("from")
             if not isinstance(sender, str):
-                raise BadEnvelope("nobody's")
+                raise BadEnvelope("no sender")
             raw = self._raw_handlers.get(header["op"])
             payload = None if body is None or raw is not None else str(body, "utf-8")
         except UnicodeDecodeError:
-            log.warning("A message from the bus makes no sense: not a text.")
+            log.warning("Ignored an invalid message from the bus: not UTF-8.")
             return None
         except BadEnvelope as error:
-            log.warning("A message from the bus makes no sense: %s.", error)
+            log.warning("Ignored an invalid message from the bus: %s.", error)
             return None
         number = header.get("n")
         if sender == self.id or (isinstance(number, int) and not self._duplicates.is_new(sender, number)):
@@ -295,7 +295,7 @@ class Membership:
                 for node in self.nodes.values():
                     node.last_beat = loop.time()
             if silent_s > MISSED * self._beat_s:
-                log.warning("This relay stood still for %.0f s: the others took it for lost.", silent_s)
+                log.warning("This relay was suspended for %.0f s: the other relays declared it lost.", silent_s)
                 for notify in self.on_stall:
                     notify()
 

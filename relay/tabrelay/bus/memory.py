@@ -113,7 +113,7 @@ class MemoryBus:
 
     def send(self, subject: str, data: bytes, on_reply: OnReply | None = None) -> Callable[[], None]:
         if not self.is_up or len(data) > self.max_payload:
-            raise BusDown("The bus is not there.")
+            raise BusDown("The bus is not connected.")
         if on_reply is None:
             self._broker.deliver(BusMessage(subject, data), None)
             return lambda: None

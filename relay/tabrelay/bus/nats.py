@@ -145,9 +145,9 @@ class NatsBus:
 
     def send(self, subject: str, data: bytes, on_reply: OnReply | None = None) -> Callable[[], None]:
         if not self.is_up:
-            raise BusDown("The bus is not there.")
+            raise BusDown("The bus is not connected.")
         if self._queued > MAX_QUEUED or len(data) > self.max_payload:
-            raise BusDown("The bus does not take that much.")
+            raise BusDown("The bus accepts no more data.")
         if on_reply is None:
             self._enqueue(len(data), lambda client: client.publish(subject, data))
             return lambda: None
@@ -254,7 +254,7 @@ class NatsBus:
             await _end(ends)
         if self._client is None:
             error = None if work.cancelled() else work.exception()
-            raise error or ConnectionError("the connection was lost at once")
+            raise error or ConnectionError("the connection was closed at once")
 
     async def _subscribe_and_write(self, client: Client, lost: asyncio.Event) -> None:
         """Listen again to all that is listened to, then write what is queued."""
@@ -267,7 +267,7 @@ class NatsBus:
         await client.flush()
         self.max_payload = max(client.max_payload, SMALLEST_PAYLOAD)
         self._client, self.problem = client, None
-        log.info("The bus at %s is there.", without_credentials(self._urls))
+        log.info("Connected to the bus at %s.", without_credentials(self._urls))
         self.on_state(True)
         await self._write(client, lost)
 

@@ -259,7 +259,7 @@ class ServerReader:
             if isinstance(item, bool) or not isinstance(item, str | int | float):
                 place.at(name).wrong(f"is {_describe_value(item)}", "a string")
             elif "\0" in str(item) or "\0" in name or not name or (key == "env" and "=" in name):
-                place.at(name).wrong("can't be said to a program", "a name without '=', and no NUL")
+                place.at(name).wrong("can't be passed to a program", "a name without '=', and no NUL")
             else:
                 found[name] = self._variables.expand(str(item), place.at(name))
         return found
@@ -302,7 +302,7 @@ def check_path(path: str, place: KeyPath) -> str:
     full = path if path.startswith("/") else f"/{path}"
     first = full[1:].partition("/")[0]
     if not _PATH.fullmatch(full) or len(full) > MAX_PATH:
-        place.wrong(f"{path!r} is not a path", 'one such as "/db": letters, digits, - _ . ~ between slashes')
+        place.wrong(f"{path!r} is not a path", 'one such as "/db": A-Z, a-z, 0-9, - _ . ~ between slashes')
     else:
         try:
             check_server_name(first)

@@ -42,14 +42,14 @@ class Settings:
     host: str = _setting("127.0.0.1", "address to listen on")
     port: int = _setting(4747, "port to listen on; 0 takes any free one")
     home: Path = field(default_factory=default_home, metadata={"help": "state directory: token, paired pages"})
-    allow_hosts: tuple[str, ...] = _setting((), "more names under which this relay is reached")
+    allow_hosts: tuple[str, ...] = _setting((), "more host names of this relay")
     allow_origins: tuple[str, ...] = _setting((), "other origins whose pages may use this relay")
-    public_url: str = _setting("", "the address under which a proxy makes this relay known, e.g. https://relay.example")
+    public_url: str = _setting("", "public address of this relay behind a proxy, e.g. https://relay.example")
     trusted_proxies: tuple[str, ...] = _setting((), "addresses of proxies whose X-Forwarded-For and -Proto count")
-    oauth_issuer: str = _setting("", "authorization server whose access tokens are taken too; needs public_url")
+    oauth_issuer: str = _setting("", "authorization server whose access tokens are accepted too; needs public_url")
     oauth_keys: str = _setting("", "where its keys are (default: where its metadata says)")
-    servers: tuple[str, ...] = _setting((), "names that are known from the start, offline until a page holds them")
-    plain: tuple[str, ...] = _setting((), "servers whose pages may dial without a link and a token (loopback only)")
+    servers: tuple[str, ...] = _setting((), "names that exist from the start, offline until a page connects")
+    plain: tuple[str, ...] = _setting((), "servers whose pages may connect without a link and a token (loopback only)")
     instances: tuple[str, ...] = _setting((), "servers that keep all browsers that offer them, not only the newest")
     static_tools: tuple[str, ...] = _setting((), "servers with tools for clients that read the tool list only once")
     config: tuple[str, ...] = _setting((), "configuration files: servers, and settings of the relay")
@@ -62,25 +62,27 @@ class Settings:
     bus_credentials: str = _setting("", "the file with this relay's credentials at the bus (.creds)")
     bus_ca: str = _setting("", "certificates of the authority that the bus's own is signed by (PEM)")
     workers: int = _setting(1, "processes that share the port; more than one need a bus")
-    bus_beat_s: float = _setting(2.0, "each relay says on the bus that it is there; one that missed three is lost")
+    bus_beat_s: float = _setting(2.0, "heartbeat of each relay on the bus; one that missed three is lost")
     watch: bool = _setting(False, "take over changes of the configuration files at once; SIGHUP does so once")
     approve: str = _setting("page", "tools that ask in the browser before they run: page, destructive, all or none")
     no_auth: bool = _setting(False, "ask for no token (loopback only)")
-    log_level: str = _setting("warning", "how much is said on stderr")
-    log_format: str = _setting("text", "how it is said on stderr: text or json")
+    log_level: str = _setting("warning", "least level of messages on stderr")
+    log_format: str = _setting("text", "format of messages on stderr: text or json")
     log_file: str = _setting("", "the log file (default: log/relay-PORT.log in the state directory); none for no file")
-    log_max: int = _setting(2 * MIB, "size at which a log file is put aside")
-    log_keep: int = _setting(4, "how many log files that were put aside are kept")
-    call_log: str = _setting("", "who called what (default: log/calls-PORT.log in the state directory); none for none")
+    log_max: int = _setting(2 * MIB, "size at which a log file is rotated")
+    log_keep: int = _setting(4, "how many rotated log files are kept")
+    call_log: str = _setting("", "the call log (default: log/calls-PORT.log in the state directory); none for no file")
     call_log_arguments: bool = _setting(False, "write the arguments of calls into the call log too")
-    metrics: bool = _setting(True, "count calls, refusals and more, for whoever reads /-/metrics")
+    metrics: bool = _setting(True, "count calls, refusals and more, for /-/metrics")
     traces: bool = _setting(
         False, "send traces to an OpenTelemetry collector; OTEL_* variables say where, and how many"
     )
-    metrics_servers: int = _setting(100, "servers with figures of their own there; the others share one label")
+    metrics_servers: int = _setting(100, "servers with a separate label there; the others share one")
     open_browser: bool = _setting(True, "open the page when ready")
     json: bool = _setting(False, "print one JSON line instead of text")
-    fast_lane: bool = _setting(True, "answer plain calls without the web server's own machinery, where that is known")
+    fast_lane: bool = _setting(  # style: ok, the name of a setting
+        True, "answer plain calls on the fast path, if it supports this web server"
+    )
 
     ping_interval_s: float = _setting(15.0, "WebSocket ping")
     ping_timeout_s: float = _setting(15.0, "no pong for this long: the socket is dead")
@@ -123,7 +125,7 @@ class Settings:
     max_description: int = _setting(8 * KIB, "largest description of a tool, resource or prompt")
     max_schema_depth: int = _setting(32, "levels of nesting in a tool's schema")
     catalogue_budget: int = _setting(32 * MIB, "memory for what all servers offer, while they are away too")
-    max_servers: int = _setting(512, "names that the relay remembers")
+    max_servers: int = _setting(512, "server names that the relay keeps")
     replay_bytes: int = _setting(32 * MIB, "replay buffer of a link, per direction")
     replay_messages: int = _setting(1024, "replay buffer of a link, per direction")
     replay_budget: int = _setting(256 * MIB, "all replay buffers together")
@@ -133,14 +135,14 @@ class Settings:
     in_flight_caller: int = _setting(
         16, "running calls per session; clients of 2026-07-28 have none and share the server's"
     )
-    greet_s: float = _setting(1.0, "a plain page that does not answer is greeted again after this")
+    greet_s: float = _setting(1.0, "the handshake with a plain page that does not answer is repeated after this")
     park_s: float = _setting(600.0, "a call that asked its client something waits this long for the answer")
     park_caller: int = _setting(16, "calls of one caller that wait for an answer of theirs")
     max_questions: int = _setting(16, "questions that a server has open at a time during one call")
     max_questions_server: int = _setting(64, "questions that a plain page or an upstream server has open at a time")
     question_budget: int = _setting(4 * MIB, "the same questions together, in characters")
-    upstream_start_s: float = _setting(60.0, "a server elsewhere must have answered its greeting within this")
-    upstream_timeout_s: float = _setting(0.0, "calls to servers elsewhere; 0: what the configuration says of each")
+    upstream_start_s: float = _setting(60.0, "an upstream must complete its handshake within this")
+    upstream_timeout_s: float = _setting(0.0, "limit of calls to upstreams; 0: what the configuration says of each")
     session_idle_s: float = _setting(1800.0, "a handshake session's memory is freed when it is idle for this long")
     session_life_s: float = _setting(604_800.0, "a handshake session that is not used for this long has ended")
     max_sessions: int = _setting(10_000, "handshake sessions at a time")
@@ -194,7 +196,7 @@ class Settings:
         object.__setattr__(self, "servers", tuple(dict.fromkeys(named)))
         for option, what in (("static_tools", "static tools"), ("instances", "instances")):
             if both := set(self.plain) & set(getattr(self, option)):
-                text = f"is opened to plain pages, which know nothing of {what}. Choose one of the two."
+                text = f"is open to plain pages, which do not support {what}. Choose one of the two."
                 raise ConfigError(f'"{min(both)}" {text}')
         if self.log_format not in LOG_FORMATS:
             raise ConfigError(f"log_format must be one of {', '.join(LOG_FORMATS)}; got {self.log_format!r}.")
@@ -209,10 +211,10 @@ class Settings:
             raise ConfigError("oauth_issuer needs public_url: a token is for an address, and clients must know it.")
         # defence: no-auth on loopback only
         if self.public_url and self.no_auth:
-            raise ConfigError("A relay with a public_url can be reached from elsewhere: it can't go without tokens.")
+            raise ConfigError("A relay with a public_url can be reached from other computers: no_auth is not allowed.")
         if self.public_url and self.plain:
             raise ConfigError(
-                "A relay with a public_url can be reached from elsewhere: --plain lets pages in untested."
+                "A relay with a public_url can be reached from other computers: --plain admits pages without a token."
             )
         if self.approve not in APPROVALS:
             raise ConfigError(f"approve must be one of {', '.join(APPROVALS)}; got {self.approve!r}.")
@@ -278,10 +280,10 @@ def _flaw_in_bus_address(url: str) -> str:
         return "has no host"
     try:
         if parts.port == 0:
-            return "has a port that is none"
+            return "has an invalid port"
     except ValueError:
-        return "has a port that is none"
-    return "goes on after its host" if parts.path.strip("/") or parts.query or parts.fragment else ""
+        return "has an invalid port"
+    return "has more after its host" if parts.path.strip("/") or parts.query or parts.fragment else ""
 
 
 def refuse_secrets(urls: Iterable[str]) -> None:

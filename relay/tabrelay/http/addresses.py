@@ -75,5 +75,5 @@ def parse_public_url(value: str) -> str:
     if parts.scheme not in DEFAULT_PORTS:
         raise PolicyError(f"{wrong}: it must begin with https://")
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-        raise PolicyError(f"{wrong}: without encryption everybody on the way can read the tokens. Use https://")
+        raise PolicyError(f"{wrong}: without encryption, others on the network can read the tokens. Use https://")
     return origin

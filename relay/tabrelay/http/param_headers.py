@@ -88,15 +88,15 @@ def check(wanted: Iterable[ParamHeader], arguments: Any, headers: Callable[[byte
         argument = _at(arguments, param.path)
         where = ".".join(param.path)
         if len(values) > 1:
-            raise mismatch(f"The header {param.header} is there more than once.")
+            raise mismatch(f"The header {param.header} is repeated.")
         text = _text(argument)
         if text is None:
             if values:
-                raise mismatch(f"The header {param.header} is there, but the argument {where} is not.")
+                raise mismatch(f"The header {param.header} is present, but the argument {where} is missing.")
         elif not values:
-            raise mismatch(f"The header {param.header} is missing, but the argument {where} is there.")
+            raise mismatch(f"The header {param.header} is missing, but the argument {where} is present.")
         elif not _agrees(param.type, argument, text, decode(param.header, values[0])):
-            raise mismatch(f"The header {param.header} does not say what the argument {where} says.")
+            raise mismatch(f"The header {param.header} and the argument {where} differ.")
 
 
 def write(wanted: Iterable[ParamHeader], arguments: Any) -> dict[str, str]:

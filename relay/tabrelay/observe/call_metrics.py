@@ -109,13 +109,13 @@ class CallMetrics:
             calls += [MetricSample(count, (*labels, ("outcome", how))) for how, count in series.outcomes.items()]
             if any(series.buckets):
                 took += histogram(BOUNDS_S, series.buckets, series.total_s, labels)
-        yield counter("tabrelay_calls_total", "Calls that ended, by how they ended.", *calls)
-        about = "From the moment a call was understood until its answer was there."
+        yield counter("tabrelay_calls_total", "Calls that ended, by outcome.", *calls)
+        about = "Time from the parsed request to its reply."
         yield MetricFamily("tabrelay_call_duration_seconds", "histogram", about, tuple(took))
         refusals = [MetricSample(n, (("at", at), ("reason", why))) for (at, why), n in self._refusals.items()]
-        yield counter("tabrelay_refusals_total", "What was answered with an error of the relay's.", *refusals)
+        yield counter("tabrelay_refusals_total", "Requests that the relay itself refused.", *refusals)
         connections = [MetricSample(self._connections[how], (("how", how),)) for how in ("new", "resumed", "plain")]
-        yield counter("tabrelay_browser_connections_total", "Browsers that connected, or came back.", *connections)
+        yield counter("tabrelay_browser_connections_total", "Browsers that connected or reconnected.", *connections)
         yield counter(
             "tabrelay_browser_disconnections_total", "Sockets that closed.", MetricSample(self._disconnections)
         )

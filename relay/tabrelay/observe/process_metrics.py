@@ -22,20 +22,18 @@ def families() -> Iterable[MetricFamily]:
     taken = os.times()
     spent = "Processor time, user and system."
     yield counter("process_cpu_seconds_total", spent, MetricSample(taken.user + taken.system))
-    yield gauge(
-        "process_start_time_seconds", "When the process began, in seconds since 1970.", MetricSample(_started())
-    )
+    yield gauge("process_start_time_seconds", "Start of the process, in seconds since 1970.", MetricSample(_started()))
     with suppress(OSError, ValueError):
         virtual, resident = (int(pages) * os.sysconf("SC_PAGE_SIZE") for pages in _read("statm").split()[:2])
-        yield gauge("process_virtual_memory_bytes", "Memory that is mapped.", MetricSample(virtual))
-        yield gauge("process_resident_memory_bytes", "Memory that is in use.", MetricSample(resident))
+        yield gauge("process_virtual_memory_bytes", "Mapped memory.", MetricSample(virtual))
+        yield gauge("process_resident_memory_bytes", "Resident memory.", MetricSample(resident))
     with suppress(OSError):
         yield gauge("process_open_fds", "Open files and sockets.", MetricSample(len(os.listdir(_PROC / "fd"))))
     with suppress(ImportError):  # not on Windows
         import resource
 
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        yield gauge("process_max_fds", "How many files and sockets may be open.", MetricSample(limit))
+        yield gauge("process_max_fds", "Limit of open files and sockets.", MetricSample(limit))
 
 
 def _started() -> float:

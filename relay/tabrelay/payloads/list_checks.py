@@ -174,7 +174,7 @@ def inspecting(
 ) -> Generator[None, None, tuple[list[dict[str, Any]], list[Rejection]]]:
     """The same, with a `yield` after each item, so that the caller can yield to the event loop."""
     if not isinstance(items, list):
-        return [], [Rejection(key, "is no list")]
+        return [], [Rejection(key, "is not a list")]
     most = bounds.tools if key == "tools" else MAX_ITEMS
     kept: list[dict[str, Any]] = []
     flaws: list[Rejection] = []
@@ -186,7 +186,7 @@ def inspecting(
         yield
         name = _name(key, item)
         if why is None and name in names:
-            why = "has a name that another one has"
+            why = "has the same name as another one"
         # defence: tools of one server
         if why is None and len(kept) >= most:
             why = f"is one of more than {most}"
@@ -196,7 +196,7 @@ def inspecting(
                 why = f"does not fit: the list is larger than {bounds.list_bytes:,} bytes"
             # defence: hidden text: in a list
             elif (yield from searching_json(text.decode())):
-                why = "has characters that are not seen"
+                why = "has invisible characters"
             else:
                 size += len(text)
         if why is None:
@@ -211,7 +211,7 @@ def inspecting(
             # defence: items of a list that are left out
             if len(flaws) >= MAX_FLAWS:
                 if (rest := len(items) - index - 1) > 0:
-                    flaws.append(Rejection(key, f"has {rest:,} more items, which were not looked at"))
+                    flaws.append(Rejection(key, f"has {rest:,} more items, which were not checked"))
                 break
         yield
     return kept, flaws
@@ -226,13 +226,13 @@ def _name(key: str, item: Any) -> str:
 def _flaw(key: str, item: Any, bounds: ListBounds) -> str | None:
     """The flaw of one item of a list, or None."""
     if not isinstance(item, dict):
-        return "is no object"
+        return "is not an object"
     if key in ("resources", "resourceTemplates"):
         uri = item.get("uri" if key == "resources" else "uriTemplate")
         if not isinstance(uri, str) or not uri or len(uri) > MAX_URI:
             return f"has no URI of 1 to {MAX_URI:,} characters"
         if not is_plain(uri):
-            return "has characters in its URI that nobody sees"
+            return "has invisible characters in its URI"
     why = _flaw_in_name(item.get("name"), is_needed=key in ("tools", "prompts"))
     # defence: the shape of a listed tool
     return why or _flaw_in_texts(item, bounds) or _flaw_in_schemas(item, bounds) or _flaw_in_shape(item, bounds)
@@ -246,7 +246,7 @@ def _flaw_in_name(name: Any, *, is_needed: bool) -> str | None:
     if not isinstance(name, str) or not name or len(name) > most:
         return f"has no name of 1 to {most} characters"
     if not (is_plain(name) if is_needed else not _IN_TITLE.search(name)):
-        return "has characters in its name that nobody sees"
+        return "has invisible characters in its name"
     return None
 
 
@@ -255,7 +255,7 @@ def _flaw_in_texts(item: dict[str, Any], bounds: ListBounds) -> str | None:
     titles = [item.get("title"), annotations.get("title") if isinstance(annotations, dict) else None]
     for title in titles:
         if title is not None and not is_title(title):
-            return f"has a title that is no line of at most {MAX_TITLE} plain characters"
+            return f"has a title that is not one line of at most {MAX_TITLE} visible characters"
     texts: list[Any] = [item.get("description")]
     arguments = item.get("arguments")
     if isinstance(arguments, list):  # a prompt's
@@ -271,7 +271,7 @@ def _flaw_in_texts(item: dict[str, Any], bounds: ListBounds) -> str | None:
         if not isinstance(text, str) or len(text) > bounds.description:
             return f"has a description of more than {bounds.description:,} characters"
         if _IN_PROSE.search(text):
-            return "has characters in its description that nobody sees"
+            return "has invisible characters in its description"
     return None
 
 
@@ -285,9 +285,9 @@ def _flaw_in_schemas(item: dict[str, Any], bounds: ListBounds) -> str | None:
 def _flaw_in_shape(item: dict[str, Any], bounds: ListBounds) -> str | None:
     for field in ("inputSchema", "outputSchema", "annotations", "_meta"):
         if field in item and not isinstance(item[field], dict):
-            return f"has {field} that is no object"
+            return f"has {field} that is not an object"
     if "arguments" in item and not isinstance(item["arguments"], list):
-        return "has arguments that are no list"
+        return "has arguments that are not a list"
     if is_deeper_than(item, bounds.schema_depth + 1):  # a schema is one level inside its tool
         return f"nests deeper than {bounds.schema_depth} levels"
     return None

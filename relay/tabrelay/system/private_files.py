@@ -79,7 +79,7 @@ def make_private(handle: int, path: Path) -> None:
     """Remove access of other users. Raises StateError unless it is a regular file of this user."""
     found = os.fstat(handle)
     if not stat.S_ISREG(found.st_mode):
-        raise StateError(f"{path} is no file. Delete it, and the next start makes a new one.")
+        raise StateError(f"{path} is not a regular file. Delete it, and the next start makes a new one.")
     if not _is_ours(found):
         raise StateError(f"{path} belongs to another user, who may know what is in it. Delete it.")
     if os.name == "posix" and found.st_mode & 0o077:

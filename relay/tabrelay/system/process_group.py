@@ -45,7 +45,7 @@ async def stop(process: asyncio.subprocess.Process, exit_s: float = EXIT_S, term
         return
     kill(process.pid, signal.SIGKILL)
     if not await _wait_for_exit(process, KILL_S):
-        log.warning("Process %d is still there after SIGKILL.", process.pid)
+        log.warning("Process %d still exists after SIGKILL.", process.pid)
 
 
 async def _wait_for_exit(process: asyncio.subprocess.Process, timeout_s: float) -> bool:

@@ -65,7 +65,7 @@ async def test_a_call_that_a_full_bus_did_not_take_again_is_asked_again_when_it_
     def refuse(subject: str, data: bytes, *more: Any) -> Any:
         if envelope.unpack(data)[0]["op"] == "call":
             refused.append(data)
-            raise BusDown("The bus does not take that much.")
+            raise BusDown("The bus accepts no more data.")
         return send(subject, data, *more)
 
     async with CPythonWorker(pair.b.url, pair.b.token, "notes", gates.box):
