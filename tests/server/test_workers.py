@@ -167,7 +167,7 @@ async def test_a_bus_with_a_password_is_reached_by_the_environment_and_the_passw
     async with NatsServer(tmp_path / "nats", config=config) as bus:
         url = f"nats://ada:correct-horse-battery@127.0.0.1:{bus.port}"
         async with Demo(tmp_path / "home", "notes", verb="serve", bus=url) as demo:
-            await demo.until(lambda: any("is there" in line and "bus" in line for line in demo.log))
+            await demo.until(lambda: any("Connected to the bus" in line for line in demo.log))
         assert "correct-horse" not in "".join(demo.log)
         async with Demo(tmp_path / "home", "notes", "--bus", bus.url, verb="serve") as demo:
             await demo.until(lambda: any("Can't reach the bus" in line for line in demo.log))
