@@ -2,9 +2,8 @@
 
 A relay queries the bus when a client needs a name, and then follows the announcements of the relay that has the
 browser. There is no list of all browsers: a relay subscribes to one subject for each server that it has browsers of.
-The bus reports at once when a subject has no subscriber, and a relay that dies leaves nothing behind. `LocalBrowsers`
-holds the browsers of this relay, `RemoteBrowsers` those of other relays. `RemotePeer` sends calls to another relay, and
-`ReplyInbox` receives what comes back.
+The bus reports at once when a subject has no subscriber, and a relay that dies leaves nothing behind. Calls are not
+sent here: `RemotePeer` sends them, and `ReplyInbox` receives the replies.
 """
 
 from __future__ import annotations

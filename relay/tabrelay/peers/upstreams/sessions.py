@@ -2,9 +2,8 @@
 
 A server of the handshake era gets its client's identity and capabilities once, when a session begins. So clients with
 capabilities get a separate session: one for each token, client and set of capabilities, however many connections they
-have. All others, and the relay itself, share the first session, in which nothing can be asked. Modern servers get the
-capabilities with every request, and need only one session. A separate session is optional: if it can't be opened, its
-callers share the first one.
+have. All others, the relay itself, and clients whose session can't be opened share the first one, in which nothing can
+be asked. Modern servers get the capabilities with every request, and need only one session.
 """
 
 from __future__ import annotations
