@@ -2,7 +2,7 @@
  * Bridge between JavaScript and Python in the worker: ports, sockets, Web Locks and proofs, with strings as values.
  *
  * Strings cross into Python at a lower cost than objects, so messages are serialised here. Before Python receives any event, it
- * gets the records of the calls that JavaScript has carried out: see granted_calls.js. It is a file of its own because the
+ * gets the records of the calls that JavaScript has carried out: see granted_calls.js. It is a separate file because the
  * worker's content security policy forbids `eval`. It decides nothing about calls.
  *
  * @import { PythonCalls } from "./granted_calls.js"
