@@ -219,7 +219,7 @@ async def test_a_browser_that_comes_back_to_many_sessions() -> None:
         )
         for number in range(2_000)
     ]
-    sessions: Any = SimpleNamespace(of=lambda server: known if server == "notes" else [])
+    sessions: Any = SimpleNamespace(of_server=lambda server: known if server == "notes" else [])
     shared_names = SimpleNamespace(bound_to=lambda server, channel: server)
     registry = SimpleNamespace(holder=lambda server, channel: peer, shared_names=shared_names)
     switch: Any = SimpleNamespace(registry=registry)
