@@ -1,8 +1,8 @@
 """Tabrelay: a browser tab is an MCP server.
 
-The relay is the part that runs on the developer's machine: MCP clients call it over HTTP, browser workers hold a
-WebSocket to it, and it carries each call to the tab that offers the tool. This file only names the package and its
-version; it imports nothing, so that `tabrelay --version` and the build read it without starting the house.
+The relay runs on the developer's machine: MCP clients call it over HTTP, browser workers keep a WebSocket to it, and it
+forwards each call to the tab that offers the tool. This file defines the version and imports nothing, so that
+`tabrelay --version` and the build read it without loading the relay.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ __all__ = ["__version__", "create_app"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load `create_app` when somebody asks for it: the composition root pulls in every room."""
+    """Import `create_app` when it is first used: the composition root imports all packages."""
     if name == "create_app":
         from tabrelay.server.app import create_app
 

@@ -1,4 +1,4 @@
-"""`python -m tabrelay`: the same door as the `tabrelay` command, for when scripts are not on PATH."""
+"""`python -m tabrelay`: the same as the `tabrelay` command, for systems where scripts are not on PATH."""
 
 from tabrelay.cli.main import main
 

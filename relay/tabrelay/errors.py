@@ -1,8 +1,8 @@
-"""Every error that a caller can get from the relay, in one tree. Each class knows its HTTP status and JSON-RPC code.
+"""Error tree of the relay: every error that a caller can get, with its HTTP status and JSON-RPC code.
 
-Our own codes lie outside the range that JSON-RPC and MCP reserve. `delivered` is what an agent needs to know before it
-tries again: "no" means the tool certainly did not run, "unknown" means that nobody can say. Failures at run time are
-HTTP 200 with a JSON-RPC error, because clients lose code and data on any other status.
+The relay's codes are outside the range that JSON-RPC and MCP reserve. `delivered` is what an agent needs to know before
+it tries again: "no" means that the tool certainly did not run, "unknown" that it may have run. Failures at run time are
+HTTP 200 with a JSON-RPC error, because clients lose code and data on any other status. Faces encode the errors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class RelayError(Exception):
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
     def __init__(self, message: str, *, retry_after_ms: int | None = None) -> None:
-        # It may repeat what a page or a server said, and must be written as JSON and into the log.
+        # It may quote a page or a server, and must be valid in JSON and in the log.
         if not message.isascii():
             from tabserver.wire.frames import well_formed  # not needed to start `tabrelay stdio`
 
@@ -35,7 +35,7 @@ class RelayError(Exception):
         self.retry_after_ms = retry_after_ms
 
     def data(self, server: str | None) -> dict[str, Any]:
-        """The `data` member: the same shape for every error of ours."""
+        """The `data` member, of the same shape for every error of the relay."""
         data: dict[str, Any] = {"reason": self.reason, "delivered": self.delivered, "retryable": self.retryable}
         if server is not None:
             data["server"] = server
@@ -45,7 +45,7 @@ class RelayError(Exception):
 
 
 class ServerOffline(RelayError):
-    """The name is known, but no browser holds it, and waiting did not help."""
+    """The name is known, but no peer was connected within the waiting time."""
 
     code = -31010
     reason = "server_offline"
@@ -53,7 +53,7 @@ class ServerOffline(RelayError):
 
 
 class BrowserGone(RelayError):
-    """The browser left while it had the call; whether the tool ran is unknown."""
+    """The browser disconnected while it had the call; whether the tool ran is unknown."""
 
     code = -31011
     reason = "browser_gone"
@@ -77,7 +77,7 @@ class Busy(RelayError):
 
 
 class ResultTooLarge(RelayError):
-    """The answer is larger than is taken."""
+    """The result is larger than the limit."""
 
     code = -31014
     reason = "result_too_large"
@@ -109,7 +109,7 @@ class BadAnswer(RelayError):
 
 
 class UpstreamGone(RelayError):
-    """The connection to a server elsewhere was lost while it had the call; whether the tool ran is unknown."""
+    """The connection to an upstream was lost while it had the call; whether the tool ran is unknown."""
 
     code = -31017
     reason = "upstream_gone"
@@ -117,7 +117,7 @@ class UpstreamGone(RelayError):
 
 
 class UpstreamFailed(RelayError):
-    """A server elsewhere answered with something that is no MCP: an HTTP error, a page. `delivered` varies."""
+    """An upstream answered with something that is not MCP: an HTTP error, a page. `delivered` varies."""
 
     code = -31018
     reason = "upstream_failed"
@@ -125,7 +125,7 @@ class UpstreamFailed(RelayError):
 
 
 class BadRequest(RelayError):
-    """The client's HTTP request or message is wrong; says which rule it broke. The one class whose status varies."""
+    """The client's HTTP request or message is invalid; states the violated rule. The one class whose status varies."""
 
     def __init__(
         self,
@@ -149,8 +149,8 @@ class BadRequest(RelayError):
 
 
 def with_unknown_delivery(error: RelayError) -> RelayError:
-    """What is told of a call that was asked before, and could not be asked again: nothing was sent this time, but
-    whether it ran the first time nobody can say."""
+    """The error for a call that was sent before and could not be sent again: nothing was sent this time, but it may
+    have run the first time."""
     if error.delivered == "unknown":
         return error
     return BrowserGone("The browser may have had this call already, and can't be asked what became of it.")

@@ -420,7 +420,7 @@ MUTATIONS: Final = (
     Mutation("calls that end by themselves", "on_done = self.on_done", "tests/behaviour/test_freed_memory.py"),
     Mutation(
         "errors that end by themselves",
-        "# once raised it knows, by its traceback, whoever waited; and they know this call",
+        "# once raised it refers, by its traceback, to the waiting frames, and they to this call",
         "tests/behaviour/test_freed_memory.py",
     ),
     Mutation(

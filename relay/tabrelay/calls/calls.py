@@ -1,4 +1,8 @@
-"""Values that travel through the switch, and the seam between a face and a peer. Knows neither HTTP nor WebSocket."""
+"""Call, reply and notice, the pending call between a face and a peer, and the protocol of peers.
+
+A pending call delivers notices, then exactly one reply or error. Notices that a caller does not read are bounded and
+dropped, the reply never. This module knows neither HTTP nor WebSocket.
+"""
 
 from __future__ import annotations
 
@@ -28,21 +32,21 @@ from tabserver.wire.frames import Caller
 from tabserver.wire.jsonrpc import RequestId
 from tabserver.wire.memory_budget import MemoryBudget
 
-# A caller that does not read its stream must not make the relay remember for ever: past this many unread notices, or
-# bytes in them, the oldest go. The reply is never dropped.
+# For a caller that does not read its stream: past this many unread notices, or bytes of memory, the oldest are
+# dropped. The reply is never dropped.
 MAX_UNREAD_NOTICES: Final = 1024
 MAX_UNREAD_SIZE: Final = 4 * 1024 * 1024
-# All callers together. Each may have a little of its own, however little the others read.
+# For all callers together, and what each may have in any case.
 MAX_UNREAD_TOTAL: Final = 64 * 1024 * 1024
 MIN_UNREAD_EACH: Final = 64 * 1024
-# The methods whose answers are lists that may change. The two of resources change together.
+# The methods whose results are lists that may change. The two of resources change together.
 LISTS: Final = {
     methods.TOOLS_LIST: "tools",
     methods.RESOURCES_LIST: "resources",
     methods.RESOURCES_TEMPLATES_LIST: "resources",
     methods.PROMPTS_LIST: "prompts",
 }
-# What a server answers at once, without running anything: one that is full of calls has room for these.
+# Methods that a server answers at once, without running anything: a server at its limit of calls still gets these.
 QUICK_ROOM: Final = 64
 QUICK: Final = frozenset(LISTS) | {
     *(
@@ -54,27 +58,26 @@ QUICK: Final = frozenset(LISTS) | {
         methods.RESOURCES_UNSUBSCRIBE,
     ),
 }
-# How a call ended that was answered with a result like any other: no error code, and no text that somebody must read.
+# Outcome of a call with a normal result: no error code, and no text that needs to be examined.
 PLAIN_RESULT: Final = (None, "")
-# A server that was found, and does not answer (any more).
+# Errors of a server that was found and does not answer (any more).
 NO_ANSWER: Final = (BrowserGone, Busy, DeadlinePassed, ServerOffline, UpstreamGone, UpstreamFailed)
 
 
 _slow_readers: WeakSet[Pending] = WeakSet()
-# Of nearly all calls there are none: for those it stands where their notices would.
+# Shared by nearly all calls, which have no notices.
 _NO_NOTICES: Final[deque[Notice]] = deque(maxlen=0)
 
 
 def memory_of(payload: Payload) -> int:
-    """In bytes: one letter outside of ASCII can make Python give four to each of the others."""
+    """Bytes of memory: one character outside of ASCII can make Python use four bytes for each of them."""
     return len(payload) if payload.isascii() else 4 * len(payload)
 
 
-@dataclass(slots=True)  # frozen ones take three times as long to make, and there is one for each request
+@dataclass(slots=True)  # a frozen one takes three times as long to create, and there is one per request
 class Call:
-    """One request on its way to a server, never changed. `payload` is the JSON-RPC message as one line of text.
-    `name`: the tool, prompt or resource that it is for, if a caller has read it already. `values`: the message as
-    values, only while the call is being started: parsed once, however many need it."""
+    """One request to a server, never changed. `payload`: the JSON-RPC message as one line of text. `name`: the tool,
+    prompt or resource, if it is known. `values`: the parsed message, only while the call is being started."""
 
     channel: str
     id: RequestId
@@ -94,11 +97,10 @@ class Call:
 
 @dataclass(slots=True)
 class Reply:
-    """The final response, as it came (`said`); `error_code` is set when it is a JSON-RPC error.
+    """The final response, unchanged (`raw`); `error_code` is set if it is a JSON-RPC error.
 
-    `is_plain`: somebody has read it, and it is a result that is neither a tool's error nor a question. `purse`: what it
-    counts in as so much memory (`cost`), until the caller has it. `values`: the message as values, if the peer has
-    them; they are not kept.
+    `is_plain`: it was examined, and is a result that is neither a tool error nor a question. `budget`: counts `cost`
+    bytes for it until the caller has it. `values`: the parsed message, if the peer has it; not kept.
     """
 
     raw: Payload
@@ -113,26 +115,26 @@ class Reply:
         return orjson.loads(self.payload) if values is None else values  # type: ignore[no-any-return]
 
     def release(self) -> None:
-        """Called once, when the caller has it."""
+        """The caller has the reply. Called once."""
         if self.budget is not None:
             self.budget.release(self.cost)
 
     @property
     def payload(self) -> str:
-        """As one text, which takes a while for a long one."""
+        """As one text, which takes time if it is long."""
         return text_of(self.raw)
 
     def body(self) -> Body:
-        """As it is written."""
+        """As it is written to the client."""
         return self.raw.encode() if isinstance(self.raw, str) else self.raw
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A message that is no response: progress, a log line, a list that changed, a question of the server's.
+    """A message that is no response: progress, a log line, a changed list, a question of the server.
 
-    `ends_stream`: nothing for the client, but the server's wish that this call's stream ends while the call goes on.
-    `is_ours`: the relay says it, not the server.
+    `ends_stream`: no message for the client; the server asks to end the stream of this call while the call continues.
+    `is_ours`: a message of the relay, not of the server.
     """
 
     payload: str
@@ -141,14 +143,14 @@ class Notice:
 
     @property
     def cost(self) -> int:
-        """In bytes of memory."""
+        """Bytes of memory."""
         return memory_of(self.payload)
 
 
 class Pending:
-    """One call under way, seen from the face: notices, then exactly one reply or error.
+    """One running call, seen from the face: notices, then exactly one reply or error.
 
-    One reader at a time. Everything is delivered on the event loop's own thread.
+    One reader at a time. Everything is delivered on the thread of the event loop.
     """
 
     __slots__ = (
@@ -173,20 +175,20 @@ class Pending:
     def __init__(self, call: Call) -> None:
         self.call = call
         self.is_done = False
-        # The worker that may have been asked this before, by another way. Only it can be asked again: its ledger knows.
+        # The worker that may have received this call before. Only it may get the call again: its history has it.
         self.asked_of: str | None = None
         self.on_done: Callable[[Pending], None] | None = None
-        # Takes the reply in the caller's place, and finishes the call with what the caller gets of it.
+        # Receives the reply instead of the caller, and finishes the call with the part that the caller gets.
         self.reply_filter: Callable[[Reply], None] | None = None
-        # What the relay can say in the server's place when that is silent; None: nothing.
+        # Fallback reply, used if the server disconnects or times out before it answers.
         self.fallback: Callable[[], str | None] | None = None
-        # The server says that the caller's later requests shall go to one tab, or to any again.
+        # The server pins the caller's later requests to one tab, or to none.
         self.on_pin: Callable[[str | None], None] | None = None
-        # In place of somebody who awaits `next`: called whenever there is something for it.
+        # Instead of awaiting `next`: called whenever `next` would return.
         self.on_wake: Callable[[], None] | None = None
         self._notices = _NO_NOTICES
-        self._unread = 0  # bytes of memory, with the notice that is being written to the caller
-        self._taken = 0  # of which that one
+        self._unread = 0  # bytes of memory, including the notice that is being written to the caller
+        self._taken = 0  # bytes of that notice
         self._reply: Reply | None = None
         self._failure: RelayError | None = None
         self._is_released = False
@@ -207,7 +209,7 @@ class Pending:
             return True
         if self._unread <= MIN_UNREAD_EACH:
             return False
-        # Whoever is through with a call forgets it, so that nothing need be given back here.
+        # A weak set: a call that has ended is removed with its last reference.
         _slow_readers.add(self)
         return sum(each._unread for each in _slow_readers) > MAX_UNREAD_TOTAL
 
@@ -216,7 +218,7 @@ class Pending:
             reply.release()
         elif self.reply_filter is not None:
             reply_filter, self.reply_filter = self.reply_filter, None
-            reply_filter(reply)  # which finishes the call, now or after a few turns of the event loop
+            reply_filter(reply)  # finishes the call, now or after a few iterations of the event loop
             return
         else:
             reply.values = None
@@ -225,17 +227,17 @@ class Pending:
             self._end()
 
     def answer(self, result: dict[str, Any]) -> None:
-        """Finish with a result of the relay's own."""
+        """Finish with a result of the relay."""
         self.finish(Reply(orjson.dumps(jsonrpc.result_message(self.call.id, result)).decode()))
 
     def refuse(self, code: int, text: str, data: Any = None) -> None:
-        """Finish with a JSON-RPC error of the relay's own."""
+        """Finish with a JSON-RPC error of the relay."""
         self.finish(Reply(orjson.dumps(jsonrpc.error_message(self.call.id, code, text, data)).decode(), code))
 
     @property
     def ended_with(self) -> RelayError | tuple[int | None, str]:
-        """How it ended: with an error of the relay's, or with an answer (its error code, its text; none, if there is
-        nothing to be found in it)."""
+        """How it ended: an error of the relay, or the error code and text of the answer (no text if there is nothing to
+        examine in it)."""
         if self._failure is not None:
             return self._failure
         reply = self._reply
@@ -246,24 +248,24 @@ class Pending:
 
     @property
     def is_success(self) -> bool:
-        """Was it answered with a result? True no longer than the reply is held."""
+        """Was it answered with a result? False again after `release`."""
         return self._reply is not None and self._reply.error_code is None
 
     def body(self) -> Body:
-        """The reply as it is written; as text it is not kept any longer, and it counts until it is released."""
+        """The reply as it is written. Its text is dropped; its memory counts until `release`."""
         assert self._reply is not None
         body = self._reply.body()
         self._reply = replace(self._reply, raw="")
         return body
 
     def release(self) -> None:
-        """The caller has the reply or the error, or does not want it any more."""
+        """The caller has the reply or the error, or is gone."""
         self._is_released = True
         if self._unread:
             _slow_readers.discard(self)
         reply, self._reply = self._reply, None
         # defence: errors that end by themselves
-        self._failure = None  # once raised it knows, by its traceback, whoever waited; and they know this call
+        self._failure = None  # once raised it refers, by its traceback, to the waiting frames, and they to this call
         if reply is not None and reply.budget is not None:
             reply.budget.release(reply.cost)
 
@@ -272,7 +274,7 @@ class Pending:
             return
         cached = self.fallback() if self.fallback is not None and isinstance(error, NO_ANSWER) else None
         if cached is not None:
-            self.reply_filter = None  # what is remembered has been sifted
+            self.reply_filter = None  # cached lists are already filtered
             self.finish(Reply(cached))
             return
         self._failure = error
@@ -285,13 +287,13 @@ class Pending:
 
     @property
     def sole_reply(self) -> Reply | None:
-        """The reply, if it is there and all that there is to say."""
+        """The reply, if it has arrived and no notice is unread."""
         return None if self._notices else self._reply
 
     async def next(self, timeout_s: float | None = None) -> Notice | Reply | None:
         """The next notice, then the reply; None after `timeout_s` with nothing new. Raises the call's RelayError.
 
-        Whoever asks is through with the notice before.
+        A call of `next` means that the previous notice was written.
         """
         self._unread -= self._taken
         self._taken = 0
@@ -316,7 +318,7 @@ class Pending:
 
     def _end(self) -> None:
         self.is_done = True
-        # These know this call: kept, they would leave it, with all that was said, to the garbage collector.
+        # These refer to this call: kept, they would leave it and its reply to the garbage collector.
         # defence: calls that end by themselves
         on_done, self.on_done, self.on_pin, self.fallback, self.reply_filter = self.on_done, None, None, None, None
         if on_done is not None:
@@ -336,7 +338,7 @@ def _release(waiter: asyncio.Future[None]) -> None:
 
 
 class CallObserver(Protocol):
-    """Whoever writes down or counts what was called. Must not block."""
+    """Records or counts calls. Must not block."""
 
     def record(self, server: str, call: Call, took_s: float, outcome: RelayError | tuple[int | None, str]) -> None: ...
 
@@ -374,20 +376,20 @@ class Peer(Protocol):
 
     @property
     def is_up(self) -> bool:
-        """Can a call be put on the way right now?"""
+        """Can a call be started right now?"""
 
     @property
     def in_flight(self) -> int: ...
 
     def start(self, pending: Pending) -> None:
-        """Put a call on the way. Raises a RelayError when nothing was sent."""
+        """Start a call. Raises a RelayError if nothing was sent."""
 
     def displace(self, successor: str = "") -> list[tuple[str, Caller, str]]:
-        """Another peer has the name now. Gives notifications that the browser did not confirm, if `successor` is the
-        identity of the same browser at another relay: channel, caller and text."""
+        """Another peer has the name now. Returns notifications that the browser did not acknowledge, if `successor` is
+        the identity of the same browser at another relay: channel, caller and text."""
 
     def cancel(self, pending: Pending, why: str) -> None:
-        """The caller has gone or waited too long: tell the server, expect nothing more."""
+        """The caller is gone or waited too long: notify the server, expect no reply."""
 
     def notify(self, channel: str, caller: Caller, payload: str) -> None:
         """A client's notification or response on a session's channel."""
@@ -396,4 +398,4 @@ class Peer(Protocol):
         """A session's channel ends."""
 
     def listen(self, channel: str, caller: Caller, sink: Callable[[Notice], None]) -> None:
-        """Where notices that belong to no request of the channel go, until it ends. Opens the channel if need be."""
+        """Send notices that belong to no request to `sink`, until the channel ends. Opens the channel if necessary."""

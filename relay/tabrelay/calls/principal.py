@@ -1,4 +1,7 @@
-"""The principal of a request: an identity with scopes, and the servers that it may see."""
+"""Principal of a request: an identity with scopes, and the servers that it may see.
+
+Sessions, names and streams belong to a principal. Tokens are checked in `admission`; nothing is decided here.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +15,24 @@ CALL = "call"  # an MCP client that calls tools
 SERVE = "serve"  # a browser that offers them
 
 
-METRICS = "metrics"  # whoever watches the relay: reads its figures, and nothing else
+METRICS = "metrics"  # a monitoring system: reads the metrics, and nothing else
 
 
-MANAGE = "manage"  # the relay's own page: decides who is paired
+MANAGE = "manage"  # the relay's page: decides which pages are paired
 
 
-ADMIN = "admin"  # the token file's own token: may mint pairing codes
+ADMIN = "admin"  # the token of the token file: may create pairing codes
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whoever stands behind a request; everything that is owned is owned by one of these."""
+    """The identity that sends a request."""
 
     id: str
     scopes: frozenset[str]
     origin: str | None = None
     servers: frozenset[str] | None = None  # None: every server
-    # What it came in with, so that it can be sent away when that is revoked or over. Neither says who it is.
+    # The credential, so that the principal can be cut off when it is revoked or expires. Neither identifies it.
     credential: str | None = field(default=None, compare=False, repr=False)  # a token's digest
     expires: float | None = field(default=None, compare=False, repr=False)  # seconds since 1970
 

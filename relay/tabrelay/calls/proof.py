@@ -23,12 +23,12 @@ from dataclasses import dataclass
 from typing import Final
 
 ROUTE: Final = "/-/prove"
-PREFIX: Final = "trp_"  # of a client proof; the log redaction knows it
+PREFIX: Final = "trp_"  # of a client proof; the log redaction looks for it
 LIFE_S: Final = 60.0  # of a client proof that was not used to open a connection
 SKEW_S: Final = 5.0  # between the clocks of relays that share their key
 MAX_ANSWER: Final = 1024  # bytes of the relay's answer
 MAX_HEAD: Final = 8192  # and of its header
-ANSWER_S: Final = 10.0  # until the whole answer is there
+ANSWER_S: Final = 10.0  # until the whole answer has arrived
 NONCE_BYTES: Final = 16
 _LONGEST: Final = 512  # characters of a client proof
 _STAMP_BYTES: Final = 8
@@ -54,17 +54,17 @@ def serve_key(key: bytes) -> bytes:
 
 
 def key_id(key: bytes) -> str:
-    """Names a key in public; says nothing about it."""
+    """Public identifier of a key, which reveals nothing about it."""
     return _encode(hashlib.sha256(b"tabrelay key id\n" + key).digest()[:16])
 
 
 def is_relay_token(token: str) -> bool:
-    """By its shape. The relay's own may have another one, if a person wrote the file."""
+    """By its shape. The relay's token may have another one if a user wrote the file."""
     return token.startswith("tr_")
 
 
 def authority_of(host: str, port: int, default_port: int = 80) -> str:
-    """As a browser says it: without the default port, IPv6 in brackets."""
+    """As browsers send it: without the default port, IPv6 in brackets."""
     name = f"[{host.strip('[]')}]" if ":" in host else host
     return (name if port == default_port else f"{name}:{port}").lower()
 
@@ -123,7 +123,7 @@ class Challenge:
         return AnswerReader(self._authority)
 
     def verify(self, status: int, body: bytes) -> ClientProof:
-        """Raises Unproven. Nothing that an unproven program says is repeated to the user."""
+        """Raises Unproven. No text of an unproven program is shown to the user."""
         try:
             answer = json.loads(body)
             answer = answer if isinstance(answer, dict) else {}
@@ -170,7 +170,7 @@ STOP_IT: Final = "Find out which program has the port and stop it; then start th
 
 
 def refusal(authority: str, status: int, error: object) -> str:
-    """Why there is no signature, as far as an unproven program can be believed."""
+    """The reason why there is no signature, as far as an unproven program can be trusted."""
     if error == UNKNOWN_KEY:
         return (
             f"The program at {authority} does not know this token: it was revoked, the relay was started with another "
@@ -194,7 +194,7 @@ class ClientProof:
     key: bytes
 
     def text(self) -> str:
-        """What is shown in the place of the token."""
+        """Sent in place of the token."""
         # P4: the client proof.
         exchange = self.exchange
         parts = (key_id(self.key), _encode(exchange.authority.encode()), exchange.client_nonce, exchange.relay_nonce)
@@ -211,7 +211,7 @@ FindKey = Callable[[str], bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class ShownProof:
-    """A client proof as it came, with a seal of this relay. Its signature is still to be checked."""
+    """A client proof as received, with a seal of this relay. Its signature is not checked yet."""
 
     key_id: str
     exchange: ProofExchange
@@ -222,7 +222,7 @@ class ShownProof:
 
 
 class ProofIssuer:
-    """Answers challenges and recognises the proofs that come of them. Relays with one `secret` accept each other's."""
+    """Answers challenges and recognises the resulting proofs. Relays with one `secret` accept each other's proofs."""
 
     def __init__(self, secret: bytes, wall: Callable[[], float], life_s: float = LIFE_S) -> None:
         self._secret = secret
@@ -236,7 +236,7 @@ class ProofIssuer:
         return {"nonce": nonce, "signature": ProofExchange(authority, client_nonce, nonce).relay_signature(key)}
 
     def read(self, text: str) -> ShownProof | None:
-        """None: it is not of this relay, or too old."""
+        """None if the proof is not of this relay, or too old."""
         parts = text.removeprefix(PREFIX).split(".")
         if len(text) > _LONGEST or not text.isascii() or len(parts) != 5:
             return None
@@ -272,7 +272,7 @@ def _is_encoded(text: object) -> bool:
 
 
 def _mac(key: bytes, *parts: str) -> bytes:
-    # No part has a newline: nonces and ids are base64url, an authority is one of the relay's own list.
+    # No part has a newline: nonces and ids are base64url, an authority is one of the relay's list.
     return hmac.digest(key, "\n".join(("tabrelay 1", *parts)).encode(), "sha256")
 
 

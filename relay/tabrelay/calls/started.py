@@ -1,7 +1,8 @@
-"""A call that is under way already, and what becomes of its answer: between the fast lane and the ordinary way.
+"""Call that the fast path has started, and how to finish it on either path.
 
-Whoever has one can send the whole answer at once; if it turns out otherwise, the ordinary way carries on with it. How
-an answer is written to a connection is not known here.
+The fast path sends a complete response at once. If it can't (a notice, an error, a large or late result, a client that
+disconnects), it puts the call into the ASGI scope, and a face continues with it. Writing to a connection is not known
+here.
 """
 
 from __future__ import annotations
@@ -12,18 +13,18 @@ from typing import Any, Final
 from tabrelay.calls.calls import Pending, Reply
 from tabrelay.calls.principal import Principal
 
-# Where it stands in the scope of a request that the ordinary way carries on with. No client can put anything there.
+# Key in the ASGI scope of a request that the regular path continues. Clients can't set it.
 STARTED_CALL: Final = "tabrelay.calls.started"
 
 Header = tuple[bytes, bytes]
 
 
-# Server, principal and message; None: it has to be looked at in full.
+# Starts a call from server, principal and message; None: the request must be examined in full.
 RepeatCall = Callable[[str, Principal, Any], "StartedCall | None"]
 
 
 class StartedCall:
-    """`carry_on` is given the exchange (`faces.exchange`) and answers as if it had made the call itself."""
+    """`resume` gets the exchange (`http.exchange`) and answers on the regular path."""
 
     __slots__ = ("_status_of", "headers", "pending", "principal", "repeat", "resume")
 
@@ -37,8 +38,8 @@ class StartedCall:
         carry_on: Callable[[Any], Awaitable[None]],
         again: RepeatCall | None = None,
     ) -> None:
-        """`again` begins the next call of whoever sent this, if that has the same header. `status_of` says with which
-        status an error of the server's is answered; a result has 200."""
+        """`repeat` starts the next call of the same client, if it has the same header block. `status_of`: the HTTP
+        status for an error of the server; a result has 200."""
         self.pending = pending
         self.principal = principal
         self.headers = headers
@@ -47,7 +48,7 @@ class StartedCall:
         self.repeat = again
 
     def response(self, reply: Reply) -> tuple[int, tuple[Header, ...], bytes]:
-        """A short answer at once: status, headers of its own, body."""
+        """Status, headers and body of a complete response."""
         raw = reply.raw
         body = raw.encode() if type(raw) is str else reply.payload.encode()
         return 200 if reply.error_code is None else self._status_of(reply), self.headers, body

@@ -1,11 +1,11 @@
-"""Which trace a call belongs to: taken from the client's request, passed on to the server, seen by whoever traces.
+"""W3C trace context of calls: read from the client's request and forwarded to the server.
 
-W3C trace context comes in a request's `_meta`, where MCP puts it, or in its HTTP headers. What `_meta` says counts;
-what only the headers say is written into `_meta`, as the server sees no headers. That costs a look for one header; what
-makes spans of it is in `tracing`, and is loaded only when somebody wants them.
+The context is in a request's `_meta`, as MCP defines, or in its HTTP headers. `_meta` takes precedence; a context that
+only the headers have is written into `_meta`, as the server sees no headers. That costs one header lookup. Spans are
+made in `server.otel`, which is loaded only if traces are on.
 
-The header `baggage` is not passed on: it may hold what programs on the client's side tell each other. What a client
-puts into `_meta` it says to the server itself.
+The header `baggage` is not forwarded: it may contain internal data of the client's side. `_meta` is meant for the
+server.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ STATE_HEADER: Final = STATE.encode()
 
 
 class Trace(Protocol):
-    """One call under way, as whoever traces hears of it."""
+    """Observer of one running call."""
 
     def lookup_started(self, server: str) -> None:
-        """The switch has it and looks for whoever holds the name."""
+        """The switch has the call and looks for the peer of the name."""
 
     def sent(self, place: str, kind: str) -> None:
-        """It is on its way there."""
+        """The call was sent to this address."""
 
     def ended(self, outcome: RelayError | tuple[int | None, str]) -> None: ...
 
 
 class Traces(Protocol):
-    """Whoever says to which trace calls belong."""
+    """Assigns calls to traces."""
 
     def begin(self, scope: Any, header: Header, server: str, message: dict[str, Any]) -> Trace | None:
-        """A client's request, before it is passed on: its `_meta` may be changed."""
+        """Called with a client's request before it is forwarded; may change its `_meta`."""
 
 
 class PassThroughTraces:
-    """Nobody traces here: the context goes on as it came."""
+    """Without tracing: the context is forwarded unchanged."""
 
     def begin(self, scope: Any, header: Header, server: str, message: dict[str, Any]) -> Trace | None:
         if header(PARENT_HEADER) is not None and context_in(message) is None:
@@ -58,7 +58,7 @@ def context_in(message: dict[str, Any]) -> TraceContext | None:
 
 
 def context_of(header: Header, message: dict[str, Any]) -> TraceContext | None:
-    """What the request says; in its `_meta`, or else in its headers."""
+    """The context of a request: from its `_meta`, or else from its headers."""
     return context_in(message) or context_in_headers(header)
 
 
@@ -68,7 +68,7 @@ def context_in_headers(header: Header) -> TraceContext | None:
 
 
 def write_context(message: dict[str, Any], context: TraceContext) -> None:
-    """Say it in the request's `_meta`. What is no object there is the server's to refuse."""
+    """Write the context into the request's `_meta`. The server refuses a `_meta` that is no object."""
     params = message.get("params", {})
     meta = params.get("_meta", {}) if isinstance(params, dict) else None
     if isinstance(meta, dict):
@@ -78,7 +78,7 @@ def write_context(message: dict[str, Any], context: TraceContext) -> None:
 
 
 def headers_for(params: dict[str, Any] | None) -> dict[str, str]:
-    """For a server that is reached over HTTP: its own framework may look there."""
+    """HTTP headers for an upstream, whose framework may read them there."""
     context = TraceContext.read(params.get("_meta")) if params is not None else None
     if context is None:
         return {}

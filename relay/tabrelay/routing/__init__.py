@@ -1,1 +1,1 @@
-"""From a server name to a peer: switch, registry, catalogues and drain."""
+"""Routing from a server name to a peer: switch, registry, catalogues and drain."""

@@ -1,7 +1,7 @@
-"""How many names a relay may hold, and which it forgets first. Pure: the names themselves are the registry's.
+"""Limit of server names, and the eviction order: undeclared names without a peer, least recently seen first. Pure.
 
-A name that a browser at another relay has takes no room: that relay holds it, and the atlas bounds how many of those
-are followed. Once it is nobody's it counts, as one that can be forgotten.
+A name that a browser at another relay has does not count: that relay holds it, and the locator bounds how many of those
+are followed. Without that browser it counts again, and can be evicted. The registry holds the names themselves.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tabrelay.routing.entry import ServerEntry
 
 
 class NameCapacity:
-    """Room for `most` names; of these, the `declared` ones are never forgotten."""
+    """Room for `most` names. The `declared` ones are never evicted."""
 
     def __init__(self, most: int, declared: Iterable[str]) -> None:
         self._most = most
@@ -21,7 +21,7 @@ class NameCapacity:
         self._remote: set[str] = set()
 
     def set_remote(self, name: str, *, is_remote: bool) -> None:
-        """Who has this name now: a browser at another relay, or anybody else or nobody."""
+        """Record whether a browser at another relay has the name."""
         (self._remote.add if is_remote else self._remote.discard)(name)
 
     def has_room_for(self, name: str, entries: Mapping[str, ServerEntry]) -> bool:
@@ -30,8 +30,7 @@ class NameCapacity:
         return is_here or self._count(entries) < self._most or bool(self._evictable(entries))
 
     def to_evict(self, entries: Mapping[str, ServerEntry], more: int) -> list[str]:
-        """Whoever makes up new names for ever must not fill the memory: these go before `more` come, the longest unseen
-        first."""
+        """Names to evict so that `more` fit, least recently seen first. Invented names can't fill the memory."""
         over = self._count(entries) + more - self._most
         idle = self._evictable(entries) if over > 0 else []
         return [entry.name for entry in heapq.nsmallest(over, idle, key=lambda entry: entry.last_seen or 0.0)]

@@ -1,7 +1,7 @@
-"""What outlives the relay: the names it has seen and the last catalogue of each, in one small file.
+"""Persistent store of server names and their last catalogues: one JSON file, `servers.json`.
 
-Not a database: the whole file is read at start and replaced when something in it changed. A change that comes alone is
-written at once. Many of them, as when thousands of browsers come back at a time, are written together (`state_file`).
+The whole file is read at start and replaced after a change. A single change is written at once; many together, as when
+thousands of browsers reconnect, are written together (`state_file`). It is no database, and has a limit of names.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from tabserver.wire.errors import ServerNameError
 from tabserver.wire.names import check_address
 from tabserver.wire.static_tools import is_static
 
-# The names of a token holder who makes up new ones for ever must not fill a disk: past this the longest unseen go.
+# A client that invents names must not fill the disk: past this, the least recently seen names are removed.
 MAX_NAMES: Final = 512
-MAX_FILE_BYTES: Final = 128 * 1024 * 1024  # bytes of the file; a larger one is none of ours
-# Bytes of memory beside the text, in Python 3.11: for each value, object and array.
+MAX_FILE_BYTES: Final = 128 * 1024 * 1024  # a larger file was not written by the relay
+# Memory beside the text, in Python 3.11: for each value, object and array.
 VALUE_BYTES: Final = 64
 OBJECT_BYTES: Final = 200
 ARRAY_BYTES: Final = 64
@@ -35,18 +35,18 @@ LISTS: Final = {"tools": "tools", "resources": "resources", "templates": "resour
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """What a server said of itself: its `initialize` result and its lists, as legacy MCP shapes them."""
+    """Description of a server: its `initialize` result and its lists, in the shape of legacy MCP."""
 
     initialize: dict[str, Any] = field(default_factory=dict)
     tools: tuple[dict[str, Any], ...] = ()
     resources: tuple[dict[str, Any], ...] = ()
     templates: tuple[dict[str, Any], ...] = ()
     prompts: tuple[dict[str, Any], ...] = ()
-    # Another number for each catalogue that was read: by it others know one, and need not keep it.
+    # Unique per catalogue, so that others can refer to one without keeping it.
     number: int = field(default_factory=itertools.count(1).__next__, init=False, compare=False)
 
     def without_statics(self) -> Catalogue:
-        """Those belong to the relay's settings, which may be others by now."""
+        """Without static tools, which depend on the present settings."""
         return replace(self, tools=tuple(tool for tool in self.tools if not is_static(tool)))
 
     def to_dict(self) -> dict[str, Any]:
@@ -54,8 +54,8 @@ class Catalogue:
 
     @classmethod
     def from_dict(cls, row: object) -> Catalogue | None:
-        """The one way by which values of a server, of a file or of another relay become a catalogue: what does not
-        have the type that MCP gives it is left out. None where a server said nothing of itself."""
+        """The only conversion from values of a server, a file or another relay: what does not have the type that MCP
+        defines is left out. None if there is no `initialize` result."""
         if not isinstance(row, dict) or not isinstance(row.get("initialize"), dict):
             return None
         # defence: the types of a server's description of itself
@@ -65,20 +65,20 @@ class Catalogue:
 
     @property
     def size(self) -> int:
-        """About how many bytes of memory it takes. An empty object is two bytes of JSON and 64 of memory."""
+        """Estimated bytes of memory. An empty object is two bytes of JSON and 64 of memory."""
         text = orjson.dumps([self.initialize, self.tools, self.resources, self.templates, self.prompts])
         values = text.count(b",") + text.count(b":")
         # defence: catalogues: the memory of a catalogue
         return len(text) + values * VALUE_BYTES + text.count(b"{") * OBJECT_BYTES + text.count(b"[") * ARRAY_BYTES
 
     def changes(self, before: Catalogue | None) -> frozenset[str]:
-        """Which lists are others now, by the names that MCP has for such news."""
+        """The lists that differ, by the names of their MCP notifications."""
         old = before or Catalogue()
         changed = {name for name in ("tools", "resources", "prompts") if getattr(self, name) != getattr(old, name)}
         return frozenset(changed | ({"resources"} if self.templates != old.templates else set()))
 
     def digests(self) -> dict[str, bytes]:
-        """One for each list, by the names that MCP has for news of it. They differ where `changes` finds a change."""
+        """A digest per list, by the names of their MCP notifications. They differ where `changes` finds a change."""
         lists = {"tools": self.tools, "resources": (self.resources, self.templates), "prompts": self.prompts}
         return {
             name: hashlib.sha256(orjson.dumps(items, option=orjson.OPT_SORT_KEYS)).digest()
@@ -90,17 +90,17 @@ class Catalogue:
 class StoredServer:
     catalogue: Catalogue | None = None
     last_seen: float | None = None
-    # What a server elsewhere was made of; None for browsers.
+    # Fingerprint of the configuration of an upstream; None for browsers.
     source: str | None = None
     # Its tools at their first use.
     baseline: Baseline | None = None
 
 
 class CatalogueStore:
-    """One file of JSON, `servers.json`, private to the user. With no path it only remembers in memory."""
+    """One JSON file, private to the user. Without a path nothing is written."""
 
     def __init__(self, path: Path | None, *, is_shared: bool = False, most: int = MAX_NAMES) -> None:
-        """`is_shared`: other relays write the file too, and what they remember is kept. `most`: names in it."""
+        """`is_shared`: other relays write the same file, and their rows are kept. `most`: limit of names."""
         self._most = most
         self._is_shared = is_shared
         self._records: dict[str, StoredServer] = {}
@@ -125,7 +125,7 @@ class CatalogueStore:
         self._records[name] = record
         self._removed.pop(name, None)
         self._evict()
-        # A browser that comes and goes moves only `last_seen`: not worth a write each time, `flush` has it in the end.
+        # A browser that reconnects changes only `last_seen`: not worth a write each time, `flush` writes it at the end.
         kept = (record.catalogue, record.source, record.baseline)
         if before is None or (before.catalogue, before.source, before.baseline) != kept:
             self._file.save_soon()
@@ -139,7 +139,7 @@ class CatalogueStore:
         """The relay stops: write the file now."""
         self._file.flush()
 
-    # -- what the file holds ------------------------------------------------------------------------------------------
+    # -- rows of the file ---------------------------------------------------------------------------------------------
 
     def rows(self) -> dict[str, StoredServer]:
         return dict(self._records)
@@ -166,7 +166,7 @@ class CatalogueStore:
         return StoredServer(catalogue, last_seen, source, Baseline.load(value.get("baseline")))
 
     def accepts(self, name: str, ours: StoredServer | None, theirs: StoredServer) -> bool:
-        """What another relay has seen since is not written over."""
+        """A newer row of another relay is not overwritten."""
         is_newer = ours is None or (theirs.last_seen or 0) > (ours.last_seen or 0)
         return self._is_shared and is_newer and name not in self._removed
 

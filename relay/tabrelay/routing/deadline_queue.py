@@ -1,4 +1,8 @@
-"""Many waits of the same length on one timer: a call pays for a place in a row, not for a timer of its own."""
+"""Deadline queue: many waits of equal length on one event-loop timer.
+
+Adding and removing cost one dictionary operation instead of a timer. As all waits are equally long, insertion order is
+the order of deadlines. Waits of different lengths need different queues.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,14 @@ from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 
-# Event loops count in milliseconds, and a timer may come a part of one early.
+# Event loops count in milliseconds, and a timer may fire up to one early.
 EARLY_S: Final = 0.001
 
 
 class DeadlineQueue(dict[T, float], Generic[T]):
-    """`on_due` is called with what was added `wait_s` ago and not popped since. Of one event loop.
+    """Item -> deadline. `on_due` is called with each item that was added `wait_s` ago and not popped since.
 
-    A dict itself, as every call is taken out of it: when each is due. As all wait equally long, the order in which they
-    came is the order in which they are due.
+    Itself a dict, because every call is popped from it. For one event loop.
     """
 
     def __init__(self, wait_s: float, on_due: Callable[[T], None]) -> None:
@@ -43,7 +46,7 @@ class DeadlineQueue(dict[T, float], Generic[T]):
         due = [thing for thing, _ in takewhile(lambda row: row[1] <= now, self.items())]
         try:
             for thing in due:
-                if self.pop(thing, None) is not None:  # one of them may have ended another
+                if self.pop(thing, None) is not None:  # a callback may have removed another item
                     self._on_due(thing)
         finally:
             if self and self._timer is None:

@@ -1,9 +1,10 @@
-"""Leaving without losing a call: the phases between a stop signal and the end of the process.
+"""Graceful shutdown: the phases between a stop signal and the end of the process, without losing a call.
 
-    open ──run──► answering ──no call is left, or patience is over──► parting ──the goodbyes are written──► over
+    open ──run──► answering ──no call is left, or patience is over──► closing ──close frames are written──► over
 
-It counts what is under way and decides who is told what, and when; the rooms do it. It knows neither HTTP nor WebSocket
-nor signals: `runner` calls it, `app` gives it its rooms.
+It counts running requests and sockets, and decides when browsers are closed and calls are given up. Browsers get
+different reconnect delays, so that they do not all return at once. It knows neither HTTP nor WebSocket nor signals:
+`runner` starts it, and the relay carries it out (`Drainable`).
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from typing import Final, Protocol
 from tabrelay.config.settings import Settings
 from tabrelay.errors import RelayUnavailable
 
-RESTART: Final = 1012  # the WebSocket close code that means "come back"
-FLUSH_S: Final = 1.0  # errors and goodbyes that were queued get this long to be written
+RESTART: Final = 1012  # WebSocket close code for "reconnect later"
+FLUSH_S: Final = 1.0  # time to write queued errors and close frames
 RETRY_AFTER_MS: Final = 2000
 
 
 class Browser(Protocol):
-    """A session with a browser, as far as a goodbye needs to know it."""
+    """A session with a browser, as the drain uses it."""
 
     @property
     def in_flight(self) -> int: ...
@@ -31,19 +32,19 @@ class Browser(Protocol):
 
 
 class Drainable(Protocol):
-    """What the drain asks of the relay."""
+    """What the drain needs of the relay."""
 
     def close(self) -> None:
-        """Take no new call, and end the streams that would not end by themselves."""
+        """Start no new call, and end the streams that would not end by themselves."""
 
     def browsers(self) -> Iterable[Browser]: ...
 
     def give_up(self, patience_s: float) -> None:
-        """Fail the calls that are still under way."""
+        """Fail the calls that are still running."""
 
 
 class InFlightCounter:
-    """How many of something are under way: `with tally: …`. Tells when one ends."""
+    """Counter of running things: `with counter: …`. Calls `on_end` when one ends."""
 
     __slots__ = ("_on_end", "count")
 
@@ -60,12 +61,12 @@ class InFlightCounter:
 
 
 class Drain:
-    """One per relay. `is_on` turns true once and stays so."""
+    """One per relay. `is_on` becomes true once and stays true."""
 
     def __init__(
         self, *, patience_s: float, pause_s: float, spread_s: float, chance: random.Random | None = None
     ) -> None:
-        """`patience_s`: how long calls may still take. Browsers stay away for `pause_s`, then come over `spread_s`."""
+        """`patience_s`: time for calls to finish. Browsers reconnect after `pause_s`, spread over `spread_s`."""
         self._patience_s = patience_s
         self._pause_s = pause_s
         self._spread_s = spread_s
@@ -79,7 +80,7 @@ class Drain:
 
     @classmethod
     def for_settings(cls, settings: Settings) -> Drain:
-        # Where there are others on a bus, browsers need not wait until this one is back.
+        # With other relays on the bus, browsers need not wait until this one is back.
         pause_s = 0.0 if settings.bus else settings.drain_pause_s
         return cls(patience_s=settings.drain_s, pause_s=pause_s, spread_s=settings.drain_spread_s)
 
@@ -87,17 +88,17 @@ class Drain:
         self._relay = relay
 
     def changed(self) -> None:
-        """Something ended: a call, an exchange, a socket. Until the relay stops, nobody waits to hear that."""
+        """A call, an exchange or a socket ended. Until the relay stops, nothing waits for that."""
         if self.is_on:
             self._change.set()
 
     def admit(self) -> None:
-        """Raises once the relay takes no more calls: for everything that would start one."""
+        """Raises once the relay accepts no more calls. Called before every start of a call."""
         if self.is_on:
             raise unavailable()
 
     async def run(self) -> None:
-        """Answer what is under way, tell the browsers to come back, and return when they were told."""
+        """Finish running calls, close the browsers, and return when the close frames are written."""
         self.is_on = True
         relay = self._relay
         if relay is None:
@@ -116,7 +117,7 @@ class Drain:
     async def _wait_until_none(
         self, counter: InFlightCounter, timeout_s: float, meanwhile: Callable[[], None] = lambda: None
     ) -> bool:
-        """Wait until nothing is counted; False after `timeout_s`. `meanwhile` runs whenever something has ended."""
+        """Wait until the count is zero; False after `timeout_s`. `meanwhile` runs whenever something has ended."""
         try:
             async with asyncio.timeout(timeout_s):
                 while counter.count:
@@ -130,14 +131,14 @@ class Drain:
     def _close_browsers(self, relay: Drainable, *, wait_for_calls: bool) -> None:
         for browser in list(relay.browsers()):
             if not (wait_for_calls and browser.in_flight):
-                # One that came in the meantime has no moment of its own yet.
+                # A browser that connected in the meantime has no delay yet.
                 retry_ms = self._delays.get(browser)
                 browser.retire(
                     RESTART, "drain", self._delay_ms(self._chance.random()) if retry_ms is None else retry_ms
                 )
 
     def _assign_delays(self, browsers: list[Browser]) -> None:
-        """Each gets a moment in a slice of its own: pure chance would leave gaps and crowds."""
+        """Each browser gets a random delay in a different slice of time: pure chance would leave gaps and crowds."""
         slices = list(range(len(browsers)))
         self._chance.shuffle(slices)
         for browser, slice in zip(browsers, slices, strict=True):

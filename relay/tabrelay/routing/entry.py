@@ -1,4 +1,8 @@
-"""One name and all that is known of whoever holds it, as a value; and who keeps a server elsewhere there."""
+"""Entry of the registry: one server name with its peer, catalogue, presence and statistics.
+
+`Connector` is what the registry needs of an upstream that may have to be connected first. Neither changes by itself:
+the registry, `shared_names` and `catalogues` set the fields.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +20,23 @@ from tabserver.wire.names import server_of
 
 
 class Connector(Protocol):
-    """Whoever sees to it that a server elsewhere is there. Browsers have none: they come by themselves."""
+    """Connects to an upstream. Browsers have none: they connect by themselves."""
 
     @property
     def is_coming(self) -> bool:
-        """Is it being connected to right now?"""
+        """Is a connection being made right now?"""
 
     async def reach(self) -> None:
-        """Return when the server is there; raises as soon as it is known that it won't come."""
+        """Return when the upstream is connected; raises as soon as that has failed."""
 
     def dismiss(self, error: RelayError) -> None:
-        """Whoever waits, waits no longer."""
+        """Fail all waits with this error."""
 
     def absence(self) -> str:
-        """Why it is not there."""
+        """The reason why it is not connected."""
 
     def describe(self) -> dict[str, Any]:
-        """For the status."""
+        """Fields for the status route."""
 
 
 @dataclass(slots=True)
@@ -44,31 +48,31 @@ class ServerEntry:
     last_seen: float | None = None
     peer: Peer | None = None
     connector: Connector | None = None
-    # What a server elsewhere was made of when its catalogue was read.
+    # Fingerprint of the configuration of an upstream when its catalogue was read.
     source: str | None = None
     since: float | None = None
     calls: int = 0
     listings: int = 0
-    # Was the catalogue read from the browser that holds the name now?
+    # Was the catalogue read from the present peer?
     is_fresh: bool = False
     up: asyncio.Event = field(default_factory=asyncio.Event)
-    # What it offered and nobody was told of: by the list it stood in, name -> why.
+    # What was left out of its lists, or is suspicious: by list method, name -> reason.
     flaws: dict[str, dict[str, Rejection]] = field(default_factory=dict)
-    size: int = 0  # of the catalogue, as JSON
-    # Did a client list or call anything? From then on its tools are compared with those that it had.
+    size: int = 0  # bytes of memory of the catalogue
+    # Has a client listed or called anything? From then on the tools are compared with the baseline.
     is_used: bool = False
     baseline: Baseline | None = None
     drift: Drift = field(default_factory=Drift)
-    # Not set: a browser came a moment ago, and what it offers is still being found out.
+    # Not set while the lists of a browser that has just connected are being read.
     is_listed: asyncio.Event = field(default_factory=asyncio.Event)
-    # The browsers that share the name, if several may.
+    # The browsers that share the name, if several may share it.
     instances: SharedName | None = None
-    # Of a browser: what it is, its tabs, how often its user has turned to one of them, and when it was used last.
+    # Of a browser: its name, its tabs, how often its user has turned to one of them, and when it was used last.
     browser: str | None = None
     tabs: tuple[TabInfo, ...] = ()
     focus_count: int = 0
     last_used: float | None = None
-    # The server in its name: another only for one of several browsers that share it.
+    # The server in its name; differs from the name for one of several browsers that share it.
     server: str = ""
 
     def __post_init__(self) -> None:

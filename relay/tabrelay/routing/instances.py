@@ -1,7 +1,8 @@
-"""Several browsers under one name: which of them gets a call. Pure: it is told who is there and who was used.
+"""Choice between several browsers that share one name: by tab, by session, or the one used last. Pure.
 
-`/notes` means the browser that was used last, `/notes~laptop` one of them. A handshake session stays with the browser
-that it began with for as long as that is there: its tabs, its pin and what handlers keep for it are in no other.
+`/notes` is the browser that was used last, `/notes~laptop` a certain one. A legacy session stays with the browser of
+its first call as long as that is connected: its tabs, its pin and its handlers' state exist in no other. The caller
+reports which browsers are connected and which was used; the entries of the registry are in `shared_names`.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from tabserver.wire.control_messages import RELAY
 from tabserver.wire.eras import Era
 from tabserver.wire.static_tools import META_TAB, STATIC_NAMES, TAB_ARGUMENT
 
-MAX_TABS: Final = 64  # of one browser; more of them tell nobody who is who
+MAX_TABS: Final = 64  # of one browser; a longer list does not help to tell browsers apart
 MAX_TEXT: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class TabInfo:
-    """A tab, as a browser's worker tells the relay of it."""
+    """A tab, as a browser's worker reports it to the relay."""
 
     id: str
     title: str
@@ -34,8 +35,8 @@ class TabInfo:
 
 @dataclass(frozen=True, slots=True)
 class TabRequest:
-    """Who asks, and for what. `session`: the channel of a handshake session. `named`: the tab that the request names;
-    `pinned`: the one that its caller has pinned."""
+    """What a request implies about its browser. `session`: the channel of a legacy session. `named`: the tab that the
+    request names; `pinned`: the tab that its caller has pinned."""
 
     session: str | None = None
     named: str | None = None
@@ -56,23 +57,23 @@ class SharedName:
     def __init__(self) -> None:
         self._used: dict[str, int] = {}
         self._tabs: dict[str, frozenset[str]] = {}
-        # By channel: where a session is, and before that where it was and may still have something running.
+        # By channel: the addresses that a session used. The last is current; at the others, calls may still be running.
         self._bindings: dict[str, dict[str, None]] = {}
         self._numbers = itertools.count(1)
 
     def __iter__(self) -> Iterator[str]:
-        """Those that are there."""
+        """The addresses of browsers that are connected or away for a moment."""
         return iter(self._used)
 
     def use(self, address: str) -> None:
-        """It came, its user turned to it, or somebody called it."""
+        """The browser connected, its user turned to it, or a caller used it."""
         self._used[address] = next(self._numbers)
 
     def set_tabs(self, address: str, tabs: Iterable[str]) -> None:
         self._tabs[address] = frozenset(tabs)
 
     def remove(self, address: str) -> None:
-        """It is gone for good: whoever sat there sits nowhere."""
+        """The browser will not come back: sessions that were bound to it are not bound any more."""
         self._used.pop(address, None)
         self._tabs.pop(address, None)
         for channel, addresses in list(self._bindings.items()):
@@ -81,12 +82,12 @@ class SharedName:
                 del self._bindings[channel]
 
     def front(self, is_up: Iterable[str]) -> str | None:
-        """Of those that can take a call now, or else of all that are there, the one that was used last."""
+        """The browser that was used last: of those that are connected, or else of all."""
         up = [address for address in is_up if address in self._used]
         return max(up or self._used, key=self._used.__getitem__, default=None)
 
     def choose(self, request: TabRequest, is_up: Iterable[str]) -> str | None:
-        """The browser for a request; None if there is none at all."""
+        """The browser for a request; None if there is no browser."""
         return (
             self._with(request.named)
             or self.bound_to(request.session)
@@ -115,12 +116,12 @@ class SharedName:
 
 
 def counts_as_use(call: Call) -> bool:
-    """Does it do something in the browser, for somebody? To ask what there is does not."""
+    """Does the call do work in the browser for a client? Listing what there is does not count."""
     return call.method not in QUICK and call.method != methods.SUBSCRIPTIONS_LISTEN and call.caller.principal != RELAY
 
 
 def read_tabs(params: object) -> tuple[tuple[TabInfo, ...], int] | None:
-    """What a worker says of its tabs, and how often its user turned to one; None if it is no such thing."""
+    """The tabs that a worker reports, and how often its user turned to one; None if the message is malformed."""
     if not isinstance(params, dict) or not isinstance(params.get("tabs"), list):
         return None
     tabs = [_tab(row) for row in params["tabs"][:MAX_TABS] if isinstance(row, dict)]
@@ -138,7 +139,7 @@ def _tab(row: dict[str, Any]) -> TabInfo:
 
 
 def _named_tab(payload: str) -> str | None:
-    """The tab that a request names, whichever way. What makes no sense is the worker's to refuse."""
+    """The tab that a request names, in `_meta` or in its arguments. The worker refuses invalid values."""
     if META_TAB not in payload and TAB_ARGUMENT not in payload and '"tab"' not in payload:
         return None
     params = orjson.loads(payload).get("params")

@@ -1,7 +1,7 @@
-"""Filter for the answers to tools/list and its siblings: leaves out what `inspection` finds unsafe.
+"""Filter for the results of tools/list and the other list methods: leaves out items that are unsafe.
 
-A long list takes several turns of the event loop: one to parse it, some to inspect its items, one to write it anew. The
-call ends after the last of them. Which items are unsafe is decided by `inspection`.
+A long list takes several iterations of the event loop: one to parse it, some to check its items, one to encode it. The
+call ends after the last of them. `payloads.list_checks` decides which items are unsafe.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ListFilter:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def apply(self, pending: Pending, reply: Reply, on_flaws: Callable[[Sequence[Rejection], str], None]) -> None:
-        """Finish a call with what may be believed of the reply. `on_flaws` gets what was left out, and the text."""
+        """Finish a call with the safe items of the reply. `on_flaws` gets what was left out, and the text."""
         if len(reply.raw) <= SHORT_LIST:
             try:
                 filtered = run_to_end(checking_reply(pending.call.method, reply.message(), self._bounds))

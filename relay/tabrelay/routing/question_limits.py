@@ -1,7 +1,7 @@
-"""Limits for what a server asks its clients in the middle of calls: how many questions are open, and how large.
+"""Limits for questions that a server asks its clients during calls: how many are open, and how large they are.
 
-For connections on which one server serves many callers: plain pages and servers that the configuration names. A server
-that asks more gets an error for that question; its call goes on. Pure: the owner keeps the questions themselves.
+For connections on which one server serves many callers: plain pages and upstreams. A server that asks more gets an
+error for that question, and its call continues. Pure: the owner keeps the questions themselves.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class OpenQuestions:
         self._size += size
 
     def remove(self, call: Hashable, size: int) -> None:
-        """It was answered, withdrawn, or its call is over."""
+        """The question was answered or withdrawn, or its call has ended."""
         self._by_call[call] -= 1
         if not self._by_call[call]:
             del self._by_call[call]

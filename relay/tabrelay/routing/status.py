@@ -1,4 +1,8 @@
-"""The servers as the status route shows them: who is there, what they offer, which browsers share a name."""
+"""Rows of the status route: presence, tools and browsers of each server.
+
+Rows of many servers take long, so that they are made and encoded one by one, in steps that the caller spreads over
+iterations of the event loop. Access is decided by the caller (`may_see`).
+"""
 
 from __future__ import annotations
 
@@ -14,14 +18,14 @@ from tabserver.wire.names import INSTANCE_SEPARATOR
 
 
 def describe(registry: Registry, base_url: str, may_see: Callable[[str], bool], now: float) -> list[dict[str, Any]]:
-    """One row for each server; browsers that share one are inside it."""
+    """One row per server; browsers that share a name are inside its row."""
     return list(iter_rows(registry, base_url, may_see, now))
 
 
 def iter_rows(
     registry: Registry, base_url: str, may_see: Callable[[str], bool], now: float
 ) -> Generator[dict[str, Any], None, list[dict[str, Any]]]:
-    """The same, row by row: those of many servers take long. Returns all rows."""
+    """The same, row by row. Returns all rows."""
     found = []
     for entry in [
         entry for entry in registry.entries() if INSTANCE_SEPARATOR not in entry.name and may_see(entry.name)
@@ -32,7 +36,7 @@ def iter_rows(
 
 
 def encode_rows(rows: Iterable[dict[str, Any]]) -> Generator[None, None, bytes]:
-    """A JSON list of rows, written row by row. Returns its text."""
+    """A JSON list, encoded row by row. Returns its text."""
     texts = []
     for row in rows:
         texts.append(orjson.dumps(row))
@@ -48,7 +52,7 @@ def _row(registry: Registry, entry: ServerEntry, base_url: str, now: float) -> d
     row = {
         "name": entry.name,
         **presence,
-        # The lists may be out of date: they are what the last browser said.
+        # The lists may be out of date: the last browser sent them.
         "stale": entry.catalogue is not None and not (presence["state"] == "online" and entry.is_fresh),
         "title": next((text for key in ("title", "name") if is_title(text := info.get(key)) and text), None),
         "tools": [
@@ -57,7 +61,7 @@ def _row(registry: Registry, entry: ServerEntry, base_url: str, now: float) -> d
         ],
         "left_out": [{"name": flaw.name, "why": flaw.why} for flaw in flaws if flaw.is_left_out],
         "suspicious": [{"name": flaw.name, "why": flaw.why} for flaw in flaws if not flaw.is_left_out],
-        # What is not as it was at the first use, until somebody accepts it.
+        # Differences from the first use, until the user accepts them.
         "drift": next((one.drift.describe() for one in (entry, *members) if one.drift), None),
         "in_flight": sum(_in_flight(one) for one in (entry, *members)),
         **(entry.connector.describe() if entry.connector is not None else {"kind": "browser"}),
@@ -69,7 +73,7 @@ def _row(registry: Registry, entry: ServerEntry, base_url: str, now: float) -> d
 
 
 def _instance(entry: ServerEntry, base_url: str, now: float, is_front: bool) -> dict[str, Any]:
-    """`front`: it gets what is asked of the server's own address."""
+    """`front`: this browser receives requests for the name."""
     return {
         "id": entry.name.partition(INSTANCE_SEPARATOR)[2],
         **_presence(entry, base_url, now, _is_up(entry)),

@@ -1,6 +1,7 @@
-"""The switch: find the peer of a name, start the call, watch its deadline, cancel what is abandoned.
+"""Switch between faces and peers: finds the peer of a name, starts the call, enforces its deadline, cancels it.
 
-It does not know how a call came in or how it goes out.
+Each call has exactly one end: a reply, an error of the peer, its deadline, or the stop of the relay. Calls without an
+answer are bounded in memory, and per session in number. The switch does not depend on how a call arrives or leaves.
 """
 
 from __future__ import annotations
@@ -32,36 +33,36 @@ from tabserver.wire.memory_budget import MemoryBudget
 
 log = logging.getLogger(__name__)
 
-# A page that was reloaded offers its tools a moment after its browser is there: lists wait for that, but not longer.
+# A reloaded page offers its tools a moment after its browser is connected: lists wait for that, but not longer.
 LIST_WAIT_S: Final = 1.0
-# What is remembered of a server is given to its clients when it says nothing for this long: a browser that is stuck or
-# has just gone is no reason for a client to give up, or to believe that the server is of another era.
+# After this long without an answer, clients get the cached catalogue: because of a browser that hangs or has just
+# disconnected, no client should give up or conclude that the server is of another era.
 FALLBACK_S: Final = 3.0
-# Characters of a call that is written by its face and started by its peer in two turns of the event loop.
+# Characters. A larger call is encoded by its face and started by its peer in two iterations of the event loop.
 LARGE_CALL: Final = 64 * 1024
-# What a server does for somebody: these calls are written down.
+# Calls that do work for a client: these are written to the call log.
 RECORDED: Final = frozenset({methods.TOOLS_CALL, methods.RESOURCES_READ, methods.PROMPTS_GET})
-# Asked for with each call. In Python 3.11 a member of an enum is found by a function, each time anew.
+# Used in each call. In Python 3.11, reading a member of an enum costs a function call each time.
 LEGACY: Final = eras.Era.LEGACY
 
 
 class RemoteLookup(Protocol):
-    """Whoever knows which relay has a server's browser, where several share a bus."""
+    """Finds the relay that has a server's browser, where several relays share a bus."""
 
     def is_held(self, server: str) -> bool:
-        """Is that known already?"""
+        """Is that known?"""
 
     async def find(self, server: str) -> None:
-        """Make the registry know it; raises RelayUnavailable when nobody can be asked."""
+        """Add the server to the registry; raises RelayUnavailable if no other relay can be reached."""
 
 
-# A call under way: which server was asked for, where the call is, since when, what it costs, and the timer of one that
-# is waited for less long than others.
+# A running call: server of the request, address of its peer, start time, memory cost, and the timer of a call with a
+# shorter deadline than others.
 Watched = tuple[str, str, float, int, asyncio.TimerHandle | None]
 
 
 class Switch:
-    """Between faces and peers. One per relay."""
+    """One per relay."""
 
     def __init__(
         self,
@@ -71,8 +72,7 @@ class Switch:
         call_log: CallObserver | None = None,
         metrics: CallObserver | None = None,
     ) -> None:
-        """`on_end` is called whenever a call has ended. `scribe` hears which one, and how, of those that did something
-        for somebody; `meter` of all."""
+        """`on_end` is called whenever a call has ended. `call_log` records the calls in `RECORDED`, `metrics` all."""
         self.remote_lookup: RemoteLookup | None = None
         self._call_log = call_log
         self._metrics = metrics
@@ -87,25 +87,25 @@ class Switch:
         )
         self._filter = ListFilter(bounds, settings.max_values)
         self._channels = itertools.count(1)
-        # A worker's ledger outlives this process: a channel of ours must never have the name of an earlier one's.
+        # A worker's request history outlives this process: a channel must never have the name of an earlier one.
         self._prefix = secrets.token_hex(5)
         self._running: dict[Pending, Watched] = {}
         self._deadlines: DeadlineQueue[Pending] = DeadlineQueue(settings.call_deadline_s, self._deadline_passed)
         self._per_session: dict[str, int] = {}
-        # What calls say is kept until they are answered: a browser that comes back may have to be asked again.
+        # Payloads are kept until the calls are answered: after a reconnect, a call may have to be sent again.
         self.budget = MemoryBudget(settings.call_budget)
 
     @property
     def in_flight(self) -> int:
-        """Calls and listeners under way."""
+        """Running calls and listeners."""
         return len(self._running)
 
     def new_channel(self) -> str:
-        """A channel id that was never used before, not even by the relay that ran before this one."""
+        """A channel id that was never used before, not even by an earlier process."""
         return f"{self._prefix}-{next(self._channels):x}"
 
     async def locate(self, server: str) -> None:
-        """Where relays share a bus: learn of a server that this one has never seen."""
+        """Where relays share a bus: find a server that this relay has never seen."""
         if self.remote_lookup is not None and not self.remote_lookup.is_held(server):
             try:
                 await self.remote_lookup.find(server)
@@ -114,17 +114,17 @@ class Switch:
                     raise
 
     async def wait_for_start(self, server: str) -> None:
-        """A server elsewhere that is just starting and that nobody has seen yet is waited for: a client that is told of
-        no tools now may never ask again."""
+        """Wait for an upstream that is starting and has no catalogue yet: a client that gets an empty list now may
+        never ask again."""
         entry = self.registry.find(server)
         if entry.connector is not None and entry.connector.is_coming and entry.catalogue is None:
             with suppress(ServerOffline):
                 await self.registry.acquire(server, self._settings.away_wait_s)
 
     async def start(self, server: str, call: Call, fallback: Callable[[], str | None] | None = None) -> Pending:
-        """Put a call on its way. Waits for a browser that is away; raises a RelayError if it never left.
+        """Start a call. Waits for a browser that is away; raises a RelayError if nothing was sent.
 
-        `rescue`: the answer that is remembered. It is given when the browser leaves with the call, or takes too long.
+        `fallback`: the cached answer, used if the browser disconnects with the call or takes too long.
         """
         started = time.monotonic()
         try:
@@ -153,7 +153,7 @@ class Switch:
             if call.trace is not None:
                 call.trace.lookup_started(server)
             if len(call.payload) > LARGE_CALL:
-                await asyncio.sleep(0)  # writing it took a while, and so may starting it
+                await asyncio.sleep(0)  # encoding it took a while, and so may starting it
             place, peer = await self._acquire(server, call)
             if call.trace is not None:
                 call.trace.sent(place, "browser" if self.registry.find(place).connector is None else "elsewhere")
@@ -167,12 +167,12 @@ class Switch:
         return pending
 
     def start_now(self, server: str, call: Call, on_peer: Callable[[Peer], None] | None = None) -> Pending | None:
-        """Put a call on its way without waiting for anybody; None, and nothing was done, if that can't be.
+        """Start a call without waiting; None, and nothing was done, if it would have to wait.
 
-        For calls in `NOTED`. What goes wrong at the start is how the call has ended. `meet` hears who gets it, before.
+        For calls in `RECORDED`. An error at the start ends the call. `on_peer` is called with the peer before that.
         """
         if self.remote_lookup is not None and not self.remote_lookup.is_held(server):
-            return None  # which relay has it has to be asked first
+            return None  # the relay that has the server must be located first
         acquired = self.registry.acquire_now(server, call)
         if acquired is None:
             return None
@@ -196,7 +196,7 @@ class Switch:
         return pending
 
     def _watch(self, server: str, entry: ServerEntry, pending: Pending, started: float, cost: int) -> None:
-        """From its start to its end: count it, and see to it that it ends."""
+        """Count a started call, set its deadline, and record its end."""
         call = pending.call
         if call.caller.principal != RELAY:
             self._count(call, entry)
@@ -204,7 +204,7 @@ class Switch:
         if pending.fallback is not None and self.registry.cached_catalogue(server) is not None:
             soon_s = min(self._settings.call_deadline_s, FALLBACK_S)
             early_timer = asyncio.get_running_loop().call_later(soon_s, self._deadline_passed, pending, soon_s)
-        elif call.method != methods.SUBSCRIPTIONS_LISTEN:  # stays open for as long as somebody listens
+        elif call.method != methods.SUBSCRIPTIONS_LISTEN:  # stays open as long as the client listens
             self._deadlines.add(pending)
         self._running[pending] = server, entry.name, started, cost, early_timer
         if pending.is_done:
@@ -239,11 +239,11 @@ class Switch:
             return
         if not entry.is_used:
             self.registry.catalogues.mark_used(entry)
-        if entry.server != entry.name:  # one of the browsers that share a name: it is that server's call too
+        if entry.server != entry.name:  # one of the browsers that share a name: counts for the name too
             self._count(call, self.registry.find(entry.server))
 
     def _filter_list(self, server: str, pending: Pending, reply: Reply) -> None:
-        """Nobody is told of a tool that can't be believed."""
+        """Finish a list call with the filtered list, and record what was left out."""
 
         def flag(flaws: Sequence[Rejection], payload: str) -> None:
             is_whole = '"cursor"' not in pending.call.payload and '"nextCursor"' not in payload
@@ -265,7 +265,7 @@ class Switch:
 
     @contextmanager
     def holding(self, call: Call) -> Iterator[None]:
-        """A call that is kept before it can start counts like those under way."""
+        """Reserve memory for a call that is held before it can start."""
         if not self.budget.reserve(memory_of(call.payload)):
             raise _too_many_large_calls()
         try:
@@ -274,8 +274,8 @@ class Switch:
             self.budget.release(memory_of(call.payload))
 
     def _claim(self, call: Call) -> int:
-        """Count what a call takes until it ends, also while it still waits for its browser; gives what that is."""
-        if call.caller.era is LEGACY:  # a modern caller has no session, whose calls would be counted
+        """Reserve memory and a slot for a call, also while it waits for its browser; returns the bytes."""
+        if call.caller.era is LEGACY:  # calls are counted per session, and a modern caller has none
             self._claim_session_slot(call)
         cost = memory_of(call.payload)
         # defence: calls without an answer
@@ -291,7 +291,7 @@ class Switch:
             self._release_session_slot(call)
 
     def _claim_session_slot(self, call: Call) -> None:
-        """Count a session's calls."""
+        """Count the calls of a session."""
         if call.method in QUICK:
             return
         running = self._per_session.get(call.channel, 0)
@@ -316,13 +316,13 @@ class Switch:
             self._cancel(place, pending, why)
 
     def _cancel(self, server: str, pending: Pending, why: str) -> None:
-        """Tell whoever holds the name now: the call may have moved to another session since it started."""
+        """Cancel at the present peer of the name: the call may have moved to another session since it started."""
         peer = self.registry.holder(server)
         if peer is not None:
             peer.cancel(pending, why)
 
     def close(self) -> None:
-        """The relay stops: no new call, and calls that would never end are ended in their own way."""
+        """The relay stops: no new call starts, and subscriptions end with a final result."""
         self.registry.close()
         for pending, (_, place, *_) in list(self._running.items()):
             if pending.call.method == methods.SUBSCRIPTIONS_LISTEN:
@@ -331,14 +331,14 @@ class Switch:
                 self._cancel(place, pending, "the relay is restarting")
 
     def give_up(self, patience_s: float) -> None:
-        """The relay stops and can't wait any longer: the callers are told, and the browsers to stop working on it."""
+        """The relay stops and can't wait any longer: running calls fail, and browsers get a cancellation."""
         for pending, (_, place, *_) in list(self._running.items()):
             text = f'The relay is restarting, and "{pending.call.method}" was not done within {patience_s:g} s.'
             pending.fail(DeadlinePassed(text))
             self._cancel(place, pending, "the relay is restarting")
 
     async def ask(self, server: str, call: Call, fallback: Callable[[], str | None] | None = None) -> Reply:
-        """Start a call and wait for its reply, whatever notices come before."""
+        """Start a call and wait for its reply; notices are ignored."""
         pending = await self.start(server, call, fallback)
         try:
             while True:
@@ -353,9 +353,9 @@ class Switch:
             pending.release()
 
     def notify(self, server: str, channel: str, caller: Caller, payload: str) -> None:
-        """Pass a client's notification or response on, if anyone is there to hear it.
+        """Forward a client's notification or response, if there is a peer.
 
-        Also to a browser that is away for a moment: the tool that a cancellation is meant for runs on without a link.
+        Also to a browser that is away for a moment: the tool that a cancellation refers to still runs there.
         """
         for place in self.registry.shared_names.destinations(server, channel):
             peer = self.registry.holder(place)
@@ -363,7 +363,7 @@ class Switch:
                 peer.notify(channel, caller, payload)
 
     def end(self, server: str, channel: str, why: str) -> None:
-        """A session has ended: whoever had a call of it is told."""
+        """A session has ended: notify the peers that had calls of it."""
         for place in self.registry.shared_names.destinations(server, channel):
             peer = self.registry.holder(place)
             if peer is not None:
@@ -371,7 +371,7 @@ class Switch:
         self.registry.shared_names.unbind(server, channel)
 
     def is_up(self, server: str, session: str | None = None) -> bool:
-        """Is the server there? `session`: for the one that has this channel."""
+        """Is the server connected? `session`: for the session with this channel."""
         peer = self.registry.holder(server, session)
         return peer is not None and peer.is_up
 

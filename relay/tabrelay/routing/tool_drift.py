@@ -1,8 +1,8 @@
-"""Have a server's tools changed since they were first used? Pure.
+"""Tool drift: detects tools that differ from those at first use, by digests. Pure.
 
-Whoever connects a client has looked at what the server offers. A page that shows harmless tools then, and others under
-the same names later, would be believed. So what was there at the first use is remembered, as digests, and whatever
-differs is told until somebody says that it is fine. What is done about it is not decided here: no call is refused.
+Users review a server's tools when they connect a client. A page could show harmless tools then, and others under the
+same names later ("rug pull"). So the digests at first use are kept, and differences are reported until the user accepts
+them. No call is refused because of drift.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any, Final
 
 import orjson
 
-MAX_TOOLS: Final = 1024  # tools that are remembered of one server
+MAX_TOOLS: Final = 1024  # of one server
 MAX_SHOWN: Final = 32
-# What a client may be shown of a tool without believing anything else of it.
+# Members that do not affect what a client believes about a tool.
 IGNORED_KEYS: Final = frozenset({"_meta", "icons"})
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Names, each list sorted."""
+    """Names of tools, each list sorted."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class Drift:
         return bool(self.added or self.removed or self.changed)
 
     def describe(self) -> dict[str, list[str]] | None:
-        """For the status, bounded; None if all is as it was."""
+        """Fields for the status route, bounded; None without drift."""
         if not self:
             return None
         return {
@@ -49,7 +49,7 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What was there at the first use, and what somebody found fine since."""
+    """The tools at first use, and those that the user has accepted since."""
 
     known: Mapping[str, str] = field(default_factory=dict)  # a tool's name -> its digest
     may_lack: frozenset[str] = frozenset()
@@ -67,7 +67,7 @@ class Baseline:
         )
 
     def accepting(self, tools: Iterable[Mapping[str, Any]]) -> Baseline:
-        """As they are now they are fine; and what is not there now may be there or not."""
+        """The baseline with the present tools accepted. Tools that are absent now may come and go later."""
         now = _digests(tools)
         known = {**self.known, **now}
         for name in sorted(known.keys() - now.keys())[: max(0, len(known) - MAX_TOOLS)]:
@@ -79,7 +79,7 @@ class Baseline:
 
     @classmethod
     def load(cls, value: Any) -> Baseline | None:
-        """What `dump` gave; None for anything else."""
+        """Inverse of `dump`; None for any other value."""
         # defence: the baseline over a restart
         if not isinstance(value, dict) or not isinstance(value.get("known"), dict):
             return None
