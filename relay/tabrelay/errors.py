@@ -153,4 +153,4 @@ def with_unknown_delivery(error: RelayError) -> RelayError:
     have run the first time."""
     if error.delivered == "unknown":
         return error
-    return BrowserGone("The browser may have had this call already, and can't be asked what became of it.")
+    return BrowserGone("The browser may have received this call before. Whether it ran is unknown.")

@@ -136,7 +136,7 @@ class Catalogues:
             level = logging.WARNING if set(entry.drift.changed) - set(before.changed) else logging.INFO
             log.log(
                 level,
-                "%s: its tools are not those that were first used: %s",
+                "%s: its tools differ from those at first use: %s",
                 entry.name,
                 printable(str(entry.drift), 1000),
             )

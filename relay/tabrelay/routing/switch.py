@@ -42,6 +42,7 @@ FALLBACK_S: Final = 3.0
 LARGE_CALL: Final = 64 * 1024
 # Calls that do work for a client: these are written to the call log.
 RECORDED: Final = frozenset({methods.TOOLS_CALL, methods.RESOURCES_READ, methods.PROMPTS_GET})
+UPSTREAM: Final = "elsewhere"  # style: ok - value of a span attribute that users query
 # Used in each call. In Python 3.11, reading a member of an enum costs a function call each time.
 LEGACY: Final = eras.Era.LEGACY
 
@@ -154,16 +155,16 @@ class Switch:
                 call.trace.lookup_started(server)
             if len(call.payload) > LARGE_CALL:
                 await asyncio.sleep(0)  # encoding it took a while, and so may starting it
-            place, peer = await self._acquire(server, call)
+            address, peer = await self._acquire(server, call)
             if call.trace is not None:
-                call.trace.sent(place, "browser" if self.registry.find(place).connector is None else "elsewhere")
+                call.trace.sent(address, "browser" if self.registry.find(address).connector is None else UPSTREAM)
             if call.method in CHECKED_METHODS:
-                pending.reply_filter = lambda reply: self._filter_list(place, pending, reply)
+                pending.reply_filter = lambda reply: self._filter_list(address, pending, reply)
             peer.start(pending)
         except BaseException:
             self._release(call, cost)
             raise
-        self._watch(server, self.registry.find(place), pending, started, cost)
+        self._watch(server, self.registry.find(address), pending, started, cost)
         return pending
 
     def start_now(self, server: str, call: Call, on_peer: Callable[[Peer], None] | None = None) -> Pending | None:
@@ -225,10 +226,10 @@ class Switch:
             log.debug("%s %s took %.1f ms", server, call.method, (time.monotonic() - started) * 1000)
 
     def _deadline_passed(self, pending: Pending, timeout_s: float | None = None) -> None:
-        server, place, *_ = self._running[pending]
+        server, address, *_ = self._running[pending]
         limit_s = self._settings.call_deadline_s if timeout_s is None else timeout_s
         pending.fail(DeadlinePassed(f'Server "{server}" did not answer "{pending.call.method}" within {limit_s:g} s.'))
-        self._cancel(place, pending, "timeout")
+        self._cancel(address, pending, "timeout")
 
     def _count(self, call: Call, entry: ServerEntry) -> None:
         if call.method == methods.TOOLS_CALL:
@@ -254,14 +255,14 @@ class Switch:
     async def _acquire(self, server: str, call: Call) -> tuple[str, Peer]:
         if self.remote_lookup is not None and not self.remote_lookup.is_held(server):
             await self.remote_lookup.find(server)
-        place, peer = await self.registry.acquire(server, self._settings.away_wait_s, call)
-        is_listed = self.registry.find(place).is_listed
+        address, peer = await self.registry.acquire(server, self._settings.away_wait_s, call)
+        is_listed = self.registry.find(address).is_listed
         if call.method in LISTS and not is_listed.is_set() and call.caller.principal != RELAY:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LIST_WAIT_S):
                     await is_listed.wait()
-            place, peer = await self.registry.acquire(server, self._settings.away_wait_s, call)
-        return place, peer
+            address, peer = await self.registry.acquire(server, self._settings.away_wait_s, call)
+        return address, peer
 
     @contextmanager
     def holding(self, call: Call) -> Iterator[None]:
@@ -312,8 +313,8 @@ class Switch:
     def abandon(self, server: str, pending: Pending, why: str) -> None:
         """The caller left before the reply."""
         if not pending.is_done:
-            _, place, *_ = self._running.get(pending, ("", server))
-            self._cancel(place, pending, why)
+            _, address, *_ = self._running.get(pending, ("", server))
+            self._cancel(address, pending, why)
 
     def _cancel(self, server: str, pending: Pending, why: str) -> None:
         """Cancel at the present peer of the name: the call may have moved to another session since it started."""
@@ -324,18 +325,18 @@ class Switch:
     def close(self) -> None:
         """The relay stops: no new call starts, and subscriptions end with a final result."""
         self.registry.close()
-        for pending, (_, place, *_) in list(self._running.items()):
+        for pending, (_, address, *_) in list(self._running.items()):
             if pending.call.method == methods.SUBSCRIPTIONS_LISTEN:
                 result = {"resultType": "complete", "_meta": {eras.META_SUBSCRIPTION: pending.call.id}}
                 pending.finish(Reply(orjson.dumps(jsonrpc.result_message(pending.call.id, result)).decode()))
-                self._cancel(place, pending, "the relay is restarting")
+                self._cancel(address, pending, "the relay is restarting")
 
     def give_up(self, patience_s: float) -> None:
         """The relay stops and can't wait any longer: running calls fail, and browsers get a cancellation."""
-        for pending, (_, place, *_) in list(self._running.items()):
+        for pending, (_, address, *_) in list(self._running.items()):
             text = f'The relay is restarting, and "{pending.call.method}" was not done within {patience_s:g} s.'
             pending.fail(DeadlinePassed(text))
-            self._cancel(place, pending, "the relay is restarting")
+            self._cancel(address, pending, "the relay is restarting")
 
     async def ask(self, server: str, call: Call, fallback: Callable[[], str | None] | None = None) -> Reply:
         """Start a call and wait for its reply; notices are ignored."""
@@ -346,7 +347,7 @@ class Switch:
                 if isinstance(event, Reply):
                     return event
         except asyncio.CancelledError:
-            self.abandon(server, pending, "nobody waits for it any more")
+            self.abandon(server, pending, "the caller does not wait any more")
             pending.fail(unavailable())
             raise
         finally:
@@ -357,15 +358,15 @@ class Switch:
 
         Also to a browser that is away for a moment: the tool that a cancellation refers to still runs there.
         """
-        for place in self.registry.shared_names.destinations(server, channel):
-            peer = self.registry.holder(place)
+        for address in self.registry.shared_names.destinations(server, channel):
+            peer = self.registry.holder(address)
             if peer is not None:
                 peer.notify(channel, caller, payload)
 
     def end(self, server: str, channel: str, why: str) -> None:
         """A session has ended: notify the peers that had calls of it."""
-        for place in self.registry.shared_names.destinations(server, channel):
-            peer = self.registry.holder(place)
+        for address in self.registry.shared_names.destinations(server, channel):
+            peer = self.registry.holder(address)
             if peer is not None:
                 peer.end(channel, why)
         self.registry.shared_names.unbind(server, channel)

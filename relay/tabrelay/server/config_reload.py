@@ -79,12 +79,12 @@ class ConfigReload:
                 settings, config = self._load()
             except ConfigError as problem:
                 for line in str(problem).splitlines():
-                    log.error("The configuration was not taken over: %s", line)
+                    log.error("The configuration was not applied: %s", line)
                 return
             for name in self._changed_settings(settings):
-                log.warning("%s was changed in the configuration: that needs a restart.", name)
+                log.warning("%s was changed in the configuration: restart the relay to apply it.", name)
             await self._change(tuple(config.servers.values()))
-            log.warning("The configuration was read anew: %d servers.", len(config.servers))
+            log.warning("The configuration was reloaded: %d servers.", len(config.servers))
 
     def _changed_settings(self, settings: Settings) -> list[str]:
         """Settings that changed but are read only once: all but the names of servers and the port."""

@@ -193,7 +193,7 @@ class FastRequest:
         try:
             self._write(reply)
         except Exception:  # it would close the link that delivered the reply
-            log.exception("An answer could not be written.")
+            log.exception("A response could not be written.")
             http.transport.close()
 
     def _write(self, reply: Reply) -> None:

@@ -49,10 +49,12 @@ class BusGauges:
 
     def families(self) -> Iterable[MetricFamily]:
         yield gauge("tabrelay_bus_up", "1 while the bus can be reached.", MetricSample(int(self._cluster.is_up)))
-        yield gauge("tabrelay_nodes", "Relays on the bus, with this one.", MetricSample(len(self._cluster.nodes) + 1))
-        yield counter("tabrelay_bus_lost_total", "How often the bus was lost.", MetricSample(self._times_lost))
+        yield gauge(
+            "tabrelay_nodes", "Relays on the bus, including this one.", MetricSample(len(self._cluster.nodes) + 1)
+        )
+        yield counter("tabrelay_bus_lost_total", "Lost connections to the bus.", MetricSample(self._times_lost))
         yield counter(
-            "tabrelay_nodes_lost_total", "Other relays that stopped or fell silent.", MetricSample(self._nodes_lost)
+            "tabrelay_nodes_lost_total", "Other relays that stopped or timed out.", MetricSample(self._nodes_lost)
         )
 
 
@@ -89,7 +91,7 @@ class Gauges:
 
     def _present(self) -> Iterable[MetricFamily]:
         about = (("version", __version__), ("build", self._build), ("python", platform.python_version()))
-        yield gauge("tabrelay_build_info", "Always 1; the labels say what runs.", MetricSample(1, about))
+        yield gauge("tabrelay_build_info", "Always 1; the labels name the versions.", MetricSample(1, about))
         is_on = MetricSample(int(self._drain.is_on))
         yield gauge("tabrelay_draining", "1 while the relay stops and takes no new calls.", is_on)
         up = [peer.is_up for peer in self._browsers.browsers()]
@@ -97,19 +99,21 @@ class Gauges:
             MetricSample(sum(up), (("state", "connected"),)),
             MetricSample(len(up) - sum(up), (("state", "away"),)),
         )
-        yield gauge("tabrelay_browsers", "Sessions with browsers; away: without a socket, and waited for.", *browsers)
-        yield gauge("tabrelay_servers", "Names that are known, by where they live.", *self._servers())
+        yield gauge(
+            "tabrelay_browsers", "Sessions with browsers; away: without a socket, within the grace period.", *browsers
+        )
+        yield gauge("tabrelay_servers", "Known names, by kind of peer and state.", *self._servers())
         yield gauge(
             "tabrelay_sessions",
             "Sessions of clients that begin with initialize.",
             MetricSample(self._endpoint.sessions),
         )
-        yield gauge("tabrelay_calls_in_flight", "Calls and listeners under way.", MetricSample(self._switch.in_flight))
+        yield gauge("tabrelay_calls_in_flight", "Calls and listeners in flight.", MetricSample(self._switch.in_flight))
         requests = MetricSample(self._drain.exchanges.count)
         yield gauge("tabrelay_http_requests_in_flight", "HTTP requests and streams being answered.", requests)
         yield gauge("tabrelay_websockets", "Open WebSockets.", MetricSample(self._drain.sockets.count))
         tasks = MetricSample(len(asyncio.all_tasks()))
-        yield gauge("tabrelay_tasks", "Tasks of the event loop, with the one that reads this.", tasks)
+        yield gauge("tabrelay_tasks", "Tasks of the event loop, including the one that reads this.", tasks)
 
     def _servers(self) -> Iterable[MetricSample]:
         found = dict.fromkeys([(kind, state) for kind in _KINDS for state in _STATES], 0)
@@ -132,7 +136,7 @@ class Gauges:
             "links: unacknowledged or unread; bodies: requests being read; calls: without an answer.",
             *used,
         )
-        yield gauge("tabrelay_budget_limit_bytes", "What each of them may take.", *limits)
+        yield gauge("tabrelay_budget_limit_bytes", "Limit of each budget.", *limits)
         waiting = MetricSample(self._browsers.waiting_bytes)
         yield gauge("tabrelay_send_queue_bytes", "Written to browsers and not sent yet, all together.", waiting)
         if self._call_log is not None:

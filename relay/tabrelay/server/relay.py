@@ -303,7 +303,7 @@ class Relay:
 
     def _reconnect(self, name: str) -> None:
         if self._upstreams is None:
-            raise UnknownServer("The relay has no servers elsewhere.")
+            raise UnknownServer("The relay has no upstreams.")
         self._upstreams.reconnect(name)
 
     # -- drain --------------------------------------------------------------------------------------------------------

@@ -115,7 +115,7 @@ class WorkerProcesses:
         while True:
             for number, process in list(self._processes.items()):
                 if process.poll() is not None and not self._stopping:
-                    print(f"Process {number + 1} ended with {process.returncode}; starting it anew.", file=sys.stderr)
+                    print(f"Process {number + 1} ended with {process.returncode}; starting it again.", file=sys.stderr)
                     time.sleep(PAUSE_S)
                     if not self._stopping:
                         self._start(number, is_new=False)
