@@ -138,7 +138,7 @@ async def _until_written(path: Path) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_client_is_told_where_to_get_a_token(host: Host) -> None:
+async def test_a_refusal_names_where_a_client_gets_a_token(host: Host) -> None:
     refused = await host.call({})
     assert refused.status_code == 401
     where = f"{host.proxy.url}/.well-known/oauth-protected-resource/notes"
@@ -284,7 +284,7 @@ async def test_what_is_open_ends_with_its_token(host: Host) -> None:
             assert answer.status_code == status
 
 
-async def test_only_a_trusted_proxy_says_how_it_was_asked(tmp_path: Path) -> None:
+async def test_forwarded_headers_of_untrusted_proxies_are_ignored(tmp_path: Path) -> None:
     forwarded = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "evil.example", "X-Forwarded-For": "1.2.3.4"}
     forwarded |= {"Forwarded": "for=1.2.3.4;host=evil.example;proto=https", "X-Forwarded-Port": "1"}
     forwarded |= {"X-Original-URL": "/-/healthz", "X-Rewrite-URL": "/-/healthz", "X-HTTP-Method-Override": "GET"}
@@ -362,7 +362,7 @@ async def test_keys_that_cannot_be_renewed_count_for_an_hour_and_then_no_longer(
     assert keys.find("a") is None
 
 
-async def test_who_answers_for_another_issuer_and_what_is_no_public_key_is_not_believed() -> None:
+async def test_metadata_of_another_issuer_and_keys_that_are_not_public_are_refused() -> None:
     remote = Remote(elliptic_key("a"))
     remote.issuer = "https://evil.example"
     keys = JwksCache("https://issuer.example", fetch=remote.fetch)

@@ -102,7 +102,7 @@ def test_a_request_ends_after_two_minutes() -> None:
     assert pairing.waiting(NOW + LIFE_S) == []
 
 
-def test_a_page_that_asks_in_a_loop_has_one_row_and_is_told_of_now_and_then() -> None:
+def test_a_page_that_asks_in_a_loop_has_one_row_and_the_user_is_notified_rarely() -> None:
     pairing = Pairing()
     told = [ask(pairing, now=NOW + tenth / 10).is_user_notified for tenth in range(3)]
     assert told == [True, False, False]
@@ -144,7 +144,7 @@ def test_what_is_kept_of_decisions_has_a_bound() -> None:
     assert len(pairing._decided) == 1
 
 
-def test_a_refused_request_is_told_and_its_origin_not_shown_for_ten_minutes_and_can_be_approved_by_its_code() -> None:
+def test_the_origin_of_a_refused_request_is_not_shown_for_ten_minutes_and_can_be_approved_by_its_code() -> None:
     pairing = Pairing()
     ticket = ask(pairing)
     pairing.decide(ticket.code, approve=False, now=NOW)

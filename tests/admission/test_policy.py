@@ -55,13 +55,13 @@ def test_any_other_host_is_misdirected(values: list[str]) -> None:
     assert refusal.status == 421
 
 
-def test_a_refused_host_is_told_which_flag_admits_it() -> None:
+def test_the_refusal_of_a_host_names_the_flag_that_admits_it() -> None:
     refusal = LOCAL.check_host(["box.example:4747"])
     assert refusal is not None
     assert "--allow-host box.example:4747" in refusal.message
 
 
-def test_text_of_a_stranger_is_repeated_only_as_short_plain_ascii() -> None:
+def test_untrusted_text_is_repeated_only_as_short_ascii() -> None:
     refusal = LOCAL.check_host(["<b>\x1b[31m\u202e" + "x" * 5000])
     assert refusal is not None
     assert refusal.message.isascii()
@@ -99,7 +99,7 @@ def test_any_other_origin_is_forbidden(origin: str) -> None:
     assert refusal.status == 403
 
 
-def test_a_refused_origin_is_told_which_flag_admits_it() -> None:
+def test_the_refusal_of_an_origin_names_the_flag_that_admits_it() -> None:
     refusal = LOCAL.check_origin("https://app.example")
     assert refusal is not None
     assert "--allow-origin https://app.example" in refusal.message

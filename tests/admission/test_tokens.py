@@ -75,7 +75,7 @@ def test_a_link_in_place_of_a_secret_is_not_followed(home: Path, name: str, is_t
 
 
 @posix
-def test_a_pipe_in_place_of_the_token_is_said_and_not_waited_for(home: Path) -> None:
+def test_a_pipe_in_place_of_the_token_is_reported_and_not_waited_for(home: Path) -> None:
     home.mkdir(mode=0o700)
     os.mkfifo(home / "token", 0o600)
     with pytest.raises(StateError, match="no file"):
@@ -116,7 +116,7 @@ def test_a_state_directory_of_another_user_is_not_used(home: Path, monkeypatch: 
 
 
 @posix
-def test_a_token_file_that_is_swapped_while_it_is_read_is_the_one_that_was_looked_at(
+def test_a_token_file_that_is_swapped_while_it_is_read_is_the_one_that_was_checked(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = Tokens(home).master()
@@ -246,7 +246,7 @@ def test_a_code_works_once(home: Path) -> None:
     assert tokens.redeem(code, OWN, 100.0) is PairingCodeError.UNKNOWN
 
 
-def test_a_code_ends_and_says_so(home: Path) -> None:
+def test_an_expired_code_is_reported_as_expired(home: Path) -> None:
     tokens = Tokens(home)
     code = tokens.mint(None, OPENER_TTL_S, 100.0)
     assert tokens.redeem(code, OWN, 100.0 + OPENER_TTL_S) is PairingCodeError.EXPIRED
@@ -330,7 +330,7 @@ def test_pages_that_pair_again_and_again_push_out_no_named_token(home: Path) -> 
     assert tokens.identify(token, None) is not None
 
 
-def test_a_token_revoked_by_another_process_is_gone_at_once_and_is_told(home: Path) -> None:
+def test_a_token_revoked_by_another_process_is_refused_at_once_and_reported(home: Path) -> None:
     here, there = Tokens(home, check_every_s=0), Tokens(home)
     token = here.issue_named("laptop", ["call"])
     principal = here.identify(token, None)

@@ -125,7 +125,7 @@ def test_what_was_hashed_is_what_is_served_even_if_the_disk_changes(root: Path) 
     assert live is not None and live.body == b"changed"
 
 
-def test_a_page_that_is_edited_is_served_anew(root: Path) -> None:
+def test_an_edited_page_is_read_again(root: Path) -> None:
     made = assets(root)
     before = made.lookup("demo/tools.py")
     (root / "demo/tools.py").write_text("edited = True\n")
@@ -293,7 +293,7 @@ def test_a_snapshot_of_which_nothing_sound_is_known_is_not_offered(root: Path, a
 @pytest.mark.parametrize(
     "missing", ["pyodide/pyodide.mjs", "pyscript/core.js", "micropython/micropython.mjs", "tabserver/js/worker.js"]
 )
-def test_what_is_missing_is_said_with_the_way_to_get_it(root: Path, missing: str) -> None:
+def test_a_missing_file_is_reported_with_the_fix(root: Path, missing: str) -> None:
     (root / missing).unlink()
     with pytest.raises(AssetsMissing, match=r"Do this\."):
         assets(root).check()

@@ -49,7 +49,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     return certificate, private
 
 
-async def test_a_bus_over_tls_is_believed_if_its_certificate_is(tmp_path: Path) -> None:
+async def test_a_bus_over_tls_is_trusted_if_its_certificate_is(tmp_path: Path) -> None:
     cert, key = certificate(tmp_path)
     config = f'tls {{ cert_file: "{cert}", key_file: "{key}" }}\n'
     async with NatsServer(tmp_path / "nats", config=config) as bus:
@@ -153,7 +153,7 @@ def seed_block(seed: str) -> str:
     ],
     ids=["empty", "no-seed", "no-jwt", "cut-off", "not-base32", "short", "a-public-key", "not-text"],
 )
-def test_a_file_that_can_never_let_a_relay_in_says_so(tmp_path: Path, text: str, what: str) -> None:
+def test_an_unusable_credentials_file_is_reported(tmp_path: Path, text: str, what: str) -> None:
     file = tmp_path / "relay.creds"
     file.write_text(text, encoding="latin-1")
     with pytest.raises(ConfigError, match=what) as said:

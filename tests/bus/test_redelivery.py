@@ -13,39 +13,43 @@ from tabrelay.bus.redelivery import (
 )
 
 
-def said(repeats: Redelivery, node: str, now: float = 0.0) -> list[str | None]:
-    return [kept.payload for kept in repeats.due(node, now)]
+def payloads(redelivery: Redelivery, node: str, now: float = 0.0) -> list[str | None]:
+    return [kept.payload for kept in redelivery.due(node, now)]
 
 
-def test_what_was_said_is_due_to_those_it_was_for_in_its_order() -> None:
-    repeats = Redelivery(10.0)
-    repeats.keep(frozenset({"b"}), {"op": "x"}, "1", 0.0)
-    repeats.keep(frozenset({"c"}), {"op": "x"}, "2", 0.0)
-    repeats.keep(frozenset({"b", "c"}), {"op": "x"}, "3", 0.0)
-    assert (said(repeats, "b"), said(repeats, "c"), said(repeats, "d")) == (["1", "3"], ["2", "3"], [])
+def test_messages_are_due_to_their_receivers_in_order() -> None:
+    redelivery = Redelivery(10.0)
+    redelivery.keep(frozenset({"b"}), {"op": "x"}, "1", 0.0)
+    redelivery.keep(frozenset({"c"}), {"op": "x"}, "2", 0.0)
+    redelivery.keep(frozenset({"b", "c"}), {"op": "x"}, "3", 0.0)
+    assert (payloads(redelivery, "b"), payloads(redelivery, "c"), payloads(redelivery, "d")) == (
+        ["1", "3"],
+        ["2", "3"],
+        [],
+    )
 
 
 def test_a_message_that_is_too_old_is_not_sent_again() -> None:
-    repeats = Redelivery(10.0)
-    repeats.keep(frozenset({"b"}), {}, "old", 0.0)
-    repeats.keep(frozenset({"b"}), {}, "new", 8.0)
-    assert said(repeats, "b", 10.0) == ["old", "new"]
-    assert said(repeats, "b", 11.0) == ["new"]
-    repeats.keep(frozenset({"b"}), {}, "newest", 12.0)
-    assert len(repeats) == 2  # and it is not kept either
+    redelivery = Redelivery(10.0)
+    redelivery.keep(frozenset({"b"}), {}, "old", 0.0)
+    redelivery.keep(frozenset({"b"}), {}, "new", 8.0)
+    assert payloads(redelivery, "b", 10.0) == ["old", "new"]
+    assert payloads(redelivery, "b", 11.0) == ["new"]
+    redelivery.keep(frozenset({"b"}), {}, "newest", 12.0)
+    assert len(redelivery) == 2  # and it is not kept either
 
 
 def test_the_oldest_go_when_there_are_too_many_or_they_are_too_large() -> None:
-    repeats = Redelivery(10.0)
+    redelivery = Redelivery(10.0)
     for number in range(MOST + 5):
-        repeats.keep(frozenset({"b"}), {}, str(number), 0.0)
-    assert said(repeats, "b")[:1] == ["5"]
+        redelivery.keep(frozenset({"b"}), {}, str(number), 0.0)
+    assert payloads(redelivery, "b")[:1] == ["5"]
     large = "x" * MOST_OF_ONE
     for _ in range(20):
-        repeats.keep(frozenset({"b"}), {}, large, 0.0)
-    assert said(repeats, "b") == [large] * (MOST_SIZE // MOST_OF_ONE)
-    repeats.keep(frozenset({"b"}), {}, "x" * (MOST_OF_ONE + 1), 0.0)
-    assert said(repeats, "b") == [large] * (MOST_SIZE // MOST_OF_ONE)
+        redelivery.keep(frozenset({"b"}), {}, large, 0.0)
+    assert payloads(redelivery, "b") == [large] * (MOST_SIZE // MOST_OF_ONE)
+    redelivery.keep(frozenset({"b"}), {}, "x" * (MOST_OF_ONE + 1), 0.0)
+    assert payloads(redelivery, "b") == [large] * (MOST_SIZE // MOST_OF_ONE)
 
 
 def test_a_number_of_a_sender_is_new_once() -> None:

@@ -266,7 +266,7 @@ def test_a_name_may_have_a_path_as_in_websocket_mcp() -> None:
 
 
 @pytest.mark.parametrize("name", ["db:", "db:/-/x", "db:/a b", "db:/../x", "db:/favicon.ico", ":/db", "a b", "-x"])
-def test_a_name_that_cannot_be_is_told(name: str) -> None:
+def test_an_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(ConfigMistakes, match="command line"):
         load([], (name,), {})
 
@@ -301,7 +301,7 @@ def test_oauth_of_a_server_is_a_table_or_switched_off(tmp_path: Path) -> None:
     assert "s3cret-value" not in repr(found["machine"])
 
 
-def test_every_mistake_about_oauth_is_told(tmp_path: Path) -> None:
+def test_every_mistake_about_oauth_is_reported(tmp_path: Path) -> None:
     found = mistakes(
         tmp_path,
         """
@@ -330,7 +330,7 @@ def test_every_mistake_about_oauth_is_told(tmp_path: Path) -> None:
     }
 
 
-def test_every_mistake_is_told_at_once_with_file_and_key(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_at_once_with_file_and_key(tmp_path: Path) -> None:
     found = mistakes(
         tmp_path,
         """
@@ -394,7 +394,7 @@ def test_every_mistake_is_told_at_once_with_file_and_key(tmp_path: Path) -> None
     assert "NOT_SET" in found["servers.web.headers.B"]
 
 
-def test_mistakes_of_several_files_are_told_together(tmp_path: Path) -> None:
+def test_mistakes_of_several_files_are_reported_together(tmp_path: Path) -> None:
     files = [
         file(tmp_path, '[servers.a]\ncommand = "x"'),
         file(tmp_path, {"mcpServers": {"a": {"command": "y"}, "b": {}}}),
@@ -465,7 +465,7 @@ def run(capsys: pytest.CaptureFixture[str], *argv: str | Path) -> tuple[int, str
     return code, said.out, said.err
 
 
-def test_config_check_says_what_there_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_config_check_lists_the_servers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     listed = {"fs": {"command": "no-such-program"}, "off": {"command": "x", "disabled": True}}
     path = file(tmp_path, {"mcpServers": listed})
     code, out, err = run(capsys, "config", "check", "-c", path, "db:/db")

@@ -221,7 +221,7 @@ MUTATIONS: Final = (
     Mutation(
         "a secret that is swapped while it is read",
         'return path.read_text(encoding="utf-8")',
-        "tests/admission/test_tokens.py::test_a_token_file_that_is_swapped_while_it_is_read_is_the_one_that_was_looked_at",
+        "tests/admission/test_tokens.py::test_a_token_file_that_is_swapped_while_it_is_read_is_the_one_that_was_checked",
     ),
     Mutation("ANSI and bidi in names", "return True", "tests/payloads/test_list_checks.py"),
     Mutation(
@@ -249,7 +249,7 @@ MUTATIONS: Final = (
     Mutation(
         "items of a list that are left out",
         "if False:",
-        "tests/payloads/test_list_checks.py::test_of_a_list_of_garbage_only_the_beginning_is_looked_at",
+        "tests/payloads/test_list_checks.py::test_of_a_list_of_garbage_only_the_beginning_is_checked",
     ),
     Mutation(
         "a line of the call log that can't be made",
@@ -339,7 +339,11 @@ MUTATIONS: Final = (
     ),
     Mutation("children of a program that was killed", "if False:", "tests/system/test_process_guard.py"),
     Mutation("a pairing code works once", "pass", "tests/admission/test_tokens.py::test_a_code_works_once"),
-    Mutation("a pairing code ends", "return found", "tests/admission/test_tokens.py::test_a_code_ends_and_says_so"),
+    Mutation(
+        "a pairing code ends",
+        "return found",
+        "tests/admission/test_tokens.py::test_an_expired_code_is_reported_as_expired",
+    ),
     Mutation(
         "tokens in logs",
         "return text",
@@ -348,7 +352,7 @@ MUTATIONS: Final = (
     Mutation(
         "the call log's size",
         'super().__init__(path, maxBytes=0, backupCount=keep, encoding="utf-8")',
-        "tests/observe/test_call_log.py::test_the_file_is_put_aside_when_it_is_full_and_the_oldest_goes",
+        "tests/observe/test_call_log.py::test_the_file_is_rotated_when_it_is_full_and_the_oldest_is_deleted",
     ),
     Mutation(
         "one that puts the call log aside at a time",
@@ -358,7 +362,7 @@ MUTATIONS: Final = (
     Mutation(
         "a call log that another has put aside",
         "if True:",
-        "tests/observe/test_call_log.py::test_a_file_that_was_put_aside_after_it_was_found_full_is_not_put_aside_again",
+        "tests/observe/test_call_log.py::test_a_file_that_was_rotated_after_it_was_found_full_is_not_rotated_again",
     ),
     Mutation(
         "a pipe in place of the call log",
@@ -368,7 +372,7 @@ MUTATIONS: Final = (
     Mutation(
         "a call log that is swapped while it is opened",
         "if path.is_file():",
-        "tests/observe/test_call_log.py::test_a_file_that_is_swapped_while_it_is_opened_is_the_one_that_was_looked_at",
+        "tests/observe/test_call_log.py::test_a_file_that_is_swapped_while_it_is_opened_is_the_one_that_was_checked",
     ),
     Mutation(
         "a log directory that somebody deletes",
@@ -399,7 +403,7 @@ MUTATIONS: Final = (
     Mutation(
         "the metadata's own issuer",
         "",
-        "tests/admission/test_oauth.py::test_who_answers_for_another_issuer_and_what_is_no_public_key_is_not_believed",
+        "tests/admission/test_oauth.py::test_metadata_of_another_issuer_and_keys_that_are_not_public_are_refused",
     ),
     Mutation("loop time: long work in turns", "if False:", "tests/behaviour/test_loop_floods.py -k long_work"),
     Mutation(

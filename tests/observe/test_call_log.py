@@ -20,7 +20,7 @@ import pytest
 from tabrelay.calls.calls import Call
 from tabrelay.cli.main import main
 from tabrelay.errors import ServerOffline
-from tabrelay.observe import call_log as journal_module
+from tabrelay.observe import call_log as call_log_module
 from tabrelay.observe.call_log import MAX_ARGUMENTS, MAX_RECENT, MAX_WAITING, CallLog
 from tabrelay.observe.log_file import PrivateRotatingFile
 from tabrelay.system import private_files
@@ -81,13 +81,13 @@ async def test_every_call_is_one_line_with_who_what_when_and_how_it_ended(tmp_pa
     assert broken["outcome"] == "tool_error"
     assert first["principal"].startswith("token:") and by_name["principal"] == "token:ci"
     assert absent["outcome"] == "server_offline" and "absent" in absent["why"]
-    assert before - 1 < journal_time(first) < time.time() + 1 and first["ms"] >= 0
+    assert before - 1 < time_of(first) < time.time() + 1 and first["ms"] >= 0
     assert "what was asked" not in path.read_text()  # arguments only with the setting
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def journal_time(row: dict[str, Any]) -> float:
+def time_of(row: dict[str, Any]) -> float:
     from datetime import datetime
 
     return datetime.fromisoformat(row["time"]).timestamp()
@@ -125,14 +125,14 @@ async def test_arguments_of_what_has_no_name_yet_are_not_written_either(tmp_path
 
 async def test_what_is_called_secret_and_what_would_forge_a_line_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "calls.log"
-    journal = CallLog(path, 1_000_000, 2, with_arguments=True)
+    log = CallLog(path, 1_000_000, 2, with_arguments=True)
     hidden = {"password": "a", "API_key": ["b"], "deep": [{"access-token": "c", "Authorization": {"x": "d"}}]}
-    journal.record(
+    log.record(
         "notes", call({**hidden, "user": "ann", "note": "\u2028"}, "n\x1b[2J\u202e\n{}\u2028\x85"), 0.1, (None, "{}")
     )
     # A secret that is truncated with a long name is redacted as a whole.
-    journal.record("notes", call({}, "x" * 190 + " " + SECRET), 0.1, (None, "{}"))
-    journal.flush()
+    log.record("notes", call({}, "x" * 190 + " " + SECRET), 0.1, (None, "{}"))
+    log.flush()
     first, second = rows_of(path)
     assert first["name"] == r"n\x1b[2J\u202e\n{}\u2028\x85"
     gone = "[redacted]"
@@ -147,7 +147,7 @@ async def test_what_is_called_secret_and_what_would_forge_a_line_is_not_written(
     assert len(again.recent("")["calls"]) == 2
 
 
-async def test_the_file_is_put_aside_when_it_is_full_and_the_oldest_goes(tmp_path: Path) -> None:
+async def test_the_file_is_rotated_when_it_is_full_and_the_oldest_is_deleted(tmp_path: Path) -> None:
     log = CallLog(tmp_path / "calls.log", 2_000, 2)
     for number in range(200):
         log.record("notes", call(name=f"tool{number}"), 0.001, (None, "{}"))
@@ -220,7 +220,7 @@ async def test_a_directory_that_was_deleted_is_created_again(tmp_path: Path) -> 
     assert log.lost == 0
 
 
-async def test_a_link_that_is_put_there_later_is_not_written_through_and_what_is_lost_is_told(tmp_path: Path) -> None:
+async def test_a_link_that_is_put_there_later_is_not_followed_and_lost_lines_are_counted(tmp_path: Path) -> None:
     path, target = tmp_path / "calls.log", tmp_path / "profile"
     target.write_text("precious\n")
     log = CallLog(path, 1 << 20, 2)
@@ -250,7 +250,7 @@ async def test_a_pipe_in_place_of_the_call_log_is_neither_waited_for_nor_written
         os.close(reader)
 
 
-async def test_a_file_that_is_swapped_while_it_is_opened_is_the_one_that_was_looked_at(
+async def test_a_file_that_is_swapped_while_it_is_opened_is_the_one_that_was_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, theirs = tmp_path / "calls.log", tmp_path / "theirs"
@@ -349,7 +349,7 @@ def test_a_process_that_finds_a_full_file_during_its_rotation_renames_nothing(
 
 
 @pytest.mark.parametrize("has_locks", [True, False])
-def test_a_file_that_was_put_aside_after_it_was_found_full_is_not_put_aside_again(
+def test_a_file_that_was_rotated_after_it_was_found_full_is_not_rotated_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_locks: bool
 ) -> None:
     if not has_locks:
@@ -374,8 +374,8 @@ async def test_calls_that_end_faster_than_the_disk_takes_them_are_counted_and_no
     log = CallLog(tmp_path / "calls.log", 1 << 24, 1)
     for _ in range(MAX_WAITING + 7):
         log.record("notes", call(), 0.001, (None, "{}"))
-    assert log._size < journal_module.MAX_WAITING_SIZE
-    large = call("x" * (journal_module.MAX_WAITING_SIZE + 1))
+    assert log._size < call_log_module.MAX_WAITING_SIZE
+    large = call("x" * (call_log_module.MAX_WAITING_SIZE + 1))
     log.record("notes", large, 0.001, (None, "{}"))
     log.flush()
     *written, last = rows(tmp_path / "calls.log")
@@ -415,7 +415,7 @@ async def test_the_relays_page_gets_the_last_calls_only_when_there_are_new_ones(
             assert answer.status_code == 403
 
 
-async def test_a_relay_that_starts_again_still_knows_the_last_ones(tmp_path: Path) -> None:
+async def test_a_restarted_relay_shows_the_last_calls(tmp_path: Path) -> None:
     log = CallLog(tmp_path / "calls.log", 1 << 20, 1)
     for number in range(MAX_RECENT + 5):
         log.record("notes", call(name=f"tool{number}"), 0.001, ServerOffline("It is not there."))
@@ -428,7 +428,7 @@ async def test_a_relay_that_starts_again_still_knows_the_last_ones(tmp_path: Pat
     assert again.recent("")["mark"] != log.recent("")["mark"]
 
 
-async def test_switched_off_nothing_is_written_and_the_page_is_told(tmp_path: Path) -> None:
+async def test_a_disabled_call_log_writes_nothing_and_the_page_shows_it(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, call_log="none") as relay, SyntheticWorker(relay.url, relay.token, "notes"):
         await relay.has_read("notes")
         await relay.call("notes", "echo")

@@ -61,7 +61,7 @@ def test_json_is_one_object_a_line_without_secrets() -> None:
     assert "Traceback" in second["exception"] and "abcdefghijkl" not in second["exception"]
 
 
-def test_what_a_stranger_says_is_one_line_and_moves_no_cursor() -> None:
+def test_untrusted_text_is_one_line_and_moves_no_cursor() -> None:
     stream = StringIO()
     log_setup.configure("info", stream)
     logging.getLogger("some.room").info("%s left", "x\n12:00:00 INFO root: all is well\x1b[2J\x9b2J\u202e\u2028")
@@ -113,7 +113,7 @@ def test_a_link_in_place_of_a_log_file_is_not_written_through(tmp_path: Path, is
     assert target.exists() is is_there and (not is_there or target.read_text() == "precious")
 
 
-def test_a_file_that_is_full_is_put_aside_and_the_oldest_goes(tmp_path: Path) -> None:
+def test_a_full_file_is_rotated_and_the_oldest_is_deleted(tmp_path: Path) -> None:
     log_setup.configure("error", StringIO())
     path = log_setup.add_log_file(Settings(home=tmp_path, log_max=1000, log_keep=2))
     assert path is not None
@@ -146,7 +146,7 @@ def test_a_file_that_another_relay_rotated_or_that_was_deleted_is_no_longer_writ
     other.close()
 
 
-def test_where_no_file_is_kept_a_full_one_is_begun_anew(tmp_path: Path) -> None:
+def test_without_rotated_files_a_full_one_is_started_again(tmp_path: Path) -> None:
     path = tmp_path / "relay.log"
     one, other = (PrivateRotatingFile(path, 1000, 0) for _ in range(2))
     for number in range(200):
@@ -167,7 +167,7 @@ def test_no_file_is_no_trouble(tmp_path: Path) -> None:
     assert "No log file" in stream.getvalue()
 
 
-def test_a_full_disk_is_said_once(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_once(tmp_path: Path) -> None:
     stream = StringIO()
     log_setup.configure("warning", stream)
     log_setup.add_log_file(Settings(home=tmp_path, log_file="/dev/full"))
@@ -220,7 +220,9 @@ def test_logs_are_shown_by_number_level_and_age(
     assert [json.loads(line)["message"] if line.startswith("{") else line for line in lines] == shown
 
 
-def test_a_port_has_its_own_log_and_none_is_said(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_port_has_its_own_log_and_a_missing_one_is_reported(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["logs", "--home", str(home), "--port", "9999"]) == 1
     assert "relay-9999.log" in capsys.readouterr().err
     write(home / "log" / "relay-9999.log", (1, "info", "other"))
@@ -228,7 +230,7 @@ def test_a_port_has_its_own_log_and_none_is_said(home: Path, capsys: pytest.Capt
     assert "other" in capsys.readouterr().out
 
 
-def test_following_goes_on_through_a_change_of_the_file(tmp_path: Path) -> None:
+def test_following_continues_after_a_rotation(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_text("shown\n")
     events: list[Any] = []
@@ -298,7 +300,7 @@ def test_status_without_a_relay_says_how_to_start_one(tmp_path: Path, capsys: py
     assert "Start one" in capsys.readouterr().err
 
 
-def test_status_tells_what_runs_and_what_is_old() -> None:
+def test_status_shows_running_calls_and_old_catalogues() -> None:
     row = {
         "name": "n",
         "state": "offline",

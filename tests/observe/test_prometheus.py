@@ -120,7 +120,7 @@ async def test_what_there_is_now_is_shown_while_it_is_there(tmp_path: Path) -> N
     assert 0 < figure(after, "process_open_fds") < figure(after, "process_max_fds")
 
 
-async def test_browsers_that_come_back_are_told_from_new_ones(tmp_path: Path) -> None:
+async def test_reconnecting_browsers_are_distinguished_from_new_ones(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path) as relay:
         async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
             await relay.has_read("notes")
@@ -166,7 +166,7 @@ async def test_only_a_token_for_it_reads_the_figures_and_it_reads_nothing_else(t
     assert foreign.status_code == 403
 
 
-async def test_a_relay_that_shall_not_count_says_so(tmp_path: Path) -> None:
+async def test_metrics_that_are_switched_off_are_reported_as_such(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, metrics=False) as relay:
         answer = await relay.http.get("/-/metrics")
     assert answer.status_code == 404 and "TABRELAY_METRICS" in answer.json()["message"]

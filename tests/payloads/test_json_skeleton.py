@@ -89,7 +89,7 @@ def test_the_skeleton_is_valid_exactly_when_the_whole_is(text: str, cuts: list[i
 
 @settings(max_examples=500, deadline=None)
 @given(VALUES, st.booleans(), st.lists(st.integers(0, 200), max_size=20))
-def test_nothing_is_missing_but_what_long_strings_say(value: Any, is_ascii: bool, cuts: list[int]) -> None:
+def test_only_the_contents_of_long_strings_are_missing(value: Any, is_ascii: bool, cuts: list[int]) -> None:
     made = skeleton_of(written(value, is_ascii), cuts)
     assert made is not None
     assert _agree(value, orjson.loads(made))
@@ -115,7 +115,7 @@ def test_long_strings_in_one_slice_are_taken_out_too() -> None:
     assert skeleton_of(json.dumps(["x" * 5000, '"' * 5000]), []) == '["", ""]'
 
 
-def test_what_can_not_become_json_any_more_is_not_looked_at_further() -> None:
+def test_text_that_can_not_become_json_is_not_scanned_further() -> None:
     made = JsonSkeleton(MOST)
     made.add('{"text": "' + "x" * 50 + "\x01")
     assert made.is_bad

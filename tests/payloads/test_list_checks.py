@@ -117,7 +117,7 @@ def test_of_a_member_that_comes_twice_clients_get_the_one_that_was_checked() -> 
     assert check_reply("server/discover", twice, BOUNDS)[0].count("instructions") == 1
 
 
-def test_what_a_server_says_of_itself_has_no_hidden_text() -> None:
+def test_the_description_of_a_server_has_no_hidden_text() -> None:
     about = read_server_description(
         {
             "instructions": f"Be kind.{HIDDEN}",
@@ -172,7 +172,7 @@ def test_what_is_no_list_is_an_empty_one(items: Any) -> None:
     assert kept == [] and len(flaws) == 1
 
 
-def test_resources_templates_and_prompts_are_looked_at_too() -> None:
+def test_resources_templates_and_prompts_are_checked_too() -> None:
     resources = [{"uri": "a:b", "name": "A, with spaces"}, {"uri": "a:\x1bb", "name": "b"}, {"name": "c"}, 7]
     assert [item["uri"] for item in inspect("resources", resources, BOUNDS)[0]] == ["a:b"]
     templates = [{"uriTemplate": "a:{b}", "name": "A"}, {"uriTemplate": "a:\u202e{b}", "name": "B"}]
@@ -191,7 +191,7 @@ def test_an_answer_with_nothing_to_leave_out_is_passed_on_whole() -> None:
     assert check_reply("tools/list", error, BOUNDS) == (error, ())
 
 
-def test_of_a_list_of_garbage_only_the_beginning_is_looked_at() -> None:
+def test_of_a_list_of_garbage_only_the_beginning_is_checked() -> None:
     kept, flaws = inspect("tools", [*[1] * 5000, tool("late")], BOUNDS)
     assert kept == [] and len(flaws) == list_checks.MAX_FLAWS + 1
     assert flaws[-1].why == "has 4,001 more items, which were not checked"
@@ -206,9 +206,7 @@ def test_depth_is_counted_without_recursion() -> None:
     assert is_deeper_than([[[]]], 2)
 
 
-async def test_clients_and_the_status_see_no_tool_that_cannot_be_believed(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_clients_and_the_status_get_no_rejected_tool(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     poisoned = tool("pay\u202e", description="Looks fine.")
     huge = tool("huge", description="x" * 9000)
     deep = tool("deep", inputSchema=nested(40))
