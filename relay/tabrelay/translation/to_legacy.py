@@ -158,9 +158,7 @@ class ModernToLegacy:
             outer.call.caller.capabilities, methods.ELICITATION_CREATE, {"mode": "url"}
         )
         if not urls:
-            outer.refuse(
-                jsonrpc.INTERNAL_ERROR, "The server needs the user to open an address, and does not say which."
-            )
+            outer.refuse(jsonrpc.INTERNAL_ERROR, "The server needs the user to open an address, and does not name it.")
         elif needed is not None:
             text = "The server needs the user to open an address, and this client can't."
             outer.refuse(jsonrpc.MISSING_CAPABILITY, text, {"requiredCapabilities": needed})

@@ -258,15 +258,15 @@ class LegacyToModern:
     def _problem(self, whole_call: MultiRoundCall, asked: dict[str, Any]) -> str | None:
         """Why these questions can't be asked; None if they can."""
         if whole_call.rounds >= MAX_ROUNDS:
-            return f"The server asked more than {MAX_ROUNDS - 1} times without an end."
+            return f"The server asked more than {MAX_ROUNDS - 1} times during one call."
         if len(asked) > MAX_QUESTIONS:
             return f"The server asks {len(asked):,} questions at once, and at most {MAX_QUESTIONS} are passed on."
         if not asked and whole_call.state is None:
-            return "The server wants an answer, and asks nothing."
+            return "The server requires input, but asks no question."
         for request in asked.values():
             method = request.get("method") if isinstance(request, dict) else None
             if method not in messages.MAY_BE_ASKED:
-                return "The server asks something that a client can't be asked."
+                return "The server asks something that clients do not support."
             if (
                 messages.missing_capability(whole_call.outer.call.caller.capabilities, method, request.get("params"))
                 is not None

@@ -27,7 +27,7 @@ async def test_what_the_policy_kept_from_a_page_is_written_to_the_log(
     body = report(**{"blocked-uri": "http://x.example/\x1b[31m\n\u202e<b>"})
     assert (await web.post("/-/reports", body, CSP_REPORT, ("Origin", OWN))).status == 204
     [line] = caplog.messages
-    assert line == f"content security policy: {OWN}/ was kept from http://x.example/?[31m???b? by img-src"
+    assert line == f"content security policy: {OWN}/ tried to load http://x.example/?[31m???b?, blocked by img-src"
 
 
 async def test_a_report_that_is_none_is_not_written(web: WebRoutes, caplog: pytest.LogCaptureFixture) -> None:

@@ -95,7 +95,7 @@ class AcpSessions:
         rows = _read_report(body)
         self._drop_silent_conductors()
         if conductor not in self._conductors and len(self._conductors) >= MAX_CONDUCTORS:
-            raise ValueError(f"{MAX_CONDUCTORS} conductors are here already")
+            raise ValueError(f"{MAX_CONDUCTORS} conductors are already connected")
         self._conductors[conductor] = (self._clock(), rows)
         self._index()
 
@@ -136,7 +136,7 @@ class AcpSessions:
 def _read_report(body: Any) -> list[AcpServerRow]:
     sessions = body.get("sessions") if isinstance(body, dict) else None
     if not isinstance(sessions, list):
-        raise ValueError("a report has sessions")
+        raise ValueError("a report must have sessions")
     agent = _text(body.get("agent")) or "?"
     rows = []
     for session in sessions:
@@ -152,7 +152,7 @@ def _read_report(body: Any) -> list[AcpServerRow]:
                     AcpServerRow(agent, _text(session.get("session")) or None, server, id, how, connections, is_used)
                 )
     if len(rows) > MAX_ROWS:
-        raise ValueError(f"a report has at most {MAX_ROWS} servers")
+        raise ValueError(f"a report may have at most {MAX_ROWS} servers")
     return rows
 
 

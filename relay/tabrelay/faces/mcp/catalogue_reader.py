@@ -107,7 +107,7 @@ class CatalogueReader:
         # It may be another page at the same peer, so the InitializeResult of the last one is no longer valid.
         state = self._read_states.pop(server, None)
         if state is not None:
-            state.peer.end(state.channel, "the catalogue is read anew")
+            state.peer.end(state.channel, "the catalogue is read again")
         entry = self._switch.registry.find(server)
         digests = self._digests_of(server)
         digests.is_new, digests.failures = True, 0

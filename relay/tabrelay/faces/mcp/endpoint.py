@@ -167,7 +167,7 @@ class McpEndpoint:
     async def _answer_http_sse(self, exchange: Exchange, server: str, principal: Principal, place: str) -> None:
         """The two URLs of 2024-11-05."""
         if place not in ("sse", "messages"):
-            text = f"There is nothing at this address. The server's own is /{server}, and /{server}/sse for 2024-11-05."
+            text = f"There is nothing at this address. The server is at /{server}, and at /{server}/sse for 2024-11-05."
             raise BadRequest(text, status=404, reason="not_found")
         method = "GET" if place == "sse" else "POST"
         if exchange.method != method:
@@ -222,7 +222,7 @@ def _check_content_type(request: RequestHeaders) -> None:
     if request.header(b"content-encoding") not in (None, "", "identity"):
         # RFC 9110, 15.5.16: Accept-Encoding lists the codings that are accepted.
         plain = ((b"accept-encoding", b"identity"),)
-        text = "Send the message as it is, without Content-Encoding."
+        text = "Send the message without Content-Encoding."
         raise BadRequest(text, status=415, reason="content_encoding", headers=plain)
 
 

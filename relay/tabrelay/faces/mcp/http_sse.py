@@ -188,7 +188,7 @@ class SseFace:
 
     async def _initialize(self, exchange: Exchange, connection: SseConnection, message: dict[str, Any]) -> bytes:
         if connection.session is not None:
-            raise BadRequest("This session is initialized already.", reason="already_initialized")
+            raise BadRequest("This session is already initialized.", reason="already_initialized")
         body, session = await self._legacy.initialize(exchange, connection.server, connection.principal, message)
         # All messages of the session go to its only stream.
         session.streams.get_stream = connection.stream
@@ -233,6 +233,6 @@ def _too_early(message: dict[str, Any]) -> BadRequest:
     """A client that tries the modern era first must learn that this transport is legacy."""
     meta = (message.get("params") or {}).get("_meta") if isinstance(message.get("params"), dict) else None
     if isinstance(meta, dict) and eras.META_VERSION in meta:
-        text = f'"{message["method"]}" is not known here: this transport begins with initialize.'
+        text = f'"{message["method"]}" is not supported here: this transport starts with initialize.'
         return BadRequest(text, code=jsonrpc.METHOD_NOT_FOUND, reason="method_not_found")
     return BadRequest(f"{message['method']} came before initialize.")

@@ -35,7 +35,7 @@ def check_message(message: Any) -> None:
     if not isinstance(message, dict):
         raise BadRequest("The body must be one JSON-RPC message: an object.")
     if message.get("jsonrpc") != "2.0":
-        raise BadRequest('The message must say "jsonrpc": "2.0".')
+        raise BadRequest('The message must have "jsonrpc": "2.0".')
     if "method" in message:
         if not isinstance(message["method"], str):
             raise BadRequest("A message's method must be a string.")
@@ -69,7 +69,7 @@ def check_client_info(text: bytes) -> None:
     # defence: what a client says of itself
     if len(text) > MAX_CLIENT_INFO:
         raise BadRequest(
-            f"The client says more than {MAX_CLIENT_INFO:,} bytes about itself and its capabilities.",
+            f"The client info and capabilities have more than {MAX_CLIENT_INFO:,} bytes.",
             status=413,
             code=jsonrpc.INVALID_PARAMS,
             reason="too_large",

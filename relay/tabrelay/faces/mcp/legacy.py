@@ -134,7 +134,7 @@ class LegacyFace:
 
     async def _initialize(self, exchange: Exchange, server: str, principal: Principal, message: dict[str, Any]) -> None:
         if exchange.header(mcp_headers.RAW_SESSION_ID) is not None:
-            raise BadRequest("This session is initialized already.", reason="already_initialized")
+            raise BadRequest("This session is already initialized.", reason="already_initialized")
         body, session = await self.initialize(exchange, server, principal, message)
         await exchange.json(200, body, session_header(session))
 
@@ -193,12 +193,12 @@ class LegacyFace:
     def _find(self, request: RequestHeaders, server: str, principal: Principal) -> Session:
         versions = request.headers(mcp_headers.RAW_PROTOCOL_VERSION)
         if len(set(versions)) > 1:
-            raise BadRequest("The header MCP-Protocol-Version is there more than once.")
+            raise BadRequest("The header MCP-Protocol-Version was sent more than once.")
         if versions and versions[0] not in eras.LEGACY_VERSIONS:
             raise BadRequest(f"Protocol version {versions[0]!r} is not supported here.", reason="unsupported_version")
         ids = request.headers(mcp_headers.RAW_SESSION_ID)
         if len(ids) > 1:
-            raise BadRequest("The header Mcp-Session-Id is there more than once.")
+            raise BadRequest("The header Mcp-Session-Id was sent more than once.")
         return self._sessions.find(ids[0] if ids else None, server, principal.id)
 
     # -- GET and DELETE ------------------------------------------------------------------------------------------------
@@ -249,5 +249,5 @@ def _wanted(session: Session, last_event: str | None) -> tuple[EventStream, int]
     if last_event is not None and not is_get_event(last_event):
         raise BadRequest(TOO_OLD, reason="unknown_event")
     if get_stream.reader is not None:
-        raise BadRequest("This session has a GET stream already.", status=409, reason="conflict")
+        raise BadRequest("This session already has a GET stream.", status=409, reason="conflict")
     return get_stream, get_stream.sent

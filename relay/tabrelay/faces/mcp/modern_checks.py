@@ -95,12 +95,14 @@ def check_request(
         return meta
     for header in (mcp_headers.RAW_PROTOCOL_VERSION, mcp_headers.RAW_METHOD, mcp_headers.RAW_NAME):
         if request.is_repeated(header):
-            raise mismatch(f"The header {header.decode()} is there more than once.")
+            raise mismatch(f"The header {header.decode()} was sent more than once.")
     params = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     if not isinstance(meta, dict):
         named = request.header(mcp_headers.RAW_PROTOCOL_VERSION)
-        strange = "" if named is None or named in eras.MODERN_VERSIONS else f", and {named!r} is no version spoken here"
+        strange = (
+            "" if named is None or named in eras.MODERN_VERSIONS else f", and {named!r} is not a supported version"
+        )
         raise _incomplete(f"params._meta is missing{strange}")
     version = meta.get(eras.META_VERSION)
     if not isinstance(version, str):
@@ -160,7 +162,7 @@ def _compare(request: RequestHeaders, header: bytes, expected: str, encoded: boo
     if encoded:
         value = decode(header.decode(), value)
     if value != expected:
-        raise mismatch(f"The header {header.decode()} does not say what the body says.")
+        raise mismatch(f"The header {header.decode()} does not match the body.")
 
 
 def _incomplete(text: str) -> BadRequest:

@@ -30,8 +30,8 @@ SILENT_S: Final = 7.0
 READER_TIMEOUT_S: Final = 30.0
 # Bytes of events in one batch; a larger event is sent alone.
 MAX_BATCH: Final = 512 * 1024
-GONE: Final = "The relay that had this stream is gone, and the stream with it. What became of its call is not known."
-TOO_OLD: Final = "This stream can't be taken up again: it is too old, or the relay was restarted."
+GONE: Final = "The relay that held this stream is gone, and the stream with it. The outcome of its call is unknown."
+TOO_OLD: Final = "This stream can't be resumed: it is too old, or the relay was restarted."
 
 
 @dataclass(slots=True, eq=False)
@@ -232,9 +232,9 @@ class StreamReader:
             try:
                 self._cluster.send(node, asked)
                 async with asyncio.timeout(SILENT_S):
-                    said = await waiting
-                if said is not RETRY:
-                    return said
+                    batch = await waiting
+                if batch is not RETRY:
+                    return batch
             except BusDown:
                 raise _unavailable(unreachable()) from None
             except TimeoutError:

@@ -136,7 +136,7 @@ class Sessions:
         # defence: a token's share of the sessions
         if len(mine) >= self._max_per_token and not self._unload_oldest(mine):
             raise BadRequest(
-                f"This token has {len(mine):,} sessions in use, which is its share. Close one (DELETE) and try again.",
+                f"This token has {len(mine):,} sessions in use, which is its limit. Close one (DELETE) and try again.",
                 status=429,
                 reason="too_many_sessions",
             )

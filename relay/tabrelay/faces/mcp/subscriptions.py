@@ -91,7 +91,7 @@ class Subscriptions:
         """Acknowledge, and wait until a browser connects, the client hangs up, or the relay stops."""
         held = self._held.setdefault(server, set())
         if len(held) >= MAX_HELD:
-            raise Busy(f'{MAX_HELD} callers wait for "{server}" already.', retry_after_ms=3000)
+            raise Busy(f'{MAX_HELD} callers already wait for "{server}".', retry_after_ms=3000)
         params = {"notifications": wanted.honoured(catalogue), "_meta": {eras.META_SUBSCRIPTION: call.id}}
         changed = asyncio.Event()
         held.add(changed)

@@ -1,1 +1,1 @@
-"""Calls and requests that come in from other relays."""
+"""Calls and requests from other relays, over the bus."""

@@ -48,16 +48,16 @@ class Forwarded(Pending):
 
     def notify(self, notice: Notice) -> None:
         if not self.is_done:
-            say = self._send if is_droppable(notice) else self._assure
-            say({"op": "note", "ends": notice.ends_stream}, notice.payload)
+            send = self._send if is_droppable(notice) else self._assure
+            send({"op": "note", "ends": notice.ends_stream}, notice.payload)
 
     def finish(self, reply: Reply) -> None:
         reply.release()
         if not self.is_done:
             self.is_done = True
-            said = reply.raw
-            brief = said.summary if isinstance(said, SlicedPayload) else ""
-            payload = said if isinstance(said, str) else b"".join(said)
+            raw = reply.raw
+            brief = raw.summary if isinstance(raw, SlicedPayload) else ""
+            payload = raw if isinstance(raw, str) else b"".join(raw)
             self._send({"op": "done", "code": reply.error_code, "brief": brief}, payload)
             self._on_end()
 
@@ -123,7 +123,7 @@ class Forwarding:
     def _call(self, node: str, header: dict[str, Any], payload: str | None) -> None:
         address, call = str(header.get("a")), _read_call(header, payload)
         if call is None:
-            log.warning("A relay sent a call that is none.")
+            log.warning("A relay sent an invalid call.")
             return
         key = (address, call.channel, call.id)
         if key in self._calls and not self._calls[key].is_done:
@@ -267,4 +267,4 @@ def _caller(header: dict[str, Any]) -> Caller | None:
 
 
 def _unknown(address: str) -> BrowserGone:
-    return BrowserGone(f'The page that offers "{address}" can\'t be asked again what became of the call.')
+    return BrowserGone(f'The page that offers "{address}" can\'t be asked again for the outcome of the call.')

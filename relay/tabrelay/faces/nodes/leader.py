@@ -24,7 +24,7 @@ REDEEM: Final = "/-/pair"
 MAX_BODY: Final = 64 * 1024
 # Longer than the long poll of a page that asks to be paired (HOLD_S in faces/web/pairing.py).
 ANSWER_TIMEOUT_S: Final = 60.0
-GONE: Final = b'{"error":"relay_unavailable","message":"The relay that knows of this is gone. Try again."}'
+GONE: Final = b'{"error":"relay_unavailable","message":"The relay that handles pairing is gone. Try again."}'
 
 # Status and headers, and the body.
 Answer = tuple[dict[str, Any], bytes]

@@ -31,7 +31,7 @@ class MetricsRoutes:
         @app.api_route("/-/metrics", methods=["GET", "HEAD"])
         async def metrics() -> Response:
             if self._text is None:
-                text = "This relay counts nothing: it was started with TABRELAY_METRICS=0."
+                text = "Metrics are turned off: the relay was started with TABRELAY_METRICS=0."
                 return JSONResponse({"error": "not_found", "message": text}, 404)
             return Response(self._text(), headers={"Content-Type": CONTENT_TYPE})
 

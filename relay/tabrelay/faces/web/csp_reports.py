@@ -69,5 +69,8 @@ class CspReports:
         except (ValueError, KeyError, TypeError):
             return
         log.warning(
-            "content security policy: %s was kept from %s by %s", printable(page), printable(blocked), printable(rule)
+            "content security policy: %s tried to load %s, blocked by %s",
+            printable(page),
+            printable(blocked),
+            printable(rule),
         )

@@ -105,7 +105,7 @@ class PairingRoutes:
     async def _redeem(self, request: Request) -> Response:
         origin = _origin(request)
         if not self._policy.is_own_origin(origin):
-            return _error(403, "forbidden", "Only the relay's own pages pair in this way.")
+            return _error(403, "forbidden", "Only the relay's own pages can redeem a pairing code.")
         body = await _json_object(request)
         if isinstance(body, Response):
             return body
