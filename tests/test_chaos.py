@@ -93,11 +93,11 @@ async def test_a_trap_cuts_at_its_frame_and_at_no_other(proxy: ChaosProxy, momen
         assert await ask(socket, "not yet") == "not yet"
         await socket.send("now")
         await trap.sprung.wait()
-        heard = []
+        received = []
         with pytest.raises(ConnectionClosed):
             while True:
-                heard.append(await socket.recv())
-        assert heard == (["now"] if arrives else [])
+                received.append(await socket.recv())
+        assert received == (["now"] if arrives else [])
     async with dial(proxy) as socket:
         assert await ask(socket, "now") == "now"
 
@@ -151,7 +151,7 @@ async def test_a_frozen_direction_fills_the_senders_buffers_and_thaws_without_lo
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
                 await asyncio.shield(sending)
-        proxy.thaw(Way.UP)
+        proxy.unfreeze(Way.UP)
         assert await socket.recv() == big
         await sending
 

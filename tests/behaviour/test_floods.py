@@ -264,19 +264,19 @@ async def test_a_body_that_comes_byte_by_byte_is_not_waited_for(tmp_path: Path, 
         head += "Accept: application/json, text/event-stream\r\nContent-Length: 1000\r\n"
         head += f"Authorization: Bearer {relay.token if token == 'good' else 'x'}\r\n\r\n"
         reader, writer = await open_connection(relay, head.encode())
-        heard: list[bytes] = []
+        received: list[bytes] = []
 
         async def listen() -> None:
             with contextlib.suppress(ConnectionError):
                 while line := await reader.readline():
-                    heard.append(line)
+                    received.append(line)
 
         listening = asyncio.create_task(listen())
         async with asyncio.timeout(10):
             while not listening.done():
                 writer.write(b" ")  # a sign of life is not a body
                 await asyncio.wait([listening], timeout=0.05)
-        assert heard[0].startswith(b"HTTP/1.1 408 " if token == "good" else b"HTTP/1.1 401 ")
+        assert received[0].startswith(b"HTTP/1.1 408 " if token == "good" else b"HTTP/1.1 401 ")
         writer.close()
 
 
@@ -453,29 +453,29 @@ async def test_a_page_is_told_when_the_relay_can_hold_no_more_servers(tmp_path: 
 
 async def test_names_that_come_by_the_thousand_are_not_a_write_each(tmp_path: Path) -> None:
     path = tmp_path / "servers.json"
-    shelf = CountingShelf(path, most=20_000)
+    store = CountingStore(path, most=20_000)
     for number in range(2000):
-        shelf.put(f"s{number}", StoredServer(Catalogue({"serverInfo": {"name": "x"}}), last_seen=float(number)))
+        store.put(f"s{number}", StoredServer(Catalogue({"serverInfo": {"name": "x"}}), last_seen=float(number)))
         if number % 50 == 0:
             await asyncio.sleep(0)
-    assert shelf.writes < 200
-    shelf.flush()
+    assert store.writes < 200
+    store.flush()
     assert len(CatalogueStore(path).load()) == 2000
     assert CatalogueStore(path).load()["s1999"].last_seen == 1999.0
 
 
 async def test_what_waits_to_be_written_is_written_soon_by_itself(tmp_path: Path) -> None:
     path = tmp_path / "servers.json"
-    shelf = CatalogueStore(path)
-    shelf.put("alone", StoredServer())
+    store = CatalogueStore(path)
+    store.put("alone", StoredServer())
     await until(lambda: set(CatalogueStore(path).load()) == {"alone"})
-    shelf.put("next", StoredServer())
-    shelf.put("last", StoredServer(last_seen=1.0))
-    shelf.remove("alone")
+    store.put("next", StoredServer())
+    store.put("last", StoredServer(last_seen=1.0))
+    store.remove("alone")
     await until(lambda: set(CatalogueStore(path).load()) == {"next", "last"})
 
 
-class CountingShelf(CatalogueStore):
+class CountingStore(CatalogueStore):
     """Counts how often it writes."""
 
     writes = 0

@@ -44,9 +44,9 @@ class Stage:
         await self.relay.http.post("/notes", json=body, headers=self.session)
 
     async def hang_up(self, request: dict[str, Any]) -> None:
-        heard = len(self.worker.seen)
+        received = len(self.worker.seen)
         asked = asyncio.create_task(self.relay.http.post("/notes", **request))
-        await self.worker.until(lambda: len(self.worker.seen) > heard)
+        await self.worker.until(lambda: len(self.worker.seen) > received)
         asked.cancel()
         await asyncio.gather(asked, return_exceptions=True)
 

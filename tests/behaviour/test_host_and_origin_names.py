@@ -87,7 +87,7 @@ def call(relay: RunningRelay, host: str, more: Fields) -> bytes:
     return written("POST", "/notes", fields, body)
 
 
-def knock(relay: RunningRelay, host: str, more: Fields) -> bytes:
+def handshake(relay: RunningRelay, host: str, more: Fields) -> bytes:
     fields = [("Host", host), ("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13")]
     fields += [("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), *more]
     return written("GET", "/page", [*fields, ("Sec-WebSocket-Protocol", f"tabrelay.v1, {bearer(relay.token)}")])
@@ -103,7 +103,7 @@ async def answers(relay: RunningRelay, host: str, more: Fields) -> dict[str, int
         "call again": [call(relay, own, []), call(relay, own, []), call(relay, host, more)],
     }
     found = {way: await last_status(relay, requests) for way, requests in ways.items()}
-    return {**found, "socket": await first_status(relay, knock(relay, host, more))}
+    return {**found, "socket": await first_status(relay, handshake(relay, host, more))}
 
 
 async def last_status(relay: RunningRelay, requests: list[bytes]) -> int | None:

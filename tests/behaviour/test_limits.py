@@ -134,14 +134,14 @@ async def test_listeners_do_not_take_the_place_of_calls(tmp_path: Path) -> None:
         RunningRelay(tmp_path, in_flight_server=2) as relay,
         SyntheticWorker(relay.url, relay.token, "notes") as worker,
     ):
-        heard: list[Received[str]] = []
-        worker.on_listen = heard.append
+        received: list[Received[str]] = []
+        worker.on_listen = received.append
         params = {"notifications": {"toolsListChanged": True}}
         listening = [
             asyncio.create_task(relay.http.post("/notes", **relay.modern("subscriptions/listen", params)))
             for _ in range(3)
         ]
-        await worker.until(lambda: len(heard) == 3)
+        await worker.until(lambda: len(received) == 3)
         assert await works(relay, worker)
         for task in listening:
             task.cancel()
@@ -340,10 +340,10 @@ async def test_a_header_of_any_size_is_not_taken(tmp_path: Path) -> None:
     ("said", "heard"), [(b"", b""), (b"GET /-/healthz HTTP/1.1\r\nHost:", b"HTTP/1.1 408 Request Timeout")]
 )
 async def test_a_connection_that_says_nothing_or_half_a_header_is_closed(
-    tmp_path: Path, said: bytes, heard: bytes
+    tmp_path: Path, said: bytes, received: bytes
 ) -> None:
     async with RunningRelay(tmp_path, header_deadline_s=0.2) as relay:
-        assert (await raw(relay.port, [said])).split(b"\r\n")[0] == heard
+        assert (await raw(relay.port, [said])).split(b"\r\n")[0] == received
 
 
 async def raw(port: int, pieces: list[bytes]) -> bytes:

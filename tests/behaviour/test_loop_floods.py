@@ -158,15 +158,15 @@ async def test_the_status_and_the_figures_of_many_servers(tmp_path: Path) -> Non
 
 def test_a_notification_for_many_callers_of_one_server() -> None:
     """With as many callers and subscriptions as there may be, and a long note of a page."""
-    audience, heard = Subscribers(), Counter[str]()
+    audience, received = Subscribers(), Counter[str]()
 
-    def hear(channel: str, notice: Notice) -> None:
-        heard[channel] += len(notice.payload)
+    def receive(channel: str, notice: Notice) -> None:
+        received[channel] += len(notice.payload)
 
     for number in range(MAX_URIS):
         audience.subscribe(f"c{number % 1_000}", f"x:{number}")
     for number in range(1_000):
-        audience.listen(f"c{number}", partial(hear, f"c{number}"))
+        audience.listen(f"c{number}", partial(receive, f"c{number}"))
     long = {"a": "x" * 2_000_000}
     found = {}
     for method, params in (
@@ -180,8 +180,8 @@ def test_a_notification_for_many_callers_of_one_server() -> None:
             tries.append((time.thread_time() - began) * 1000)
         found[method] = min(tries)
     assert {method: ms for method, ms in found.items() if ms > LIMIT_MS} == {}
-    assert len(heard) == 1_000 and heard["c7"] > heard["c8"]
-    assert max(heard.values()) < 2 * TRIES * MAX_ANNOUNCED
+    assert len(received) == 1_000 and received["c7"] > received["c8"]
+    assert max(received.values()) < 2 * TRIES * MAX_ANNOUNCED
 
 
 @contextmanager
@@ -223,9 +223,9 @@ async def test_a_browser_that_comes_back_to_many_sessions() -> None:
     shared_names = SimpleNamespace(bound_to=lambda server, channel: server)
     registry = SimpleNamespace(holder=lambda server, channel: peer, shared_names=shared_names)
     switch: Any = SimpleNamespace(registry=registry)
-    briefing = SessionReplay(switch, sessions)
+    replay = SessionReplay(switch, sessions)
     tries = []
-    for tell in (briefing.came_up, lambda server: briefing.lists_changed(server, frozenset({"tools", "prompts"}))):
+    for tell in (replay.came_up, lambda server: replay.lists_changed(server, frozenset({"tools", "prompts"}))):
         with no_collector():
             began = time.thread_time()
             tell("notes")
@@ -258,14 +258,14 @@ async def test_long_work_lets_other_callbacks_run_every_few_milliseconds() -> No
 
 async def test_sessions_that_another_process_wrote_are_taken_over_in_several_callbacks() -> None:
     uris = tuple(f"x:{number}" for number in range(100))
-    diary = SessionStore(None)
-    diary.write("ours", SessionRecord(1.0, is_ended=True))
+    store = SessionStore(None)
+    store.write("ours", SessionRecord(1.0, is_ended=True))
     theirs = {f"{number:032x}": SessionRecord(2.0, "error", uris) for number in range(9_998)}
     with no_collector():
         began = time.thread_time()
-        diary.merge({**theirs, digest("ours"): SessionRecord(3.0)})
+        store.merge({**theirs, digest("ours"): SessionRecord(3.0)})
         took_ms = (time.thread_time() - began) * 1000
-    assert took_ms < LIMIT_MS and len(diary) < 2_000
-    await until(lambda: len(diary) == 9_999)
-    page = diary.find("ours")
+    assert took_ms < LIMIT_MS and len(store) < 2_000
+    await until(lambda: len(store) == 9_999)
+    page = store.find("ours")
     assert page is not None and page.is_ended

@@ -357,8 +357,8 @@ async def test_calls_without_an_answer_have_a_limit_together_also_while_they_wai
         budget = relay.app.fast_path._endpoint._switch.budget
         await until(lambda: budget.used > 40_000)
         assert await reason(relay.modern("tools/call", {"name": "echo", "arguments": {"n": "x" * 20_000}})) == "busy"
-        wishes = {"notifications": {"resourceSubscriptions": [f"note:{number}" for number in range(1000)]}}
-        assert await reason(relay.modern("subscriptions/listen", wishes)) == "busy"
+        wanted = {"notifications": {"resourceSubscriptions": [f"note:{number}" for number in range(1000)]}}
+        assert await reason(relay.modern("subscriptions/listen", wanted)) == "busy"
         async with SyntheticWorker(relay.url, relay.token, "notes"):
             assert ["result" in (await task).json() for task in waiting] == [True, True]
             assert "result" in (await relay.call("notes", "echo", {"n": "x" * 20_000})).json()
@@ -370,11 +370,11 @@ class Silent(SyntheticWorker):
 
     def _received(self, event: Received[str]) -> None:
         if "needle" in event.payload:
-            self.heard = True
+            self.received = True
         else:
             super()._received(event)
 
-    heard = False
+    received = False
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
@@ -395,7 +395,7 @@ async def test_a_call_that_waits_for_its_answer_is_text_and_no_values(tmp_path: 
         body = f'{{"jsonrpc": "2.0", "id": 1, "method": "{method}", "params": {given}}}}}'
         headers = {**headers, "Content-Type": "application/json"}
         call = asyncio.create_task(relay.http.post("/notes", content=body, headers=headers))
-        await worker.until(lambda: worker.heard)
+        await worker.until(lambda: worker.received)
         assert kept() == 0
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)

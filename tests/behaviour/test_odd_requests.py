@@ -16,8 +16,8 @@ import pytest
 
 from tabrelay.config.specs import StdioSpec
 from tabserver.handlers.toolbox import Toolbox, tool
+from tests.support.child_specs import child
 from tests.support.cpython_worker import CPythonWorker
-from tests.support.elsewhere import child
 from tests.support.odd_values import MEMBERS, META, nested
 from tests.support.page import ScriptedPage
 from tests.support.relay import RunningRelay

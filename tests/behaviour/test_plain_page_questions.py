@@ -335,8 +335,8 @@ async def test_a_log_message_goes_to_the_call_it_belongs_to_at_its_level(
     assert quiet.headers["content-type"] == "application/json"
     meta = {"io.modelcontextprotocol/logLevel": "warning", "io.modelcontextprotocol/clientCapabilities": ABLE}
     loud = await relay.http.post("/notes", **modern(relay, _meta=meta))
-    heard = [json.loads(event) for event in events(loud.text)]
-    assert [message["params"]["data"] for message in heard[:-1]] == ["warning"]
+    received = [json.loads(event) for event in events(loud.text)]
+    assert [message["params"]["data"] for message in received[:-1]] == ["warning"]
     assert [message["params"] for message in page.of("logging/setLevel")] == [{"level": "warning"}]
 
 

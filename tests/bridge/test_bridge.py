@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.elsewhere import is_alive, until
+from tests.support.child_specs import is_alive, until
 from tests.support.program import quiet
 from tests.support.stdio import BridgeChild, request
 from tests.support.upstream import Reply, Upstream, hang, result, status

@@ -51,8 +51,8 @@ async def url(tmp_path: Path, context: BrowserContext, settings: ModuleType) -> 
             )
             yield f"{base}/{SERVER}"
     # All of it was held to the models too: on its way to the client, and from the browser to the relay.
-    heard = relay.recorder.checked
-    assert min(heard["client"], heard["relay"]) >= 200, heard
+    received = relay.recorder.checked
+    assert min(received["client"], received["relay"]) >= 200, received
 
 
 @pytest.mark.requirement("conformance")

@@ -97,15 +97,15 @@ async def test_progress_and_cancellation_cross_the_browser(demo: Demo, page: Pag
         }"""
     )
     await page.locator("#tools [data-tool=wait]").wait_for()
-    heard: asyncio.Queue[tuple[float, float | None, str | None]] = asyncio.Queue()
+    received: asyncio.Queue[tuple[float, float | None, str | None]] = asyncio.Queue()
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-        heard.put_nowait((progress, total, message))
+        received.put_nowait((progress, total, message))
 
     async with demo.client(mode) as client:
         call = asyncio.create_task(client.call_tool("wait", {}, progress_callback=on_progress))
         async with asyncio.timeout(15):
-            assert await heard.get() == (1, 2, "half")
+            assert await received.get() == (1, 2, "half")
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from playwright.async_api import BrowserContext, expect
 
+from tests.support.child_specs import CHILD
 from tests.support.demo import Demo
-from tests.support.elsewhere import CHILD
 
 
 async def test_the_page_says_why_a_server_is_not_there_and_connects_to_it_now(

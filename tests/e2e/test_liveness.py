@@ -202,7 +202,7 @@ async def test_a_browser_that_does_not_read_is_let_go_in_time_and_keeps_its_sess
                 await relay.status()  # it has let go of the browser, but not of the descriptor yet
         assert loop.time() - began <= 35 / scale + 5
         proxy.cut()
-        proxy.thaw(Way.DOWN)
+        proxy.unfreeze(Way.DOWN)
         await worker.dropped()
         await worker.dial()
         await worker.until(lambda: worker.link.is_up)

@@ -32,12 +32,12 @@ class App:
 
     async def visit(self, path: str) -> Page:
         page = await self._context.new_page()
-        page.on("console", self._hear)
+        page.on("console", self._receive)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         await page.goto(f"{self.site.origin}/{path}")
         return page
 
-    def _hear(self, message: ConsoleMessage) -> None:
+    def _receive(self, message: ConsoleMessage) -> None:
         # What the browser logs of a request that failed is its own business.
         if not message.text.startswith("Failed to load resource"):
             self.said.append(message.text)

@@ -188,15 +188,15 @@ async def test_spelt_out_parameters_are_schemas_and_arguments_are_held_to_them(
 
 @ERAS
 async def test_a_tool_asks_reports_and_sees_the_page(small: tuple[Demo, Page], mode: str) -> None:
-    heard: list[str | None] = []
+    received: list[str | None] = []
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-        heard.append(message)
+        received.append(message)
 
     async with small[0].client(mode, **ABLE) as client:
         told = await client.call_tool("confirm", {"what": "dance"}, progress_callback=on_progress)
         assert text(told) == "Alice wants to dance"
-        assert heard == ["asking"]
+        assert received == ["asking"]
         assert text(await client.call_tool("talk", {})) == "“Hello Alice” indeed (asked)"
 
 

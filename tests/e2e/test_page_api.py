@@ -315,17 +315,17 @@ async def test_an_offer_is_withdrawn_by_its_signal_and_the_one_that_replaced_it_
 async def test_those_who_subscribed_hear_of_an_update(app: App) -> None:
     await app.page.evaluate("() => connection.offerResource({ uri: 'live://news', read: () => 'now' })")
     await app.page.wait_for_function("connection.catalogue?.resources.some(({ uri }) => uri === 'live://news')")
-    heard: asyncio.Queue[str] = asyncio.Queue()
+    received: asyncio.Queue[str] = asyncio.Queue()
 
     async def on_message(message: Any) -> None:
         if isinstance(message, ResourceUpdatedNotification):
-            heard.put_nowait(str(message.params.uri))
+            received.put_nowait(str(message.params.uri))
 
     async with app.relay.client("legacy", message_handler=on_message) as client:
         await client.subscribe_resource("live://news")
         await app.page.evaluate("() => connection.resourceUpdated('live://news')")
         async with asyncio.timeout(15):
-            assert await heard.get() == "live://news"
+            assert await received.get() == "live://news"
 
 
 async def test_an_offer_that_is_none_is_refused_at_once(app: App) -> None:

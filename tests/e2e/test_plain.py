@@ -86,16 +86,16 @@ def text(result: types.CallToolResult) -> str:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_its_tools_are_listed_and_called_with_progress(plain: Plain, era: str) -> None:
-    heard: list[tuple[float, float | None]] = []
+    received: list[tuple[float, float | None]] = []
 
-    async def heard_of(progress: float, total: float | None, message: str | None) -> None:
-        heard.append((progress, total))
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        received.append((progress, total))
 
     async with plain.relay.client(era) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == ["add", "count", "wait", "greet"]
         assert text(await client.call_tool("add", {"a": 2, "b": 3})) == "5"
-        assert text(await client.call_tool("count", {"to": 3}, progress_callback=heard_of)) == "3"
-    assert heard == [(1, 3), (2, 3), (3, 3)]
+        assert text(await client.call_tool("count", {"to": 3}, progress_callback=on_progress)) == "3"
+    assert received == [(1, 3), (2, 3), (3, 3)]
 
 
 @pytest.mark.parametrize("era", ERAS)

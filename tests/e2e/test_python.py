@@ -131,11 +131,11 @@ async def test_a_client_that_cannot_be_asked_is_told_what_it_lacks(show: Demo, m
 
 @ERAS
 async def test_progress_log_cancellation_and_state_belong_to_the_caller(show: Demo, mode: str) -> None:
-    heard: asyncio.Queue[tuple[float, float | None, str | None]] = asyncio.Queue()
+    received: asyncio.Queue[tuple[float, float | None, str | None]] = asyncio.Queue()
     logged: asyncio.Queue[Any] = asyncio.Queue()
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-        heard.put_nowait((progress, total, message))
+        received.put_nowait((progress, total, message))
 
     async def on_message(message: Any) -> None:
         if isinstance(message, LoggingMessageNotification):
@@ -144,7 +144,7 @@ async def test_progress_log_cancellation_and_state_belong_to_the_caller(show: De
     async with show.client(mode, message_handler=on_message) as client:
         call = asyncio.create_task(client.call_tool("wait", {}, progress_callback=on_progress))
         async with asyncio.timeout(15):
-            assert await heard.get() == (1, 2, "half")
+            assert await received.get() == (1, 2, "half")
             if mode == "legacy":  # a modern caller names a level with its request, which this client does not
                 assert await logged.get() == ("warning", "showcase", {"waiting": True})
         call.cancel()

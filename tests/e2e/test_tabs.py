@@ -408,16 +408,16 @@ async def test_a_client_that_came_before_the_browser_reaches_its_tools_by_the_li
 
 
 async def use_statics(client: Client) -> None:
-    heard: list[float] = []
+    received: list[float] = []
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-        heard.append(progress)
+        received.append(progress)
 
     listed = (await client.call_tool("tools_list", {})).structured_content
     assert listed is not None and {"late", "late_ask"} <= {tool["name"] for tool in listed["tools"]}
     found = (await client.call_tool("tabs_list", {})).structured_content
     assert found is not None and {tab["title"] for tab in found["tabs"]} == {"First", "Second"}
     result = await client.call_tool("tool_call", {"name": "late_ask"}, progress_callback=on_progress)
-    assert text(result).startswith("Alice in ") and heard == [1]
+    assert text(result).startswith("Alice in ") and received == [1]
     wrong = await client.call_tool("tool_call", {"name": "later"})
     assert wrong.is_error and 'Did you mean "late"' in text(wrong)

@@ -33,7 +33,7 @@ REQUEST: Final = (
 )
 INVALID_TEXT: Final = 1007
 MAX_MESSAGE: Final = 100_000
-Heard = tuple[list[tuple[str, Any]], bool]
+Received = tuple[list[tuple[str, Any]], bool]
 
 
 def check(data: bytes) -> None:
@@ -43,8 +43,8 @@ def check(data: bytes) -> None:
     has_long_length, is_within_frame = _walk(b"".join(reads))
     if has_long_length:
         return
-    heard, code = _by_wsproto(reads)
-    assert direct[0] == heard, f"the relay heard {direct[0]}, wsproto {heard}"
+    received, code = _by_wsproto(reads)
+    assert direct[0] == received, f"the relay received {direct[0]}, wsproto {received}"
     if not is_within_frame and code != INVALID_TEXT:
         assert direct[1] == (code is not None), f"the relay closed: {direct[1]}, wsproto: {code}"
 
@@ -52,11 +52,11 @@ def check(data: bytes) -> None:
 _loop: Final = asyncio.new_event_loop()
 
 
-async def _both(reads: list[bytes]) -> tuple[Heard, Heard]:
+async def _both(reads: list[bytes]) -> tuple[Received, Received]:
     return await _by_relay(reads, is_direct=True), await _by_relay(reads, is_direct=False)
 
 
-async def _by_relay(reads: list[bytes], *, is_direct: bool) -> Heard:
+async def _by_relay(reads: list[bytes], *, is_direct: bool) -> Received:
     app = _Application(is_direct)
     config = uvicorn.Config(
         app,
@@ -77,10 +77,10 @@ async def _by_relay(reads: list[bytes], *, is_direct: bool) -> Heard:
             connection.data_received(data)
             await settle()
     is_closed = transport.is_closed or connection.close_sent
-    heard = list(app.heard)
+    received = list(app.received)
     connection.connection_lost(None)
     await settle(lambda: app.is_over)
-    return heard, is_closed
+    return received, is_closed
 
 
 class _Application:
@@ -88,7 +88,7 @@ class _Application:
 
     def __init__(self, is_direct: bool) -> None:
         self._is_direct = is_direct
-        self.heard: list[tuple[str, Any]] = []
+        self.received: list[tuple[str, Any]] = []
         self.is_accepted = self.is_over = False
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -97,11 +97,11 @@ class _Application:
         if self._is_direct:
             conduit = direct_channel(scope)
             assert conduit is not None
-            conduit.on_text = lambda text: self.heard.append(("text", text))
+            conduit.on_text = lambda text: self.received.append(("text", text))
         self.is_accepted = True
         while (message := await receive())["type"] != "websocket.disconnect":
             kind = "text" if message.get("text") is not None else "bytes"
-            self.heard.append((kind, message[kind]))
+            self.received.append((kind, message[kind]))
         self.is_over = True
 
 
@@ -123,7 +123,7 @@ def _by_wsproto(reads: list[bytes]) -> tuple[list[tuple[str, Any]], int | None]:
     connection.receive_data(REQUEST)
     list(connection.events())
     connection.send(ws.AcceptConnection())
-    heard: list[tuple[str, Any]] = []
+    received: list[tuple[str, Any]] = []
     parts: list[Any] = []
     for data in reads:
         if not data or connection.state is not ConnectionState.OPEN:
@@ -135,10 +135,10 @@ def _by_wsproto(reads: list[bytes]) -> tuple[list[tuple[str, Any]], int | None]:
                     parts.append(event.data)
                     if event.message_finished:
                         is_text = isinstance(event, ws.TextMessage)
-                        heard.append(("text", "".join(parts)) if is_text else ("bytes", b"".join(parts)))
+                        received.append(("text", "".join(parts)) if is_text else ("bytes", b"".join(parts)))
                         parts = []
                 elif isinstance(event, ws.CloseConnection):
-                    return heard, int(event.code)
+                    return received, int(event.code)
         except ProtocolError:
-            return heard, CloseReason.PROTOCOL_ERROR
-    return heard, None
+            return received, CloseReason.PROTOCOL_ERROR
+    return received, None

@@ -13,7 +13,7 @@ MUTATIONS: Final = (
         "tests/transport/test_reconnect.py -k timer",
     ),
     Mutation(
-        "calls that JavaScript carries out: told before others send",
+        "calls of JavaScript: reported before Python sends",
         "now = self._clock()",
         "tests/worker/test_js_calls.py",
         lines=2,
@@ -66,7 +66,7 @@ MUTATIONS: Final = (
         "tests/js/test_granted_calls.py",
     ),
     Mutation(
-        "calls that JavaScript carries out: told before a frame",
+        "calls of JavaScript: reported before a frame",
         "this.#granted = undefined;",
         "tests/js/test_granted_calls.py",
         lines=2,
@@ -110,13 +110,13 @@ MUTATIONS: Final = (
         "tests/js/test_granted_calls.py",
     ),
     Mutation(
-        "calls that JavaScript carries out: told before a page",
+        "calls of JavaScript: reported before a page's message",
         'if (data.t === "attach" || data.t === "token") return receive(JSON.stringify(withoutKey(data)));',
         "tests/js/test_granted_calls.py",
         lines=2,
     ),
     Mutation(
-        "calls that JavaScript carries out: told before the end",
+        "calls of JavaScript: reported before the end of a socket",
         "closed(event.code, event.reason);",
         "tests/js/test_granted_calls.py",
         lines=2,
@@ -132,13 +132,13 @@ MUTATIONS: Final = (
         "tests/js/test_proof.py::test_a_socket_is_open_when_the_relay_has_signed_it_and_says_nothing_before",
     ),
     Mutation(
-        "calls that JavaScript carries out: told before all else ends",
+        "calls of JavaScript: reported before all other calls end",
         "for plain in [plain for plain in self.plain_calls.values() if plain.tab is tab]:",
         "tests/worker/test_js_calls.py",
         lines=2,
     ),
     Mutation(
-        "a tool that changed while somebody was asked",
+        "a tool that changed while the user was asked",
         "if destination is None:",
         "tests/tabs/test_approvals.py::test_a_tool_that_is_another_one_by_the_time_it_is_allowed_does_not_run",
     ),
@@ -163,7 +163,7 @@ MUTATIONS: Final = (
         "tests/tabs/test_responsiveness.py",
     ),
     Mutation(
-        "calls that JavaScript carries out: told before a change",
+        "calls of JavaScript: reported before a change",
         "self._grants = []",
         "tests/worker/test_js_calls.py",
         lines=2,
@@ -214,7 +214,7 @@ MUTATIONS: Final = (
     ),
     Mutation("questions that are open", "elif False:", "tests/tabs/test_approvals.py"),
     Mutation(
-        "a question that nobody answers",
+        "a question without an answer",
         "if False:\n    self.drop(call)\n    tab, name, wait_s = question.tab, question.asked.name, self.timing.approve_s",
         "tests/tabs/test_approvals.py",
         lines=3,
@@ -280,7 +280,7 @@ MUTATIONS: Final = (
         "return tab.read_state.has_room(self._now_ms())",
         "tests/tabs/test_responsiveness.py",
     ),
-    Mutation("a busy tab: Python learns what JavaScript heard", "pass", "tests/worker/test_js_calls.py"),
+    Mutation("a busy tab: Python learns what JavaScript received", "pass", "tests/worker/test_js_calls.py"),
     Mutation(
         "a busy tab: JavaScript sends no more than the window",
         "return pings === 0 && performance.now() - received_ms <= FRESH_MS;",

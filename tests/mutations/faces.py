@@ -125,7 +125,7 @@ MUTATIONS: Final = (
         "tests/behaviour/test_floods.py::test_a_message_nests_64_levels_deep_and_no_more",
     ),
     Mutation(
-        "loop time: sessions that are told of a browser",
+        "loop time: sessions that are notified of a browser",
         "SESSIONS_AT_ONCE: Final = 10**9  # sessions in one callback of the event loop",
         "tests/behaviour/test_loop_floods.py -k many_sessions",
     ),
@@ -160,7 +160,7 @@ MUTATIONS: Final = (
         "tests/behaviour/test_memory_attacks.py::test_a_call_that_waits_for_its_answer_is_text_and_no_values",
     ),
     Mutation(
-        "somebody else's stream at another relay",
+        "another client's stream at another relay",
         "return session",
         "tests/faces/mcp/test_remote_streams.py::test_a_relay_serves_a_stream_only_to_its_owner",
     ),
@@ -175,7 +175,7 @@ MUTATIONS: Final = (
         "tests/faces/mcp/test_sessions.py::test_what_another_relay_or_a_file_says_of_a_session_is_bounded",
     ),
     Mutation(
-        "an end that is told before what came first",
+        "an end that is reported before earlier messages",
         "if record is None:",
         "tests/faces/mcp/test_bus_sync.py::test_what_is_told_late_does_not_undo_the_end_of_a_session",
     ),

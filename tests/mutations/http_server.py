@@ -13,13 +13,13 @@ MUTATIONS: Final = (
         "tests/system/test_allocator.py",
     ),
     Mutation(
-        "memory: the allocator is told to give free memory back",
+        "memory: the allocator returns free memory",
         "tune_garbage_collector()",
         "tests/system/test_allocator.py",
         lines=2,
     ),
     Mutation(
-        "proxies that nobody trusts",
+        "proxies that are not trusted",
         'app = ProxyHeadersMiddleware(app, "*")',
         "tests/admission/test_oauth.py::test_forwarded_headers_of_untrusted_proxies_are_ignored",
     ),
@@ -60,7 +60,7 @@ MUTATIONS: Final = (
         "tests/behaviour/test_memory_attacks.py::test_small_frames_that_never_end_have_a_limit_together_however_many_there_are",
     ),
     Mutation(
-        "whole messages that nobody has taken yet",
+        "complete messages that the application has not taken yet",
         "held = unfinished + len(self._backlog)",
         "tests/peers/browsers/test_asgi_bypass.py::test_what_is_whole_counts_until_it_is_taken",
     ),
@@ -80,7 +80,7 @@ MUTATIONS: Final = (
         "tests/peers/browsers/test_asgi_bypass.py::test_large_frames_are_judged_as_by_the_library_alone",
     ),
     Mutation(
-        "the number of those that knock",
+        "the number of waiting handshakes",
         "if False:",
         "tests/server/test_accept_limiter.py::test_when_too_many_knock_the_next_is_told_to_come_back_and_whoever_calls_is_answered",
     ),
@@ -186,7 +186,7 @@ MUTATIONS: Final = (
         "tests/behaviour/test_suspended_relay.py::test_a_request_that_came_on_an_idle_connection_is_answered",
     ),
     Mutation(
-        "bodies that nobody reads",
+        "bodies that the application does not read",
         "pass  # the response came before the body was read, so it is never read",
         "tests/behaviour/test_floods.py::test_of_a_body_that_nobody_reads_nothing_is_kept",
     ),

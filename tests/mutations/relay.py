@@ -111,12 +111,12 @@ MUTATIONS: Final = (
         "tests/admission/test_gate.py::test_any_page_may_ask_and_nothing_more_than_that",
     ),
     Mutation(
-        "a rebound Host in the fast lane",
+        "a rebound Host on the fast path",
         'if asked.is_public or b"origin" in heading:',
         "tests/behaviour/test_host_and_origin_names.py::test_a_host_in_any_other_form_is_misdirected_on_every_way",
     ),
     Mutation(
-        "an Origin in the fast lane",
+        "an Origin on the fast path",
         'if asked.is_public or self._policy.check_host(heading.headers(b"host")) is not None:',
         "tests/behaviour/test_host_and_origin_names.py::test_an_origin_in_any_other_form_is_forbidden_on_every_way",
     ),
@@ -167,7 +167,7 @@ MUTATIONS: Final = (
         "tests/e2e/test_pairing.py::test_a_page_on_another_origin_or_port_cannot_come_in_even_with_a_stolen_token",
     ),
     Mutation(
-        "an approval that nobody picked up",
+        "an approval that was not collected",
         "return decision",
         "tests/faces/web/test_pairing.py::test_an_approval_that_is_not_collected_expires",
     ),
@@ -214,7 +214,7 @@ MUTATIONS: Final = (
         "tests/observe/test_call_log.py::test_a_link_in_place_of_the_call_log_is_not_written_through",
     ),
     Mutation(
-        "secrets that somebody else put there",
+        "secrets that another user put there",
         "return True",
         "tests/admission/test_tokens.py::test_a_token_file_of_another_user_is_not_used",
     ),
@@ -375,7 +375,7 @@ MUTATIONS: Final = (
         "tests/observe/test_call_log.py::test_a_file_that_is_swapped_while_it_is_opened_is_the_one_that_was_checked",
     ),
     Mutation(
-        "a log directory that somebody deletes",
+        "a log directory that is deleted",
         "if not hasattr(self, 'lock'):\n    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)",
         "tests/observe/test_call_log.py::test_a_directory_that_was_deleted_is_created_again",
     ),

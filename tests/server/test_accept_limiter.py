@@ -53,7 +53,7 @@ async def test_one_that_fails_on_its_way_in_keeps_nobody_out() -> None:
     assert [type(failure) for failure in failures] == [ValueError]
 
 
-def knock(relay: RunningRelay, name: str) -> bytes:
+def handshake(relay: RunningRelay, name: str) -> bytes:
     lines = [
         f"GET /{name} HTTP/1.1",
         f"Host: 127.0.0.1:{relay.port}",
@@ -79,7 +79,7 @@ async def test_when_too_many_knock_the_next_is_told_to_come_back_and_whoever_cal
             for number in range(4):
                 reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
                 stack.callback(writer.close)
-                writer.write(knock(relay, f"browser-{number}"))
+                writer.write(handshake(relay, f"browser-{number}"))
                 if number < 3:
                     await until(lambda number=number: turnstile.waiting == number + 1)
                 readers.append(reader)

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx2
 
-from tests.support.elsewhere import CHILD, is_alive, until
+from tests.support.child_specs import CHILD, is_alive, until
 from tests.support.recorder import Wiretap
 from tests.support.relay import ACCEPT, modern
 

@@ -142,7 +142,7 @@ async def test_a_call_after_one_that_left_the_lane_may_take_longer_than_a_connec
 
         await swiftly(relay, lambda: ask(line))
         waiting: list[tuple[Received[str], dict[str, Any]]] = []
-        heard = len(relay.recorder.asked)
+        received = len(relay.recorder.asked)
 
         async def answer_late(meanwhile: Awaitable[object]) -> None:
             worker.on_call = lambda worker, event, message: waiting.append((event, message))
@@ -161,7 +161,7 @@ async def test_a_call_after_one_that_left_the_lane_may_take_longer_than_a_connec
 
         with ordinarily(relay):
             # What the lane has not answered is heard only where it goes on.
-            await answer_late(until(lambda: len(relay.recorder.asked) > heard))
+            await answer_late(until(lambda: len(relay.recorder.asked) > received))
         assert relay.recorder.tap.swift_again  # the one that is late next is known by its header
         await answer_late(rest_too_long())
         await line.close()

@@ -45,7 +45,7 @@ def headers(**values: str) -> Any:
     return lambda name: values.get(name.decode())
 
 
-class Heard:
+class Received:
     """Answers every call, and keeps what it was told."""
 
     def __init__(self, worker: SyntheticWorker) -> None:
@@ -146,13 +146,13 @@ def test_only_the_context_goes_into_headers() -> None:
 async def test_without_traces_the_context_reaches_the_server_as_it_came(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes") as worker:
         await relay.has_read("notes")
-        heard = Heard(worker)
+        received = Received(worker)
         await relay.http.post("/notes", **request(relay, traceparent=PARENT, tracestate="a=1"))
-        assert heard.context == TraceContext(PARENT, "a=1")
+        assert received.context == TraceContext(PARENT, "a=1")
         await relay.http.post("/notes", **request(relay, meta={"traceparent": OTHER}, traceparent=PARENT))
-        assert heard.context == TraceContext(OTHER)
+        assert received.context == TraceContext(OTHER)
         await relay.http.post("/notes", **request(relay))
-        assert heard.context is None
+        assert received.context is None
 
 
 def test_without_traces_what_makes_and_sends_spans_is_not_loaded() -> None:
@@ -176,7 +176,7 @@ async def test_one_trace_goes_from_the_request_to_the_server(where: str, tmp_pat
     async with RunningRelay(tmp_path, traces=True) as relay:
         async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
             await relay.has_read("notes")
-            heard = Heard(worker)
+            received = Received(worker)
             said = {"traceparent": PARENT, "tracestate": "a=1"}
             asked = request(relay, meta=said)
             if where == "headers":
@@ -186,7 +186,7 @@ async def test_one_trace_goes_from_the_request_to_the_server(where: str, tmp_pat
     face, switch, link = spans["server"], spans["internal"], spans["client"]
     assert {span.trace for span in spans.values()} == {TRACE}
     assert (face.parent, switch.parent, link.parent) == (SPAN, face.id, switch.id)
-    context = heard.context
+    context = received.context
     assert context is not None and (context.trace_id, context.span_id) == (TRACE, link.id)
     assert context.tracestate == "a=1" and context.is_sampled
     assert face.began_ns <= switch.began_ns <= link.began_ns <= link.ended_ns <= switch.ended_ns <= face.ended_ns
@@ -204,7 +204,7 @@ async def test_nothing_secret_gets_into_a_span(tmp_path: Path, collector: Collec
         secret = relay.tokens.issue_named("ci", ["call"])
         async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
             await relay.has_read("notes")
-            Heard(worker)
+            Received(worker)
             relay.http.headers["Authorization"] = f"Bearer {secret}"
             await relay.http.post("/notes?key=in-the-query", **request(relay, traceparent=PARENT))
             await relay.http.post("/notes", **request(relay, tool=f"named {secret}"))
@@ -226,7 +226,7 @@ async def test_errors_are_told_by_their_kind(tmp_path: Path, collector: Collecto
     async with RunningRelay(tmp_path, traces=True, away_wait_s=0.1, servers=("away",)) as relay:
         async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
             await relay.has_read("notes")
-            Heard(worker)
+            Received(worker)
             await relay.http.post("/notes", **request(relay, tool="broken"))
             await relay.http.post("/away", **request(relay, tool="absent"))
             await relay.http.post("/notes", **request(relay, tool="late"), params={})
@@ -245,24 +245,24 @@ async def test_sessions_of_every_age_are_traced(tmp_path: Path, collector: Colle
     async with RunningRelay(tmp_path, traces=True) as relay:
         async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
             await relay.has_read("notes")
-            heard = Heard(worker)
+            received = Received(worker)
             began = await relay.http.post("/notes", json=INITIALIZE)
             id = {"Mcp-Session-Id": began.headers["mcp-session-id"], "traceparent": PARENT}
             call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "echo", "arguments": {}}}
             assert "result" in (await relay.http.post("/notes", json=call, headers=id)).json()
         spans = by_kind(await collector.until("tools/call echo"))
     assert {span.trace for span in spans.values() if span.name == "tools/call echo"} == {TRACE}
-    assert heard.context is not None and heard.context.span_id == spans["client"].id
+    assert received.context is not None and received.context.span_id == spans["client"].id
 
 
 async def test_a_trace_that_nobody_records_is_passed_on_and_not_sent(tmp_path: Path, collector: Collector) -> None:
     async with RunningRelay(tmp_path, traces=True) as relay:
         async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
             await relay.has_read("notes")
-            heard = Heard(worker)
+            received = Received(worker)
             await relay.http.post("/notes", **request(relay, traceparent=f"00-{TRACE}-{SPAN}-00"))
-            assert heard.context is not None and heard.context.trace_id == TRACE
-            assert not heard.context.is_sampled
+            assert received.context is not None and received.context.trace_id == TRACE
+            assert not received.context.is_sampled
             await relay.http.post("/notes", **request(relay, tool="after"))
         spans = await collector.until("tools/call after")
     assert TRACE not in {span.trace for span in spans}
@@ -274,7 +274,7 @@ async def test_the_http_requests_own_trace_is_linked_where_meta_says_another(
     async with RunningRelay(tmp_path, traces=True) as relay:
         async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
             await relay.has_read("notes")
-            Heard(worker)
+            Received(worker)
             await relay.http.post("/notes", **request(relay, meta={"traceparent": PARENT}, traceparent=OTHER))
         spans = by_kind(await collector.until("tools/call echo"))
     assert spans["server"].trace == TRACE and spans["server"].links == (OTHER[3:35],)
@@ -290,7 +290,7 @@ async def test_a_collector_that_is_away_costs_calls_nothing(tmp_path: Path, monk
         SyntheticWorker(relay.url, relay.token, "notes") as worker,
     ):
         await relay.has_read("notes")
-        Heard(worker)
+        Received(worker)
         for _ in range(3):
             assert "result" in (await relay.http.post("/notes", **request(relay))).json()
     # And nobody goes on trying when the relay is no more.

@@ -143,7 +143,7 @@ class ChaosProxy:
     def freeze(self, way: Way) -> None:
         self.weather[way].is_frozen = True
 
-    def thaw(self, way: Way) -> None:
+    def unfreeze(self, way: Way) -> None:
         self.weather[way].is_frozen = False
         self.changed()
 

@@ -38,7 +38,7 @@ CONNECTION = '[...(globalThis[Symbol.for("tabrelay.connections")]?.values() ?? [
 OFFERED = f"""{CONNECTION}?.state.state === "connected"
     && {CONNECTION}.catalogue?.tools.some(({{ name }}) => name === "TOOL")"""
 # Keeps what the page says in its console.
-HEAR = """<script>
+COLLECT = """<script>
 globalThis.said = [];
 const { info } = console;
 console.info = (...words) => { said.push(words.join(" ")); info(...words); };
@@ -85,7 +85,7 @@ async def write_page(folder: Path, relay: Demo, way: str) -> str:
         page.write_text(page.read_text(encoding="utf-8") + OWN, encoding="utf-8")
         return "example/"
     body = await _bundled(folder, relay) if way == "bundle" else _written(way, folder)
-    html = f"<!doctype html><title>{way}</title>{HEAR}<p id=note>Buy milk.</p>{body}{OWN}"
+    html = f"<!doctype html><title>{way}</title>{COLLECT}<p id=note>Buy milk.</p>{body}{OWN}"
     (folder / f"{way}.html").write_text(with_token(html, relay.token), encoding="utf-8")
     return f"{way}.html"
 

@@ -50,7 +50,7 @@ class Call:
     outcome: str | None = None
     result: str | None = None
     runs: int = 0
-    heard: list[int] = field(default_factory=list)
+    received: list[int] = field(default_factory=list)
 
     @property
     def channel(self) -> str:
@@ -115,7 +115,7 @@ class RelayEnd:
             elif event.related is not None:
                 call = world.roster.get((event.channel, event.related))
                 if call is not None:
-                    call.heard.append(json.loads(event.payload)["note"])
+                    call.received.append(json.loads(event.payload)["note"])
         elif isinstance(event, Welcomed):
             if not event.resumed:
                 again, lost = world.roster.claim(self.inst)
@@ -490,7 +490,7 @@ class World:
         """What must hold at every moment."""
         for call in self.calls:
             assert call.runs <= 1, f"call {call.number} ran {call.runs} times"
-            assert call.heard == sorted(set(call.heard)), f"call {call.number} heard {call.heard}"
+            assert call.received == sorted(set(call.received)), f"call {call.number} received {call.received}"
             if call.outcome == "ok":
                 assert call.runs == 1 and call.result == call.answer, f"call {call.number} got {call.result}"
             elif call.outcome == "not delivered":

@@ -275,8 +275,8 @@ class SuspendablePair:
 class WorkerConsole:
     """What the shared worker says on its console: Playwright does not tell."""
 
-    def __init__(self, session: CDPSession, heard: Any, seen: list[str]) -> None:
-        self._session, self._heard, self._seen = session, heard, seen
+    def __init__(self, session: CDPSession, received: Any, seen: list[str]) -> None:
+        self._session, self._heard, self._seen = session, received, seen
         session.on("Target.receivedMessageFromTarget", self._received)
 
     async def attach(self) -> None:

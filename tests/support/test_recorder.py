@@ -141,10 +141,10 @@ async def test_a_stream_is_read_whole_in_whatever_pieces_it_comes(chunk: int) ->
     async def send(message: Any) -> None:
         """Nobody is there."""
 
-    heard: list[Any] = []
+    received: list[Any] = []
     scope = {"type": "http", "path": "/notes", "method": "POST", "headers": []}
-    await Tap(app, heard.append)(scope, receive, send)
-    assert [one["message"] for one in heard] == messages
+    await Tap(app, received.append)(scope, receive, send)
+    assert [one["message"] for one in received] == messages
 
 
 async def test_what_a_client_asks_is_written_down_with_its_era(tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ class Approvals:
             question.deny(_not_run(f"{text} Bring it to the front and try again.", "approval_unseen", tab))
 
     def _expire(self, call: str, question: _OpenQuestion) -> None:
-        # defence: a question that nobody answers
+        # defence: a question without an answer
         if self._open.get(call) is question:
             self.drop(call)
             tab, name, wait_s = question.tab, question.asked.name, self.timing.approve_s

@@ -118,7 +118,7 @@ class TabCalls:
 
     def _fail(self, tab: Tab, why: Callable[[Tab, str], RoutingError]) -> list[Run]:
         """Fail the calls that were sent to this tab, and only those."""
-        # defence: calls that JavaScript carries out: told before all else ends
+        # defence: calls of JavaScript: reported before all other calls end
         self.sync()
         for plain in [plain for plain in self.plain_calls.values() if plain.tab is tab]:
             self.hand_over(plain)
@@ -248,7 +248,7 @@ class TabCalls:
                 destination = self._find_destination(routed)
                 item = None if destination is None else self._tool(routed.key, destination)
                 # The approval is for what was shown: this tool of this tab, with the definition it had then.
-                # defence: a tool that changed while somebody was asked
+                # defence: a tool that changed while the user was asked
                 if destination is None or item is None or not asked.matches(destination.key, item, destination.tab):
                     raise _changed_meanwhile(routed.key)
                 stops.append(self._run_at(run, routed, destination))

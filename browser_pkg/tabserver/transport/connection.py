@@ -134,7 +134,7 @@ class LinkSession(Generic[P]):
         related: RequestId | None = None,
     ) -> None:
         """Send on an open channel; a message for a closed one is dropped. Raises MessageTooLarge."""
-        # defence: calls that JavaScript carries out: told before others send
+        # defence: calls of JavaScript: reported before Python sends
         self.sync()
         now = self._clock()
         answered = id if kind is Kind.RES else None

@@ -88,7 +88,7 @@ class GrantedCalls:
 
     def revoke(self) -> None:
         if self._grants:
-            # defence: calls that JavaScript carries out: told before a change
+            # defence: calls of JavaScript: reported before a change
             self.sync()
             self._grants = []
             self._js.revoke()
@@ -131,7 +131,7 @@ class GrantedCalls:
             elif kind == "received":
                 grant, received_ms, window = grants[int(next(lines))][0], float(next(lines)), int(next(lines))
                 assert grant.destination is not None and grant.destination.tab is not None
-                # defence: a busy tab: Python learns what JavaScript heard
+                # defence: a busy tab: Python learns what JavaScript received
                 self._calls.update_window(grant.destination.tab, received_ms, window)
             else:
                 grant, _ = grants[int(next(lines))]

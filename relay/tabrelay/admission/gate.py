@@ -125,8 +125,8 @@ class Gate:
         Only for programs, which send no Origin.
         """
         asked = route("http", "POST", path)
-        # defence: a rebound Host in the fast lane
-        # defence: an Origin in the fast lane
+        # defence: a rebound Host on the fast path
+        # defence: an Origin on the fast path
         if asked.is_public or b"origin" in heading or self._policy.check_host(heading.headers(b"host")) is not None:
             return None
         admitted = self._admit(asked, _token(heading.headers(b"authorization")), None)

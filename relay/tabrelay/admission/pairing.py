@@ -157,7 +157,7 @@ class Pairing:
 
     def _decision(self, code: str, now: float) -> _Decision | None:
         decision = self._decided.get(code)
-        # defence: an approval that nobody picked up
+        # defence: an approval that was not collected
         return decision if decision is not None and now < decision.until else None
 
     def _record(self, code: str, decision: _Decision, now: float) -> None:

@@ -36,7 +36,7 @@ class PrivateRotatingFile(RotatingFileHandler):
         path = Path(self.baseFilename)
         # An existing directory may be shared, such as /tmp or a project: its mode is not changed. A deleted one is
         # created again.
-        # defence: a log directory that somebody deletes
+        # defence: a log directory that is deleted
         # defence: directories of others' log files
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:

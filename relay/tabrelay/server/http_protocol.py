@@ -145,7 +145,7 @@ class HttpProtocol(HttpConnection):
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
         if self.cycle is not None and self.cycle.response_complete and not isinstance(self.cycle, FastRequest):
-            # defence: bodies that nobody reads
+            # defence: bodies that the application does not read
             self.cycle.body = b""  # the response came before the body was read, so it is never read
         if self.is_finished or self.transport.is_closing():
             return

@@ -212,7 +212,7 @@ def configure(app: Any, settings: Settings) -> uvicorn.Config:
 
     if settings.trusted_proxies:
         # Outermost: all other layers see the client's address and scheme, as the proxy reports them.
-        # defence: proxies that nobody trusts
+        # defence: proxies that are not trusted
         app = ProxyHeadersMiddleware(app, list(settings.trusted_proxies))
     return uvicorn.Config(
         app,
@@ -241,7 +241,7 @@ def run(
 ) -> None:
     """Serve until a stop signal arrives."""
     runner = RelayServer(configure(app, settings), on_ready, drain, shares_port=settings.workers > 1)
-    # defence: memory: the allocator is told to give free memory back
+    # defence: memory: the allocator returns free memory
     runner.trimmer = HeapTrimmer() if limit_free_memory() else None
     tune_garbage_collector()
     # Processes that share a port accept connections one by one, so that each of them gets some.

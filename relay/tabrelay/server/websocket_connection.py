@@ -92,7 +92,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         unfinished = len(self._partial_frame) + len(self.conn.reader.buffer) + self._fragment_bytes
         if self._large_frame is not None:
             unfinished += self._large_frame.cost
-        # defence: whole messages that nobody has taken yet
+        # defence: complete messages that the application has not taken yet
         held = unfinished + self._queued + len(self._backlog)
         if held == self._counted:
             return

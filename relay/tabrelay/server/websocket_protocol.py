@@ -67,7 +67,7 @@ class WebSocketProtocol(WebSocketConnection):
                 self.transport.resume_reading()
                 self._feed(request)
 
-        # defence: the number of those that knock
+        # defence: the number of waiting handshakes
         if limiter.waiting >= self.max_handshakes:
             self._refuse_handshake(TOO_MANY_HANDSHAKES)
         elif not limiter.admit(start):

@@ -93,7 +93,7 @@ def _is_ours(found: os.stat_result) -> bool:
     if os.name != "posix":
         return True
     me = os.geteuid()
-    # defence: secrets that somebody else put there
+    # defence: secrets that another user put there
     return me == 0 or found.st_uid in (0, me)
 
 

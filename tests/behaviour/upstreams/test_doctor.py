@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from tabrelay.config.specs import StdioSpec
-from tests.support.elsewhere import child
+from tests.support.child_specs import child
 from tests.support.relay import RunningRelay
 
 

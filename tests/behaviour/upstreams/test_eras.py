@@ -10,7 +10,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 
-from tests.support.elsewhere import child
+from tests.support.child_specs import child
 from tests.support.relay import RunningRelay
 from tests.support.upstream_relays import MODES, client, named, text
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mcp_types import ElicitResult
 
-from tests.support.elsewhere import child
+from tests.support.child_specs import child
 from tests.support.relay import RunningRelay
 from tests.support.upstream_relays import MODES, busy, client, named, text
 

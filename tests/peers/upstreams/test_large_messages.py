@@ -16,7 +16,7 @@ from tabrelay.peers.upstreams import large_messages
 from tabrelay.peers.upstreams.event_reader import EventReader
 from tabrelay.peers.upstreams.large_messages import LARGE, LargeMessageStore, MessageLimits, small_events, to_message
 from tests.peers.upstreams.transports.test_http import legacy, modern, relay_for
-from tests.support.elsewhere import child, until
+from tests.support.child_specs import child, until
 from tests.support.relay import RunningRelay, events
 from tests.support.upstream import Reply
 

@@ -12,7 +12,7 @@ from tabrelay.peers.upstreams.question_order import AskHistory, QuestionQueue, t
 from tabrelay.translation.shared_calls import TrackedCall
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
-from tests.support.elsewhere import until
+from tests.support.child_specs import until
 
 
 def running(channel: str, client: str = "one") -> TrackedCall:

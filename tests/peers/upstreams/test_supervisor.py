@@ -22,8 +22,8 @@ from tabrelay.peers.upstreams.retry_policy import RetryPolicy
 from tabrelay.peers.upstreams.supervisor import Supervisor
 from tabrelay.routing.question_limits import limits_of
 from tabserver.wire.eras import Era
+from tests.support.child_specs import until
 from tests.support.clock import JUMPS_S, Clock, settle
-from tests.support.elsewhere import until
 
 
 class ScriptedTransport:

@@ -59,12 +59,12 @@ class Tap:
             scope = {**scope, "extensions": {**scope["extensions"], CONDUIT: Conduit(ear, conduit)}}
         started = scope.get("tabrelay.calls.started")
         if started is not None:  # it was read before it came here
-            ear.heard({"type": "http.request", "body": started.body})
+            ear.received({"type": "http.request", "body": started.body})
 
         async def hear() -> Any:
             message = await receive()
             if started is None:
-                ear.heard(message)
+                ear.received(message)
             return message
 
         async def say(message: Any) -> None:
@@ -114,7 +114,7 @@ class Conduit:
     @on_text.setter
     def on_text(self, take: Any) -> None:
         def hear(text: str) -> None:
-            self._ear.heard({"type": "websocket.receive", "text": text})
+            self._ear.received({"type": "websocket.receive", "text": text})
             take(text)
 
         self._conduit.on_text = None if take is None else hear
@@ -141,7 +141,7 @@ class TappedCall:
     def response(self, reply: Any) -> Any:
         status, headers, body = self._started.response(reply)
         ear = Exchange(self._tap, self._scope)
-        ear.heard({"type": "http.request", "body": self.body})
+        ear.received({"type": "http.request", "body": self.body})
         ear.said({"type": "http.response.start", "headers": headers})
         ear.said({"type": "http.response.body", "body": body})
         self._tap.swift += 1
@@ -184,7 +184,7 @@ class Exchange:
         said = {"method": method, "header": self._header, "envelope": self._envelope}
         self._tap.note({"asked": about | said})
 
-    def heard(self, message: Any) -> None:
+    def received(self, message: Any) -> None:
         if message["type"] != "http.request":
             return
         self._in += message.get("body", b"")
@@ -196,9 +196,9 @@ class Exchange:
             return
         for one in found if isinstance(found, list) else [found]:
             if isinstance(one, dict):
-                self._heard(one)
+                self._received(one)
 
-    def _heard(self, message: dict[str, Any]) -> None:
+    def _received(self, message: dict[str, Any]) -> None:
         method, params = message.get("method"), message.get("params")
         meta = params.get("_meta") if isinstance(params, dict) else None
         if isinstance(meta, dict) and isinstance(meta.get(META_VERSION), str):
@@ -254,7 +254,7 @@ class Socket:
         # Large frames come in slices: (is it the relay's?, number) -> the header of the whole, and what has come of it.
         self._large: dict[tuple[bool, int], tuple[dict[str, Any], list[str]]] = {}
 
-    def heard(self, message: Any) -> None:
+    def received(self, message: Any) -> None:
         text = message.get("text")
         if message["type"] == "websocket.receive" and text and self._is_link:
             self._frame(text, is_ours=False)

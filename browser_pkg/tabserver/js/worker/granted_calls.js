@@ -162,7 +162,7 @@ export class GrantedCalls {
    * @param {() => number} receive returns the number of the last frame that Python has, or -1 if that is not known
    */
   passToPython(frame, receive) {
-    // defence: calls that JavaScript carries out: told before a frame
+    // defence: calls of JavaScript: reported before a frame
     this.sync();
     this.#granted = undefined;
     this.#nextSeq = 0;

@@ -80,7 +80,7 @@ export function listen(port, receive, receivePlain) {
   port.onmessage = (/** @type {MessageEvent<FromPage>} */ { data }) => {
     grantedCalls.messageReceived(port, data.t, "call" in data ? data.call : undefined);
     if (data.t === "result" && grantedCalls.answer(port, data.call, data.json)) return undefined;
-    // defence: calls that JavaScript carries out: told before a page
+    // defence: calls of JavaScript: reported before a page's message
     grantedCalls.sync();
     if (data.t === "attach" || data.t === "token") return receive(JSON.stringify(withoutKey(data)));
     if (data.t !== "result" || !isPlainResult(data.json) || String(data.call).includes("\n")) return receive(JSON.stringify(data));
@@ -160,7 +160,7 @@ export function openSocket(url, protocols, signature, opened, received, closed, 
     if (!expected) opened();
   };
   socket.onclose = (event) => {
-    // defence: calls that JavaScript carries out: told before the end
+    // defence: calls of JavaScript: reported before the end of a socket
     grantedCalls.sync();
     closed(event.code, event.reason);
   };

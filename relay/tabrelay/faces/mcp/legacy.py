@@ -90,7 +90,7 @@ class LegacyFace:
         """A session that a client used at another relay. That relay has checked its owner; this one checks again."""
         session = self._sessions.find_by_key(key)
         is_theirs = session is not None and (session.server, session.caller.principal) == (server, principal)
-        # defence: somebody else's stream at another relay
+        # defence: another client's stream at another relay
         return session if is_theirs else None
 
     def _receive_from_node(self, key: str, message: dict[str, Any]) -> None:

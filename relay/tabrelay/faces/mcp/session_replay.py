@@ -23,7 +23,7 @@ from tabrelay.routing.switch import Switch
 from tabserver.wire import jsonrpc, methods
 from tabserver.wire.names import server_of
 
-# defence: loop time: sessions that are told of a browser
+# defence: loop time: sessions that are notified of a browser
 SESSIONS_AT_ONCE: Final = 100  # sessions in one callback of the event loop
 # Requests whose effect must be replayed to the next worker.
 REPLAYED_METHODS: Final = frozenset(

@@ -79,7 +79,7 @@ class SessionStore:
         except (TypeError, AttributeError, KeyError, ValueError):
             return None
         known = self.records.get(key)
-        # defence: an end that is told before what came first
+        # defence: an end that is reported before earlier messages
         if record is None or (known is not None and known.is_ended):
             return None
         self._keep(key, record)

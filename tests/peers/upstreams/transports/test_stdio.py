@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tabrelay.config.specs import StdioSpec
-from tests.support.elsewhere import child, is_alive, until
+from tests.support.child_specs import child, is_alive, until
 from tests.support.relay import RunningRelay
 
 
