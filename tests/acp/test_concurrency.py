@@ -358,7 +358,7 @@ async def test_a_request_that_cannot_be_started_frees_its_slot_and_is_refused(
     fake.queue.release()
     await settled()
     assert fake.begun == [0, 1, 2] and fake.refused == [1] and all(task.done() for task in tasks)
-    assert "could not be put on its way" in caplog.text
+    assert "could not be sent" in caplog.text
     await fake.queue.close()
 
 

@@ -175,7 +175,7 @@ async def test_the_status_says_so_when_an_agent_ignores_its_servers(tmp_path: Pa
         await set.stage.open()
         [row] = await set.sessions()
         assert not row["is_used"]
-        assert "never came" in text((await set.relay.http.get("/-/status")).json())
+        assert "never connected" in text((await set.relay.http.get("/-/status")).json())
         set.stage.editor.send(id=9, method="session/close", params={"sessionId": "s1"})
         await set.stage.agent.next()
         set.stage.agent.send(id=9, result={})

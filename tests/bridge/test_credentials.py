@@ -121,8 +121,8 @@ async def test_a_command_prints_the_token_and_is_asked_again_when_that_was_refus
     [
         (["no-such-program-here"], "can't be started"),
         ([sys.executable, "-c", "raise SystemExit(3)"], "failed with code 3"),
-        ([sys.executable, "-c", ""], "no token"),
-        ([sys.executable, "-c", "print('a'); print('b')"], "no token"),
+        ([sys.executable, "-c", ""], "not a token"),
+        ([sys.executable, "-c", "print('a'); print('b')"], "not a token"),
     ],
 )
 async def test_a_command_that_gives_no_token_says_why(argv: list[str], words: str) -> None:

@@ -242,7 +242,7 @@ def test_a_file_that_another_program_changes_meanwhile_is_left_as_it_is(name: st
     change = ConfigFile(client, path).put({"notes": {"command": "x"}})
     path.write_text("# theirs\n" if client.format == "toml" else '{"theirs": 1}')
     before = path.read_text()
-    with pytest.raises(FileError, match="changed by somebody else"):
+    with pytest.raises(FileError, match="changed by another program"):
         change.apply()
     assert path.read_text() == before and copies(path.parent) == []
     ConfigFile(client, path).put({"notes": {"command": "x"}}).apply()

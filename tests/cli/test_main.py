@@ -88,7 +88,7 @@ def test_a_wrong_command_line_is_a_usage_error(argv: list[str]) -> None:
     [
         (["acp", "--hepl"], "unrecognized arguments: --hepl\nDid you mean --help?"),
         (["acp", "--srver", "notes", "--", "gemini", "--acp"], "Did you mean --server?"),
-        (["acp", "gemini", "--acp"], "unrecognized arguments: --acp\nWhat belongs to the agent stands after --"),
+        (["acp", "gemini", "--acp"], "unrecognized arguments: --acp\nThe agent's command comes after --"),
         (["acp"], "required: AGENT\nExample:\n  tabrelay acp -- "),
         (["call", "demo", "--agrs", "{}"], "Did you mean --args?"),
         (["--hepl"], "unrecognized arguments: --hepl\nDid you mean --help?"),

@@ -106,7 +106,7 @@ def test_tools_as_text() -> None:
         '      how: "fast" | "slow" (optional)  (default "fast")\n'
         "      tags: string[] (optional)\n      x: string | null (optional)\n      y: any (optional)\n\nbare\n    Bare"
     )
-    assert render.tools([], "text") == "It has no tools."
+    assert render.tools([], "text") == "The server has no tools."
 
 
 def test_tools_as_markdown_and_json() -> None:

@@ -35,13 +35,13 @@ def _start_error(program: str, error: Exception) -> str:
         return f'There is no program "{program}" here. Is it installed? If it is, write its whole path: {_PATH_HINT}'
     hint = ""
     if isinstance(error, FileNotFoundError):
-        hint = f" The program that its first line names to run it is not there: {_PATH_HINT}"
+        hint = f" The interpreter that its first line names does not exist: {_PATH_HINT}"
     elif found is not None and os.path.isdir(found):
         hint = " It is a folder."
     elif isinstance(error, PermissionError):
         hint = f" Is it a program that you may run? If so: chmod +x {shlex.quote(found or program)}"
     elif getattr(error, "errno", None) == errno.ENOEXEC:
-        hint = " It is no program for this computer, or a script whose first line does not say what runs it."
+        hint = " It is not a program for this computer, or a script whose first line names no interpreter."
     return f'"{program}" could not be started: {getattr(error, "strerror", None) or error}.{hint}'
 
 

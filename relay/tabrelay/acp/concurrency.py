@@ -129,8 +129,8 @@ class OrderedDelivery:
                 except ConnectionGone:
                     return  # the connection is closing, and the queue with it
                 except Exception:
-                    log.exception("A request could not be put on its way")
-                    await self._refuse(one, "It could not be passed on.")
+                    log.exception("A request could not be sent")
+                    await self._refuse(one, "It could not be sent.")
 
     async def _expire(self) -> None:
         """All requests wait for the same time, so the first in the queue expires first."""
@@ -141,7 +141,7 @@ class OrderedDelivery:
                 one = self._queue[0]
                 self._remove(one)
                 text = (
-                    f"{self._limit} requests of this connection are running: no turn came within {QUEUE_TIMEOUT_S:g} s."
+                    f"{self._limit} requests of this connection are running, none ended within {QUEUE_TIMEOUT_S:g} s."
                 )
                 await self._refuse(one, text)
 

@@ -69,7 +69,7 @@ class OpenConnections:
             if message.is_notification:
                 await found.receive(message)
             else:
-                text = "In this shape an MCP server says only notifications."
+                text = "In this dialect an MCP server sends only notifications."
                 await self._requests.refuse(message.id_text, dialects.INVALID, text)
         elif found is not None and message.method == "$/cancel_request":
             await found.cancel_inbound(message.params.get("requestId"))

@@ -87,7 +87,7 @@ class EnvelopeRequests:
         if answer.error is not None:
             if _is_error((answer.value or {}).get("error")):
                 return EnvelopeOutcome(error=answer.error)
-            return _failed("The server's provider failed, and did not say why.")
+            return _failed("The server's provider failed without a reason.")
         carried = (answer.value or {}).get("result")
         # Senders must include exactly one outcome. Receivers prefer `result` if both are present.
         if isinstance(carried, dict) and "result" in carried:

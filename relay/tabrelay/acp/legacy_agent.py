@@ -32,7 +32,7 @@ CHANNEL: Final = "agent"
 INFO: Final = {"name": "tabrelay", "version": __version__}
 DISCOVER_S: Final = 30.0  # the connection's other lines wait meanwhile; its end is detected
 DISCOVER_TIMEOUT: Final = json.dumps(
-    {"code": jsonrpc.INTERNAL_ERROR, "message": f"The server did not say within {DISCOVER_S:g} s what it is."}
+    {"code": jsonrpc.INTERNAL_ERROR, "message": f"The server did not answer server/discover within {DISCOVER_S:g} s."}
 )
 
 

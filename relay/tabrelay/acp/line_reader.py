@@ -59,7 +59,7 @@ async def read_messages(
             else:
                 await refuse_id(message, source, reply)
             continue
-        text = f"A line of {line.size} bytes from {source} is too long: at most {MAX_LINE >> 20} MiB are carried."
+        text = f"A line of {line.size} bytes from {source} is too long: at most {MAX_LINE >> 20} MiB are forwarded."
         log.warning("%s", text)
         if line.id is None:
             continue

@@ -39,7 +39,10 @@ class LineWriter:
                 async with asyncio.timeout(self._stall_timeout_s):
                     await self._has_room.wait()
             except TimeoutError:
-                log.warning("An MCP client of the agent has made no room for %.0f s; hung up.", self._stall_timeout_s)
+                log.warning(
+                    "An MCP client of the agent has read nothing for %.0f s; its connection is closed.",
+                    self._stall_timeout_s,
+                )
                 self._break()
 
     async def write(self, line: bytes) -> None:

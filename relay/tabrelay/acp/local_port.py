@@ -93,12 +93,12 @@ class LocalPort:
             self._unauthenticated.pop(task, None)
         if not self._has_warned:  # once: any process could fill the log by connecting
             self._has_warned = True
-            log.warning("Somebody came to port %d without the nonce, and was sent away.", self.port)
+            log.warning("A connection to port %d did not send the nonce and was closed.", self.port)
         return False
 
     async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._authenticated >= MAX_CONNECTIONS:
-            log.warning("An agent has %d connections to one MCP server; one more was hung up on.", MAX_CONNECTIONS)
+            log.warning("An agent has %d connections to one MCP server; another one was closed.", MAX_CONNECTIONS)
             return
         lines = LineWriter(writer)
         self._authenticated += 1

@@ -56,7 +56,7 @@ class RelaySession:
                     self._has_room.clear()
                     await self._has_room.wait()
         except TimeoutError:
-            log.warning("A browser's server has taken nothing for %.0f s; hung up.", STALL_TIMEOUT_S)
+            log.warning("A browser's server has read nothing for %.0f s; the connection is closed.", STALL_TIMEOUT_S)
             self._is_stuck = True
             self._has_room.set()
             self.stop()

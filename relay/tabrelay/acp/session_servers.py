@@ -135,13 +135,15 @@ class SessionServers:
             try:
                 token, offer.revoke = self._relay.token(server)
             except (StateError, TokenStoreError, OSError) as problem:
-                log.warning("No token can be made for the agent: it gets %s as a program, if at all. %s", name, problem)
+                log.warning(
+                    "No token can be made for the agent, so it gets %s as a program, if at all. %s", name, problem
+                )
             else:
                 offer.how = "http"
                 session.offers.append(offer)
                 return declarations.http(name, f"{self._relay.base()}/{server}", token, offer.server_id)
         if not self._router.takes_stdio:
-            log.warning("The agent takes no MCP servers that are programs: it does not get %s.", name)
+            log.warning("The agent does not support MCP servers that are programs, so it does not get %s.", name)
             return None
 
         async def serve(reader: asyncio.StreamReader, writer: LineWriter) -> None:
@@ -161,7 +163,7 @@ class SessionServers:
         try:
             await port.start()
         except OSError as problem:
-            log.error("No port can be had for %s, which the agent does not get: %s", offer.name, problem)
+            log.error("There is no free port for %s, so the agent does not get it: %s", offer.name, problem)
             return None
         offer.local_port = port
         offer.session.offers.append(offer)

@@ -139,7 +139,7 @@ class Bridge:
         try:
             if isinstance(line, LineTooLong):
                 id = None if line.id is None else load(line.id)
-                text = f"A line of {line.size} bytes is too long: at most {MAX_LINE >> 20} MiB are carried."
+                text = f"A line of {line.size} bytes is too long: at most {MAX_LINE >> 20} MiB are forwarded."
                 if not line.is_answer or id is None:
                     raise Malformed(jsonrpc.INVALID_REQUEST, text, id)
                 log.warning("%s", text)
@@ -167,7 +167,7 @@ class Bridge:
             self._queued -= len(message.raw)
             self._has_room.set()
             if len(self._running) >= MAX_RUNNING and message.ids:
-                await self._refuse(message.ids, f"{MAX_RUNNING} requests are on their way already.")
+                await self._refuse(message.ids, f"{MAX_RUNNING} requests are running already.")
                 continue
             task, written = self._start(message)
             if self._is_serial or message.method in (methods.INITIALIZE, methods.INITIALIZED):
@@ -208,7 +208,7 @@ class Bridge:
             fault = await self._forwarder.forward(message, on_written)
         except Exception:
             # A bug of the bridge must not leave a request without an answer.
-            log.exception("%s was not carried", message.method or "A message")
+            log.exception("%s was not forwarded", message.method or "A message")
             waiting = [id for id in message.ids if key(id) in self._pending]
             await self._refuse(waiting, "The bridge failed; its log on stderr says more.")
             return
@@ -241,7 +241,7 @@ class Bridge:
     async def _deliver(self, line: bytes, value: Any) -> None:
         one = answered(value)
         if one is not None and self._pending.pop(one, None) is None:
-            log.debug("An answer that nobody waits for: %.80r", value.get("id"))
+            log.debug("An answer to no running request: %.80r", value.get("id"))
             return
         await self._output.write(line)
 

@@ -139,7 +139,9 @@ class McpClient:
             params = {"name": tool, "arguments": arguments, "inputResponses": await self._responses(result)}
             if "requestState" in result:
                 params["requestState"] = result["requestState"]
-        raise RequestFailed({"code": jsonrpc.INTERNAL_ERROR, "message": f"It asked for more {MAX_ROUNDS} times."})
+        raise RequestFailed(
+            {"code": jsonrpc.INTERNAL_ERROR, "message": f"The server asked for more input {MAX_ROUNDS} times."}
+        )
 
     async def request(
         self, method: str, params: dict[str, Any] | None = None, on_progress: OnProgress | None = None
@@ -199,7 +201,7 @@ class McpClient:
         elif method == methods.ELICITATION_CREATE and self._answer is not None:
             await self._send(jsonrpc.result_message(id, await self._answer(method, params)))
         else:
-            text = f"This client does not know {method}."
+            text = f"This client does not support {method}."
             await self._send(jsonrpc.error_message(id, jsonrpc.METHOD_NOT_FOUND, text))
 
     async def _responses(self, result: dict[str, Any]) -> dict[str, Any]:
@@ -209,7 +211,7 @@ class McpClient:
         for key, question in (asked if isinstance(asked, dict) else {}).items():
             question = question if isinstance(question, dict) else {}
             if question.get("method") != methods.ELICITATION_CREATE or self._answer is None:
-                text = f"It asks for {question.get('method')}, which this client can't give."
+                text = f"The server asks for {question.get('method')}, which this client does not support."
                 raise RequestFailed({"code": jsonrpc.MISSING_CAPABILITY, "message": text})
             found[key] = await self._answer(methods.ELICITATION_CREATE, question.get("params") or {})
         return found

@@ -132,8 +132,8 @@ def bearer(token: str) -> str:
     scheme, _, rest = token.partition(" ")
     is_whole = bool(rest) and scheme.isalpha()
     if not token or len(token) > LONGEST_TOKEN or not token.isascii() or not token.isprintable():
-        raise CredentialsError("That is no token: it is empty, too long, or more than one line of plain characters.")
+        raise CredentialsError("This is not a token: it is empty, too long, or not one line of ASCII characters.")
     if not is_whole and " " in token:
-        raise CredentialsError("That is no token: it has a blank in it.")
+        raise CredentialsError("This is not a token: it contains a blank.")
     add_secret(rest if is_whole else token)
     return token if is_whole else f"Bearer {token}"

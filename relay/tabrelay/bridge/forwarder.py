@@ -69,7 +69,7 @@ class Forwarder:
         if message.method == methods.INITIALIZE:
             self._session.is_lost = True
         if not delivery.needs_answer:
-            log.warning("%s was not taken: %s", message.method or "An answer", fault.text)
+            log.warning("%s was refused: %s", message.method or "An answer", fault.text)
         for id in delivery.unanswered:
             await self._inbound.fault(id, fault.error)
         return fault
@@ -198,7 +198,7 @@ class Forwarder:
         where = self._outbound.where
         if answer.status == 401:
             return errors.of_token(body, where, self._outbound.hint)
-        hint = f"It redirects to {answer.location}: use that URL if you trust it." if answer.location else ""
+        hint = f"The server redirects to {answer.location}: use that URL if you trust it." if answer.location else ""
         if delivery.message.method == methods.INITIALIZE and answer.status in NO_STREAMABLE:
             hint = OLD_TRANSPORT
         retry_after_s = read_retry_after(answer.header("retry-after"), self._clock.now())

@@ -67,7 +67,7 @@ class ServerStream:
             ended, is_open = await self._try(snapshot, events, was_open)
             was_open = was_open or is_open
             if ended is StreamEnd.OFF:
-                log.info("The server has no stream of its own")
+                log.info("The server has no server stream")
                 return
             if ended is StreamEnd.GONE:
                 # Cleared first: the new session starts another stream, which would cancel this task.
@@ -82,7 +82,7 @@ class ServerStream:
                 wait_s = listen_wait_s(failures, self._clock.chance())
             if failures < LISTEN_TRIES:
                 await self._clock.sleep(wait_s)
-        log.warning("The server's own stream failed %d times in a row: doing without it", failures)
+        log.warning("The server stream failed %d times in a row: it is not opened again", failures)
 
     async def _try(self, snapshot: SessionSnapshot, events: SseParser, was_open: bool) -> tuple[StreamEnd, bool]:
         """How the attempt ended, and whether the stream was open in between."""
@@ -99,10 +99,10 @@ class ServerStream:
                 return StreamEnd.FAILED, False
             return _end_of(answer, was_open and snapshot.id is not None), False
         except (Failure, CredentialsError) as problem:
-            log.debug("The server's own stream: %s", problem)
+            log.debug("The server stream: %s", problem)
             return StreamEnd.FAILED, is_open
         except EventTooLarge:
-            log.warning("The server's own stream had an event that is too large (see --max-buffer)")
+            log.warning("The server stream had an event that is too large (see --max-buffer)")
             return StreamEnd.FAILED, is_open
 
     async def _read(self, answer: HttpAnswer, events: SseParser, snapshot: SessionSnapshot) -> None:

@@ -78,7 +78,7 @@ def parse_url(url: str, allows_plain: bool) -> Address:
     loopback = is_loopback(host)
     if parts.scheme == "http" and not loopback and not allows_plain:
         raise TargetError(
-            f"http://{host} is another computer, and without TLS everybody in between can read what is sent, the token "
-            "included. Use https://, or say --allow-insecure-http if the network is yours."
+            f"http://{host} is another computer, and without TLS every host in between can read what is sent, "
+            "the token included. Use https://, or add --allow-insecure-http if the network is yours."
         )
     return Address(urlunsplit(parts._replace(fragment="")), loopback)

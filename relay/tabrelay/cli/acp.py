@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 PROFILES = ("g1", "g2", "g3", "g4")
 
 
-def add(verbs: Any) -> None:
-    about = "Stand between an editor and its agent (Agent Client Protocol), and give the agent the browser's tools."
-    parser = flags.verb(
-        verbs, "acp", about, "tabrelay acp -- claude-agent-acp\n  tabrelay acp --server notes -- gemini --acp"
+def add(commands: Any) -> None:
+    about = "Run between an editor and its agent (Agent Client Protocol), and give the agent the browser's tools."
+    parser = flags.add_command(
+        commands, "acp", about, "tabrelay acp -- claude-agent-acp\n  tabrelay acp --server notes -- gemini --acp"
     )
-    parser.advice = "What belongs to the agent stands after --, as in: tabrelay acp -- gemini --acp"
+    parser.advice = "The agent's command comes after --, as in: tabrelay acp -- gemini --acp"
     parser.add_argument("agent", nargs="+", metavar="AGENT", help="the agent's command, after --")
     parser.add_argument(
         "--server",
@@ -40,19 +40,19 @@ def add(verbs: Any) -> None:
         "--bridge",
         choices=("stdio", "http"),
         default="stdio",
-        help="how agents reach browser servers: a small program each (default), or the relay itself, if they can",
+        help="how agents connect to browser servers: a program for each (default), or HTTP to the relay, if supported",
     )
     parser.add_argument(
-        "--profile", choices=PROFILES, help="the shape of MCP over ACP, if it is not to be found out: g1 is the oldest"
+        "--profile", choices=PROFILES, help="the dialect of MCP over ACP, if it is not to be detected: g1 is the oldest"
     )
     parser.add_argument(
         "--proxy",
         action="append",
         default=[],
         metavar="CMD",
-        help="an ACP proxy between editor and agent, as one argument (may be repeated, the editor's neighbour first)",
+        help="an ACP proxy between editor and agent, as one argument (may be repeated, in order from the editor)",
     )
-    parser.add_argument("--log-level", metavar="LEVEL", help="how much is said on stderr (default warning)")
+    parser.add_argument("--log-level", metavar="LEVEL", help="log level on stderr (default warning)")
     flags.address_flags(parser)
     parser.set_defaults(run=_acp)
 

@@ -24,9 +24,9 @@ CODES: Final = (
 )
 
 
-def add(verbs: Any) -> None:
-    tools = flags.verb(
-        verbs,
+def add(commands: Any) -> None:
+    tools = flags.add_command(
+        commands,
         "tools",
         "List the tools of an MCP server.",
         "tabrelay tools notes --tool add -f json",
@@ -36,8 +36,8 @@ def add(verbs: Any) -> None:
     _output_flags(tools)
     tools.set_defaults(run=_tools)
 
-    call = flags.verb(
-        verbs,
+    call = flags.add_command(
+        commands,
         "call",
         f"Call a tool of an MCP server. {CODES[0].upper()}{CODES[1:]}.",
         'tabrelay call demo add --args \'{"a": 2, "b": 3}\'\n  tabrelay call demo add -a a=2 -a b=3 -o sum.txt',
@@ -67,7 +67,7 @@ def _tools(args: argparse.Namespace) -> int:
     if args.tool is not None:
         rows = [row for row in rows if row.get("name") == args.tool]
         if not rows:
-            raise ExitWith(f"It has no tool {args.tool!r}. See: tabrelay tools {args.target}", ERROR)
+            raise ExitWith(f"The server has no tool {args.tool!r}. See: tabrelay tools {args.target}", ERROR)
     _show(args, render.tools(rows, args.format))
     return OK
 

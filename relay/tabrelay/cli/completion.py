@@ -31,9 +31,9 @@ class Word:
     """Server names can follow."""
 
 
-def add(verbs: Any) -> None:
-    parser = flags.verb(
-        verbs,
+def add(commands: Any) -> None:
+    parser = flags.add_command(
+        commands,
         "completion",
         "Print a script for a shell to complete commands with.",
         'eval "$(tabrelay completion bash)"                        in ~/.bashrc\n'

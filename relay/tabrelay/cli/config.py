@@ -15,16 +15,19 @@ from tabrelay.cli import flags
 from tabrelay.cli.output import FAILED, OK, ExitWith
 
 
-def add(verbs: Any) -> None:
-    parser = flags.verb(
-        verbs, "config", "Check or show what configuration files say.", "tabrelay config check -c tabrelay.toml"
+def add(commands: Any) -> None:
+    parser = flags.add_command(
+        commands,
+        "config",
+        "Check configuration files, or show the effective configuration.",
+        "tabrelay config check -c tabrelay.toml",
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     for name, about, run in (
-        ("check", "Say every mistake in the files, with file, key and what was expected.", _check),
-        ("show", "Print what the files come to, as TOML of our own; secrets are left out.", _show),
+        ("check", "Report every mistake in the files, with file, key and what was expected.", _check),
+        ("show", "Print the effective configuration as TOML; secrets are left out.", _show),
     ):
-        action = flags.verb(actions, name, about, f"tabrelay config {name} -c tabrelay.toml -c ~/.claude.json")
+        action = flags.add_command(actions, name, about, f"tabrelay config {name} -c tabrelay.toml -c ~/.claude.json")
         flags.config_flag(action)
         action.add_argument("servers", nargs="*", metavar="NAME[:/PATH]", help="names as `serve` takes them")
         action.add_argument("--json", action="store_true", default=None, help="print JSON")

@@ -37,9 +37,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-insecure-http",
         action="store_true",
-        help="allow http:// to another computer: others can listen in",
+        help="allow http:// to another computer, without encryption",
     )
-    parser.add_argument("--log-level", metavar="LEVEL", help="how much is said on stderr (default warning)")
+    parser.add_argument("--log-level", metavar="LEVEL", help="log level on stderr (default warning)")
     flags.address_flags(parser)
     sign_in.add_flags(parser)
 

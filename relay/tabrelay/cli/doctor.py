@@ -57,9 +57,9 @@ class DiagnosedRelay:
 Findings = Iterator[Finding]
 
 
-def add(verbs: Any) -> None:
-    about = "Check port, token, browser, assets, origins, servers and clients, and say what to do."
-    parser = flags.verb(verbs, "doctor", about, "tabrelay doctor")
+def add(commands: Any) -> None:
+    about = "Check port, token, browser, assets, origins, servers and clients, and give advice."
+    parser = flags.add_command(commands, "doctor", about, "tabrelay doctor")
     flags.address_flags(parser)
     parser.add_argument("--json", action="store_true", default=None, help="print JSON")
     parser.set_defaults(run=_doctor)
@@ -75,7 +75,7 @@ def _doctor(args: argparse.Namespace) -> int:
             if finding.advice:
                 print(f"{'':17}→ {finding.advice}")
         bad = sum(finding.state == "bad" for finding in found)
-        print(f"\n{bad} to mend." if bad else "\nAll is well.")
+        print(f"\n{bad} to fix." if bad else "\nAll is well.")
     return FAILED if any(finding.state == "bad" for finding in found) else OK
 
 
@@ -227,7 +227,7 @@ def _servers(relay: DiagnosedRelay) -> Findings:
         elif row.get("connection") in ("failed", "suspended", "waiting"):
             # An upstream: the relay itself has to connect to it, and can't.
             why = row.get("error") or "it can't be reached"
-            advice = f"Mend its configuration or start it. Then: tabrelay reconnect {name}"
+            advice = f"Fix its configuration or start it. Then: tabrelay reconnect {name}"
             yield Finding("server", "bad", f"{name}: {row['connection']}: {why}", "" if " login " in why else advice)
         else:
             advice = row.get("problem") or f"Open the page that offers {name}, or look at: tabrelay status"
@@ -251,7 +251,7 @@ def _clients(relay: DiagnosedRelay) -> Findings:
             servers = ConfigFile(client, path).servers()
         except FileError as problem:
             yield Finding(
-                "client", "bad", f"{client.title}: {problem}", "Mend the file; the client can't read it either."
+                "client", "bad", f"{client.title}: {problem}", "Fix the file; the client can't read it either."
             )
             continue
         for name, entry in servers.items():

@@ -14,14 +14,14 @@ from tabrelay.cli.output import OK
 from tabrelay.cli.render import printable
 
 
-def add(verbs: Any) -> None:
+def add(commands: Any) -> None:
     about = "Show servers whose tools changed since they were first used; accept the changes."
-    parser = flags.verb(verbs, "drift", about, "tabrelay drift accept notes")
+    parser = flags.add_command(commands, "drift", about, "tabrelay drift accept notes")
     flags.address_flags(parser)
     parser.add_argument("--json", action="store_true", default=None, help="print JSON")
     parser.set_defaults(run=_list)
     actions = parser.add_subparsers(title="actions", metavar="ACTION")
-    accept = flags.verb(actions, "accept", "These tools are fine as they are now.", "tabrelay drift accept notes")
+    accept = flags.add_command(actions, "accept", "Accept the tools as they are now.", "tabrelay drift accept notes")
     accept.add_argument("name", metavar="NAME", help="the server")
     flags.address_flags(accept, default=argparse.SUPPRESS)
     accept.set_defaults(run=_accept)
@@ -39,7 +39,7 @@ def _list(args: argparse.Namespace) -> int:
         for what in ("changed", "added", "removed"):
             if drift[what]:
                 print(printable(f"  {what}: {', '.join(drift[what])}"))
-    print("\nIf that is as it should be: tabrelay drift accept NAME" if rows else "All tools are as they were.")
+    print("\nTo accept the changes: tabrelay drift accept NAME" if rows else "No tools have changed.")
     return OK
 
 

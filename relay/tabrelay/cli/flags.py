@@ -80,8 +80,8 @@ class Parser(argparse.ArgumentParser):
         return f"\nDid you mean {' and '.join(close)}?" if close else ""
 
 
-def verb(verbs: Any, name: str, about: str, example: str) -> Parser:
-    parser: Parser = verbs.add_parser(
+def add_command(commands: Any, name: str, about: str, example: str) -> Parser:
+    parser: Parser = commands.add_parser(
         name,
         help=about,
         description=about,
@@ -112,7 +112,7 @@ def config_flag(parser: argparse.ArgumentParser) -> None:
         "--config",
         action="append",
         metavar="FILE",
-        help="configuration: TOML of our own, or a file of Claude, Cursor, VS Code, Codex, … (may be repeated)",
+        help="configuration: a TOML file of tabrelay, or a file of Claude, Cursor, VS Code, Codex, … (may be repeated)",
     )
 
 
@@ -198,18 +198,20 @@ def _log_flags(parser: argparse.ArgumentParser) -> None:
         "--log-level", metavar="LEVEL", help="trace, debug, info, warning (default) or error; to stderr"
     )
     parser.add_argument("--log-format", metavar="FORMAT", help="text (default) or json: one object a line")
-    parser.add_argument("--log-file", metavar="FILE", help="keep the log there; none: keep none (see `tabrelay logs`)")
     parser.add_argument(
-        "--call-log", metavar="FILE", help="keep who called what there; none: keep none (see `tabrelay logs --calls`)"
+        "--log-file", metavar="FILE", help="write the log there; none: write none (see `tabrelay logs`)"
     )
     parser.add_argument(
-        "--call-log-arguments", action="store_true", default=None, help="write down the arguments of calls too"
+        "--call-log", metavar="FILE", help="write the call log there; none: write none (see `tabrelay logs --calls`)"
+    )
+    parser.add_argument(
+        "--call-log-arguments", action="store_true", default=None, help="log the arguments of calls too"
     )
     parser.add_argument(
         "--traces",
         action="store_true",
         default=None,
-        help="send traces to an OpenTelemetry collector; OTEL_EXPORTER_OTLP_ENDPOINT and other variables say where",
+        help="send traces to an OpenTelemetry collector; OTEL_EXPORTER_OTLP_ENDPOINT and other variables configure it",
     )
 
 

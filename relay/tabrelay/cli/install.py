@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from tabrelay.cli.client_files.known import KnownClient
 
 
-def add(verbs: Any) -> None:
-    install = flags.verb(
-        verbs,
+def add(commands: Any) -> None:
+    install = flags.add_command(
+        commands,
         "install",
         "Write servers into a client's configuration. Without a server: all that the running relay has. Without a "
         "client: show which clients are here, and what they have.",
@@ -35,10 +35,10 @@ def add(verbs: Any) -> None:
     flags.address_flags(install)
     install.set_defaults(run=_install)
 
-    uninstall = flags.verb(
-        verbs,
+    uninstall = flags.add_command(
+        commands,
         "uninstall",
-        "Take servers out of a client's configuration again. Without a name: all that tabrelay wrote.",
+        "Remove servers from a client's configuration. Without a name: all that tabrelay wrote.",
         "tabrelay uninstall claude-desktop notes",
     )
     uninstall.mixes = True

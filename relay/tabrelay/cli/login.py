@@ -17,9 +17,9 @@ from tabserver.wire import methods
 TIMEOUT_S = 30.0
 
 
-def add(verbs: Any) -> None:
+def add(commands: Any) -> None:
     about = "Sign in at a server of the configuration, in the browser. The relay keeps the token and refreshes it."
-    parser = flags.verb(verbs, "login", about, "tabrelay login search -c tabrelay.toml")
+    parser = flags.add_command(commands, "login", about, "tabrelay login search -c tabrelay.toml")
     parser.add_argument("server", metavar="NAME", help="the server's name")
     flags.config_flag(parser)
     parser.add_argument("--no-browser", action="store_true", help="only print the address, open no browser")
@@ -36,9 +36,9 @@ def _login(args: argparse.Namespace) -> int:
     if running_relay.address(settings.home) is not None:
         try:
             running_relay.request(args, f"/-/upstreams/{spec.name}/reconnect", method="POST")
-            print("The relay connects to it anew.")
+            print("The relay connects to it again.")
         except ExitWith as problem:
-            print(f"The relay that runs was not told: {problem}", file=sys.stderr)
+            print(f"The running relay was not notified: {problem}", file=sys.stderr)
     return OK
 
 
@@ -91,4 +91,4 @@ async def _sign_in(spec: Any, home: Any, *, opens: bool) -> str:
         raise ExitWith(f"{where}: {problem}", FAILED) from None
     except httpx2.HTTPError as problem:
         raise ExitWith(f"{where} does not answer: {str(problem) or type(problem).__name__}", FAILED) from None
-    raise ExitWith(f"{where} does not take the token that was just made for it.", FAILED)
+    raise ExitWith(f"{where} refused the token that was just issued for it.", FAILED)

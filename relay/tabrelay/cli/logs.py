@@ -26,14 +26,14 @@ SECONDS: Final = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 POLL_S: Final = 0.2
 
 
-def add(verbs: Any) -> None:
-    parser = flags.verb(verbs, "logs", "Show what the relay wrote down.", "tabrelay logs -f --level warning")
+def add(commands: Any) -> None:
+    parser = flags.add_command(commands, "logs", "Show the relay's log.", "tabrelay logs -f --level warning")
     parser.add_argument(
         "-n", "--lines", type=int, default=50, metavar="N", help="the last N lines (default 50; 0: all)"
     )
     parser.add_argument("--calls", action="store_true", help="the call log: who called what, when, how it ended")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on with what comes")
-    parser.add_argument("--level", choices=LEVELS, default="trace", help="only this and worse")
+    parser.add_argument("-f", "--follow", action="store_true", help="continue with new lines")
+    parser.add_argument("--level", choices=LEVELS, default="trace", help="only this level and above")
     parser.add_argument("--since", type=span, metavar="SPAN", help="only the last 10min, 2h, 1d, …")
     parser.add_argument("--json", action="store_true", default=None, help="as they are in the file, one object a line")
     parser.add_argument("--file", type=Path, metavar="FILE", help="this file (default: of the relay started last)")
@@ -169,7 +169,7 @@ def _when(row: dict[str, Any]) -> str:
 def _call(row: dict[str, Any]) -> str:
     """One call on one line."""
     if "calls" in row:
-        return f"{_when(row)} {row['calls']} calls were not written down: they came too fast"
+        return f"{_when(row)} {row['calls']} calls were not logged: they came too fast"
     client = f" ({row['client']})" if row.get("client") else ""
     what = f"{row.get('server', '?')} {row.get('method', '?')} {row.get('name', '')}".rstrip()
     text = f"{_when(row)} {what} by {row.get('principal', '?')}{client}: {row.get('outcome', '?')}"

@@ -17,7 +17,7 @@ from tabrelay.cli import flags
 from tabrelay.cli.output import OK, USAGE, ExitWith
 
 # The modules, and the commands in each, in the order of the help.
-VERBS: Final = {
+COMMANDS: Final = {
     "serve": ("demo", "serve"),
     "status": ("status",),
     "reconnect": ("reconnect",),
@@ -65,33 +65,33 @@ def _parser(wanted: str | None = None) -> argparse.ArgumentParser:
         "  tabrelay demo                 start the relay and open the demo page\n"
         "  tabrelay serve notes          start the relay for your own page\n"
         "  tabrelay status               show the relay and its servers\n"
-        "  tabrelay reconnect files      connect to a server of the configuration anew\n"
+        "  tabrelay reconnect files      connect to a server of the configuration again\n"
         "  tabrelay login search -c FILE sign in at a server of the configuration\n"
-        "  tabrelay logs -f              show what it writes down\n"
+        "  tabrelay logs -f              show its log\n"
         "  tabrelay stdio notes          connect a client that only speaks stdio\n"
         "  tabrelay acp -- AGENT         give an editor's agent the browser's tools\n"
-        "  tabrelay mcp PORT             (agents start it: their way to `tabrelay acp`)\n"
+        "  tabrelay mcp PORT             (agents start it to connect to `tabrelay acp`)\n"
         "  tabrelay tools notes          list a server's tools\n"
         "  tabrelay call demo add -a a=2 -a b=3    call one\n"
         "  tabrelay install cursor notes write a server into a client's configuration\n"
-        "  tabrelay uninstall cursor notes         take it out again\n"
-        "  tabrelay doctor               check everything, and say what to do\n"
+        "  tabrelay uninstall cursor notes         remove it again\n"
+        "  tabrelay doctor               check everything, and give advice\n"
         "  tabrelay service install notes          start the relay with the computer\n"
         "  tabrelay completion bash      complete commands with the Tab key\n"
         "  tabrelay token                print the token for MCP clients\n"
         "  tabrelay pair                 print a fresh address that pairs a browser\n"
         "  tabrelay pairs                show which pages ask to be paired, and which are\n"
         "  tabrelay drift                show servers whose tools changed since their first use\n"
-        "  tabrelay config check -c FILE say what is wrong with a configuration\n"
-        "  tabrelay demo --help          all flags of a verb\n",
+        "  tabrelay config check -c FILE check a configuration\n"
+        "  tabrelay demo --help          all flags of a command\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"tabrelay {__version__}")
     parser.set_defaults(whole=_parser)  # for `completion`, which needs all commands
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB")
-    files = [file for file, names in VERBS.items() if wanted in names] or VERBS
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    files = [file for file, names in COMMANDS.items() if wanted in names] or COMMANDS
     for file in files:
-        import_module(f"tabrelay.cli.{file}").add(verbs)
+        import_module(f"tabrelay.cli.{file}").add(commands)
     return parser
 
 

@@ -13,9 +13,9 @@ from tabrelay.cli import flags
 from tabrelay.cli.output import ExitWith
 
 
-def add(verbs: Any) -> None:
+def add(commands: Any) -> None:
     about = "Connect an agent's MCP client to `tabrelay acp`. Agents start it; it is of no use by hand."
-    parser = flags.verb(verbs, "mcp", about, "tabrelay mcp 54321")
+    parser = flags.add_command(commands, "mcp", about, "tabrelay mcp 54321")
     parser.add_argument("shim_port", metavar="PORT", type=int, help="where `tabrelay acp` listens for it")
     parser.set_defaults(run=_mcp)
 
@@ -27,5 +27,5 @@ def _mcp(args: argparse.Namespace) -> int:
     if not nonce:
         raise ExitWith(f"{stdio_shim.NONCE} is not set. Agents start this program, and `tabrelay acp` tells them how.")
     if not 0 < args.shim_port < 65536:
-        raise ExitWith(f"{args.plug_port} is not a port.")
+        raise ExitWith(f"{args.shim_port} is not a port.")
     return stdio_shim.run(args.shim_port, nonce)

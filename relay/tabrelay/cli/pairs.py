@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from tabrelay.admission.tokens import Tokens
 
 
-def add(verbs: Any) -> None:
+def add(commands: Any) -> None:
     about = "Ask the running relay for a fresh address that pairs a browser."
-    pair = flags.verb(verbs, "pair", about, "tabrelay pair --port 9000")
+    pair = flags.add_command(commands, "pair", about, "tabrelay pair --port 9000")
     flags.address_flags(pair)
     pair.add_argument("--json", action="store_true", default=None, help="print one JSON line")
     pair.set_defaults(run=_pair)
 
     about = "Show which pages ask to be paired and which are; approve, refuse and revoke."
-    parser = flags.verb(verbs, "pairs", about, "tabrelay pairs approve K7QF-2M9D")
+    parser = flags.add_command(commands, "pairs", about, "tabrelay pairs approve K7QF-2M9D")
     flags.address_flags(parser)
     parser.add_argument("--json", action="store_true", default=None, help="print JSON")
     parser.set_defaults(run=_list)
@@ -47,7 +47,7 @@ def add(verbs: Any) -> None:
 
 
 def _action(actions: Any, name: str, about: str, example: str, run: Any) -> argparse.ArgumentParser:
-    parser = flags.verb(actions, name, about, example)
+    parser = flags.add_command(actions, name, about, example)
     flags.address_flags(parser, default=argparse.SUPPRESS)
     parser.set_defaults(run=run)
     return parser

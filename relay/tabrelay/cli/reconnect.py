@@ -12,9 +12,9 @@ from tabrelay.cli import flags, running_relay
 from tabrelay.cli.output import OK
 
 
-def add(verbs: Any) -> None:
-    about = "Connect the running relay to a server of its configuration anew, also one that it has given up."
-    parser = flags.verb(verbs, "reconnect", about, "tabrelay reconnect files")
+def add(commands: Any) -> None:
+    about = "Connect the running relay to a server of its configuration again, also to one that it has given up."
+    parser = flags.add_command(commands, "reconnect", about, "tabrelay reconnect files")
     parser.add_argument("server", metavar="NAME", help="the server's name")
     flags.address_flags(parser)
     parser.set_defaults(run=_reconnect)
@@ -24,5 +24,5 @@ def _reconnect(args: argparse.Namespace) -> int:
     from urllib.parse import quote
 
     running_relay.request(args, f"/-/upstreams/{quote(args.server, safe='')}/reconnect", method="POST")
-    print(f"The relay connects to {args.server} anew. How it went: tabrelay status")
+    print(f"The relay connects to {args.server} again. To see the result: tabrelay status")
     return OK

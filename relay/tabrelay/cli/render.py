@@ -94,7 +94,7 @@ def tools(rows: list[dict[str, Any]], format: str) -> str:
     if format == "json":
         return json.dumps(rows, ensure_ascii=False, indent=2)
     if not rows:
-        return "It has no tools."
+        return "The server has no tools."
     return "\n".join(_tool(row, format == "markdown") for row in rows).rstrip()
 
 

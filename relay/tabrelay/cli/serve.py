@@ -17,13 +17,17 @@ from tabrelay.cli import flags, running_relay, sign_in
 from tabrelay.cli.output import OK, ExitWith
 
 
-def add(verbs: Any) -> None:
-    demo = flags.verb(verbs, "demo", "Start the relay and open the demo page.", "tabrelay demo --port 9000 --no-open")
+def add(commands: Any) -> None:
+    demo = flags.add_command(
+        commands, "demo", "Start the relay and open the demo page.", "tabrelay demo --port 9000 --no-open"
+    )
     flags.relay_flags(demo)
     demo.set_defaults(run=_demo)
 
     about = "Start the relay for your own pages, and for the servers of a configuration."
-    serve = flags.verb(verbs, "serve", about, "tabrelay serve notes --port 9000\n  tabrelay serve -c tabrelay.toml")
+    serve = flags.add_command(
+        commands, "serve", about, "tabrelay serve notes --port 9000\n  tabrelay serve -c tabrelay.toml"
+    )
     serve_flags(serve)
     serve.set_defaults(run=_serve)
 
@@ -40,7 +44,7 @@ def serve_flags(serve: argparse.ArgumentParser) -> None:
         "--watch",
         action="store_true",
         default=None,
-        help="take over changes of the configuration files at once; without it, SIGHUP does so",
+        help="apply changes of the configuration files at once; without it, on SIGHUP",
     )
     serve.add_argument(
         "--plain",
@@ -88,7 +92,7 @@ def _serve(args: argparse.Namespace) -> int:
     return _relay(settings, tuple(config.servers.values()), "serve", "/", lambda: reader.effective(vars(args)))
 
 
-def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any = None) -> int:
+def _relay(settings: Any, specs: Sequence[Any], command: str, page: str, load: Any = None) -> int:
     """Binds the port, builds the application and runs it. Returns when a signal stopped the relay."""
     from tabrelay.admission.tokens import Tokens
     from tabrelay.http import loopback
@@ -100,7 +104,7 @@ def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any 
     _check(settings, tokens)
     worker = WorkerEnv.read()
     if settings.workers > 1 and worker is None:
-        sock = _listen(settings.host, settings.port, verb, settings.servers)
+        sock = _listen(settings.host, settings.port, command, settings.servers)
         reserved = loopback.reserve(sock)
         return WorkerProcesses(sock, sys.argv[1:], settings.workers, is_taken=reserved.is_taken).run()
     # Imported before the port is bound: browsers that connect in the meantime are refused and retry at different times.
@@ -109,7 +113,7 @@ def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any 
     from tabrelay.server.app import create_app
     from tabrelay.server.runner import run
 
-    sock = _listen(settings.host, settings.port, verb, settings.servers) if worker is None else worker.socket()
+    sock = _listen(settings.host, settings.port, command, settings.servers) if worker is None else worker.socket()
     settings = replace(settings, port=sock.getsockname()[1])
     if worker is not None and worker.number:
         settings = _with_own_logs(settings, worker.number)
@@ -252,12 +256,12 @@ def _announce(settings: Any, tokens: Any, base: str, page: str, opener: Any) -> 
         opener.open(address(OPENER_TTL_S), OPENER_TTL_S)
 
 
-def _listen(host: str, port: int, verb: str, servers: tuple[str, ...]) -> Any:
+def _listen(host: str, port: int, command: str, servers: tuple[str, ...]) -> Any:
     from tabrelay.server.runner import BindError, bind
 
     try:
         return bind(host, port)
     except BindError as problem:
-        names = "".join(f" {name}" for name in servers) if verb == "serve" else ""
-        hint = f" Try: tabrelay {verb}{names} --port {problem.free_port}" if problem.free_port else ""
+        names = "".join(f" {name}" for name in servers) if command == "serve" else ""
+        hint = f" Try: tabrelay {command}{names} --port {problem.free_port}" if problem.free_port else ""
         raise ExitWith(f"{problem}{hint}") from None

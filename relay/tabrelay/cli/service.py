@@ -42,20 +42,20 @@ class SystemService:
     """A hint for the user after the installation."""
 
 
-def add(verbs: Any) -> None:
+def add(commands: Any) -> None:
     about = "Start the relay with the computer, as a service of this user."
-    parser = flags.verb(verbs, "service", about, "tabrelay service install notes --port 4747")
+    parser = flags.add_command(commands, "service", about, "tabrelay service install notes --port 4747")
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
 
     about = "Write the service's file and start it. Takes the names and flags of `tabrelay serve`."
-    install = flags.verb(actions, "install", about, "tabrelay service install notes")
+    install = flags.add_command(actions, "install", about, "tabrelay service install notes")
     serve.serve_flags(install)
     install.add_argument("--dry-run", action="store_true", help="show the file and the commands, and do nothing")
     install.add_argument("--force", action="store_true", help="replace a service that is there already")
     install.set_defaults(run=lambda args: _install(args, install))
 
-    about = "Stop the service and take its file away."
-    remove = flags.verb(actions, "remove", about, "tabrelay service remove")
+    about = "Stop the service and remove its file."
+    remove = flags.add_command(actions, "remove", about, "tabrelay service remove")
     remove.add_argument("--dry-run", action="store_true", help="show what would be done, and do nothing")
     remove.set_defaults(run=_remove)
 
@@ -88,7 +88,7 @@ def _remove(args: argparse.Namespace) -> int:
     if not service.path.exists():
         raise ExitWith(f"There is no service: {service.path}", FAILED)
     if MARK not in service.path.read_text(encoding="utf-8", errors="replace"):
-        raise ExitWith(f"{service.path} was not written by tabrelay: take it away by hand.", FAILED)
+        raise ExitWith(f"{service.path} was not written by tabrelay: remove it by hand.", FAILED)
     if args.dry_run:
         print(f"{_shown(service.stop)}\nthen: rm {service.path}")
         return OK

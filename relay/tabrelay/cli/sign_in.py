@@ -39,13 +39,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--client-auth", choices=("basic", "post"), default="basic", help="how the secret is sent (default basic)"
     )
     oauth.add_argument("--client-metadata-url", metavar="URL", help="where the client describes itself (CIMD)")
-    oauth.add_argument("--scope", metavar="SCOPES", help="ask for these scopes, in one text with blanks")
+    oauth.add_argument("--scope", metavar="SCOPES", help="request these scopes, separated by blanks in one argument")
     oauth.add_argument("--issuer", metavar="URL", help="the authorization server that the client belongs to")
     oauth.add_argument(
         "--callback-port",
         type=int,
         metavar="PORT",
-        help="where the browser comes back to (default 53682 or a free one)",
+        help="port of the redirect URI (default 53682 or a free one)",
     )
     oauth.add_argument("--no-browser", action="store_true", help="only print the address, open no browser")
 
@@ -58,20 +58,22 @@ def credentials(args: argparse.Namespace, home: Path, header: str | None, env: M
     if header is not None:
         if args.token_env or args.token_file or args.token_command:
             raise ExitWith("There are two tokens: one by --header Authorization, one by another flag.")
-        return Fixed(bearer(header), "It does not take the token of --header.")
+        return Fixed(bearer(header), "The server refused the token of --header.")
     if args.token_env:
-        return Fixed(bearer(_variable(args.token_env, "--token-env", env)), f"It does not take ${args.token_env}.")
+        return Fixed(
+            bearer(_variable(args.token_env, "--token-env", env)), f"The server refused the token in ${args.token_env}."
+        )
     if args.token_file:
-        return TokenFile(Path(args.token_file).expanduser(), "It does not take the token of --token-file.")
+        return TokenFile(Path(args.token_file).expanduser(), "The server refused the token of --token-file.")
     if args.token_command:
         import shlex
 
         return Command(shlex.split(args.token_command))
     if not is_url(args.target):
-        hint = "Was the relay started by somebody else, or with another --home?"
+        hint = "Was the relay started by another user, or with another --home?"
         return TokenFile(home / "token", hint, is_required=False)
     if args.grant == "none":
-        return Fixed(None, "It wants a token: see --token-env, --token-command and --header.")
+        return Fixed(None, "The server requires a token: see --token-env, --token-command and --header.")
     return _oauth(args, home, env)
 
 

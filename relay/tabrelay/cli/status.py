@@ -14,8 +14,8 @@ from tabrelay.cli.output import OK, ago, table
 from tabrelay.cli.render import printable
 
 
-def add(verbs: Any) -> None:
-    parser = flags.verb(verbs, "status", "Show the running relay and its servers.", "tabrelay status")
+def add(commands: Any) -> None:
+    parser = flags.add_command(commands, "status", "Show the running relay and its servers.", "tabrelay status")
     flags.address_flags(parser)
     parser.add_argument("--json", action="store_true", default=None, help="print JSON")
     parser.add_argument("--names", action="store_true", help="print only the servers' names")
@@ -61,12 +61,12 @@ def _nodes(rows: Any) -> str:
         )
         for row in rows
     ]
-    return f"\n\n{table(('RELAY', 'VERSION', 'BROWSERS', 'UNDER WAY'), cells)}"
+    return f"\n\n{table(('RELAY', 'VERSION', 'BROWSERS', 'RUNNING'), cells)}"
 
 
 def _presence(row: Any) -> str:
     if not row["is_used"]:
-        return "never came: does it take MCP servers?"
+        return "never connected: does it support MCP servers?"
     return "over HTTP" if row.get("how") == "http" else "none now"
 
 

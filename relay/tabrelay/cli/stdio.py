@@ -15,14 +15,18 @@ from tabrelay.cli.output import FAILED, OK
 SHOWN_TOOLS = 12
 
 
-def add(verbs: Any) -> None:
+def add(commands: Any) -> None:
     about = "Connect a client that only speaks stdin and stdout to a server of the relay, or to any MCP server by URL."
-    parser = flags.verb(
-        verbs, "stdio", about, "tabrelay stdio notes\n  tabrelay stdio https://mcp.example.com/mcp --check"
+    parser = flags.add_command(
+        commands, "stdio", about, "tabrelay stdio notes\n  tabrelay stdio https://mcp.example.com/mcp --check"
     )
     connect.add_flags(parser)
-    parser.add_argument("--check", action="store_true", help="try it: connect, list the tools, say what works, and end")
-    parser.add_argument("--no-server-stream", action="store_true", help="do not listen to what the server says unasked")
+    parser.add_argument(
+        "--check", action="store_true", help="try it: connect, list the tools, print the outcome, and end"
+    )
+    parser.add_argument(
+        "--no-server-stream", action="store_true", help="do not open the stream for messages that belong to no request"
+    )
     parser.add_argument("--serial", action="store_true", help="send a request only when the one before is answered")
     parser.set_defaults(run=_stdio)
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 DAY_S: Final = 86_400.0
 
 
-def add(verbs: Any) -> None:
-    parser = flags.verb(
-        verbs,
+def add(commands: Any) -> None:
+    parser = flags.add_command(
+        commands,
         "token",
         "Print the token that MCP clients send, and nothing else; or make, list and revoke more of them.",
         "claude mcp add --transport http demo http://127.0.0.1:4747/demo \\\n"
@@ -43,7 +43,7 @@ def add(verbs: Any) -> None:
         dest="scopes",
         action="append",
         choices=("call", "serve", "metrics"),
-        help="call: MCP clients (default); serve: pages that offer tools; metrics: whoever reads /-/metrics "
+        help="call: MCP clients (default); serve: pages that offer tools; metrics: programs that read /-/metrics "
         "(may be repeated)",
     )
     new.add_argument("--days", type=float, metavar="N", help="ends by itself after N days (default: never)")
@@ -58,7 +58,7 @@ def add(verbs: Any) -> None:
 
 
 def _action(actions: Any, name: str, about: str, example: str, run: Any) -> argparse.ArgumentParser:
-    parser = flags.verb(actions, name, about, example)
+    parser = flags.add_command(actions, name, about, example)
     flags.home_flag(parser, default=argparse.SUPPRESS)
     parser.set_defaults(run=run)
     return parser

@@ -477,7 +477,7 @@ async def test_a_program_that_connects_all_the_time_blocks_no_other_connection_a
             is_over.set()
             await flooding
         assert await (await stage.plug(server, nonce="guess")).line() == b""
-        assert caplog.text.count("without the nonce") == 1
+        assert caplog.text.count("did not send the nonce") == 1
 
 
 async def test_an_agent_has_as_many_connections_to_a_server_as_it_may(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ class Callback:
             async with asyncio.timeout(WAIT_S):
                 return await asyncio.shield(self._returned)
         except TimeoutError:
-            raise CallbackError(f"Nobody agreed in the browser within {WAIT_S:.0f} s.") from None
+            raise CallbackError(f"The user did not agree in the browser within {WAIT_S:.0f} s.") from None
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -91,14 +91,14 @@ class Callback:
         if parts.path != PATH:
             return "404 Not Found", "There is nothing here."
         if self._state is None or not secrets.compare_digest(found.get("state", "").encode(), self._state.encode()):
-            return "400 Bad Request", "This is not the answer to the question that was asked. Please start again."
+            return "400 Bad Request", "This response does not belong to the current request. Please start again."
         if self._returned.done():
             return "200 OK", "That was answered already. You can close this window."
         if "code" in found:
             self._returned.set_result(Returned(found["code"], found["state"], found.get("iss")))
             return "200 OK", "Connected. You can close this window."
         why = found.get("error_description") or found.get("error") or "no reason was given"
-        self._returned.set_exception(CallbackError(f"The authorization server said no: {why[:200]}"))
+        self._returned.set_exception(CallbackError(f"The authorization server refused: {why[:200]}"))
         return "200 OK", f"Not connected: {why[:200]}"
 
 

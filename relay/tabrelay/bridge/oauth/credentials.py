@@ -28,7 +28,7 @@ SKEW_S: Final = 30.0
 class OAuth:
     """`make_options` returns the user's options when they are needed: the SDK is imported then, not before."""
 
-    hint = "It does not take the token that was just made for it."
+    hint = "The server refused the token that was just issued for it."
 
     def __init__(
         self,

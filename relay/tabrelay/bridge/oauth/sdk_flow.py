@@ -261,9 +261,11 @@ class SignInFlow:
         except CallbackError as problem:
             raise CredentialsError(str(problem)) from None
         except (OAuthFlowError, OAuthRegistrationError, OAuthTokenError) as problem:
-            raise CredentialsError(f"No token could be had: {redact(str(problem))}") from None
+            raise CredentialsError(f"No token could be obtained: {redact(str(problem))}") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, pydantic.ValidationError, ValueError) as problem:
-            raise CredentialsError(f"No token could be had: {type(problem).__name__}: {redact(str(problem))}") from None
+            raise CredentialsError(
+                f"No token could be obtained: {type(problem).__name__}: {redact(str(problem))}"
+            ) from None
 
     async def _send(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
         """The complete answer, if it is not too large."""

@@ -53,7 +53,7 @@ class Change:
             if _read(path) != self.before:
                 if copy is not None:
                     copy.unlink(missing_ok=True)
-                raise FileError(f"{self.path} was changed by somebody else just now. Nothing was written: try again.")
+                raise FileError(f"{self.path} was changed by another program just now. Nothing was written: try again.")
             _replace(path, self.after)
         except OSError as problem:
             raise FileError(f"{self.path} can't be written: {problem.strerror}.") from None
