@@ -25,17 +25,17 @@ MUTATIONS: Final = (
     Mutation(
         "a call like the one before it: another tool",
         "if type(params) is not dict:",
-        "tests/server/test_fast_path.py::test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the_ordinary_way",
+        "tests/server/test_fast_path.py::test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the_regular_path",
     ),
     Mutation(
         "a call like the one before it: a forged session",
         "  # which only the relay may say",
-        "tests/server/test_fast_path.py::test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the_ordinary_way",
+        "tests/server/test_fast_path.py::test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the_regular_path",
     ),
     Mutation(
         "a call like the one before it: another client",
         "",
-        "tests/server/test_fast_path.py::test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the_ordinary_way",
+        "tests/server/test_fast_path.py::test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the_regular_path",
     ),
     Mutation(
         "stalls: the time of day is set back, and idle sessions are put away",
@@ -147,12 +147,12 @@ MUTATIONS: Final = (
     Mutation(
         "a call like the one before it: a forged session, legacy",
         "if eras.META_VERSION in meta:",
-        "tests/server/test_fast_path.py::test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the_ordinary_way",
+        "tests/server/test_fast_path.py::test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the_regular_path",
     ),
     Mutation(
         "a call like the one before it: a list",
         'if type(method) is not str or message.get("jsonrpc") != "2.0":',
-        "tests/server/test_fast_path.py::test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the_ordinary_way",
+        "tests/server/test_fast_path.py::test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the_regular_path",
     ),
     Mutation(
         "values of a call that waits",

@@ -82,7 +82,7 @@ MUTATIONS: Final = (
     Mutation(
         "the number of waiting handshakes",
         "if False:",
-        "tests/server/test_accept_limiter.py::test_when_too_many_knock_the_next_is_told_to_come_back_and_whoever_calls_is_answered",
+        "tests/server/test_accept_limiter.py::test_when_too_many_handshakes_wait_the_next_gets_503_and_calls_are_answered",
     ),
     Mutation(
         "fragments", "if False:", "tests/behaviour/test_memory_attacks.py::test_a_message_in_crumbs_ends_the_connection"

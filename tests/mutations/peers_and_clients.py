@@ -160,7 +160,7 @@ MUTATIONS: Final = (
     Mutation(
         "questions of an upstream server",
         "if (why := None) is not None:",
-        "tests/routing/test_question_limits.py::test_a_server_elsewhere_has_so_many_questions_open_during_one_call",
+        "tests/routing/test_question_limits.py::test_an_upstream_has_so_many_questions_open_during_one_call",
     ),
     Mutation(
         "questions whose call is not known yet",

@@ -290,7 +290,7 @@ MUTATIONS: Final = (
     Mutation(
         "the baseline over a restart",
         "if True:",
-        "tests/routing/test_tool_drift.py::test_it_is_remembered_over_a_restart",
+        "tests/routing/test_tool_drift.py::test_the_baseline_outlives_a_restart",
     ),
     Mutation(
         "the status of an audience",

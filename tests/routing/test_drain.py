@@ -49,7 +49,7 @@ async def call(http: httpx2.AsyncClient, server: str = "demo") -> Any:
 async def draining(http: httpx2.AsyncClient) -> httpx2.Response:
     """Ask until the relay says that it stops; each answer takes a turn of both processes."""
     async with asyncio.timeout(20):
-        while (response := await http.get("/-/healthz")).status_code == 200:  # noqa: ASYNC110 - it tells nobody
+        while (response := await http.get("/-/healthz")).status_code == 200:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.02)
     return response
 
@@ -106,7 +106,7 @@ async def test_a_call_that_takes_too_long_gets_an_error_and_the_relay_stops(tmp_
         error = (await running)["error"]
         assert (error["code"], error["data"]["delivered"], error["data"]["retryable"]) == (-31012, "unknown", False)
         await worker.until(lambda: worker.close_code is not None)
-        # Whoever still works on it is told to stop, and then to come back.
+        # The browser that still works on it gets a cancellation, and then a close frame.
         assert [event.why for event in worker.seen if isinstance(event, Closed)] == ["the relay is restarting"]
         assert [bye.reason for bye in goodbyes(worker)] == ["drain"]
         assert await demo.ended() == 0
@@ -158,7 +158,7 @@ async def test_streams_end_as_if_nothing_more_could_come(tmp_path: Path) -> None
                 await worker.until(lambda: any("subscriptions/listen" in str(event) for event in worker.seen))
                 demo.signal()
                 said = [json.loads(line[6:]) async for line in lines if line.startswith("data: {")]
-                # It may still hear of the list that the browser has just given; but of no error, and of no answer.
+                # It may still receive the list that the browser has just sent, but no error and no answer.
                 assert {message.get("method") for message in said} <= {"notifications/tools/list_changed"}
             result = (await listening).json()["result"]
             assert result["_meta"] == {"io.modelcontextprotocol/subscriptionId": "l1"}
@@ -237,24 +237,24 @@ class FakeBrowser:
 class FakeRooms:
     def __init__(self, *there: FakeBrowser) -> None:
         self.there = list(there)
-        self.said: list[str] = []
+        self.steps: list[str] = []
 
     def close(self) -> None:
-        self.said.append("close")
+        self.steps.append("close")
 
     def browsers(self) -> list[FakeBrowser]:
         return [browser for browser in self.there if not browser.told]
 
     def give_up(self, patience_s: float) -> None:
-        self.said.append("give up")
+        self.steps.append("give up")
 
 
 async def test_with_nobody_there_the_drain_is_over_at_once() -> None:
-    drain, rooms = Drain(patience_s=600, pause_s=1, spread_s=5), FakeRooms()
-    drain.attach(rooms)
+    drain, relay = Drain(patience_s=600, pause_s=1, spread_s=5), FakeRooms()
+    drain.attach(relay)
     async with asyncio.timeout(60):
         await drain.run()
-    assert rooms.said == ["close"]
+    assert relay.steps == ["close"]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -268,14 +268,14 @@ async def test_the_delays_fill_the_spread_whatever_chance_says(seed: int) -> Non
     assert max(after - before for before, after in pairwise(delays)) < 2 * 10_000 / WORKERS
 
 
-async def test_a_browser_with_calls_hears_goodbye_when_they_are_answered() -> None:
+async def test_a_browser_with_calls_is_closed_when_they_are_answered() -> None:
     busy, idle = FakeBrowser(in_flight=1), FakeBrowser()
-    drain, rooms = Drain(patience_s=600, pause_s=1, spread_s=5), FakeRooms(busy, idle)
-    drain.attach(rooms)
+    drain, relay = Drain(patience_s=600, pause_s=1, spread_s=5), FakeRooms(busy, idle)
+    drain.attach(relay)
     with drain.exchanges:
         leaving = asyncio.create_task(drain.run())
         await idle.left.wait()
         assert busy.told == []
     await leaving
     assert [code for code, _, _ in busy.told] == [1012]
-    assert rooms.said == ["close"]
+    assert relay.steps == ["close"]

@@ -115,7 +115,7 @@ async def test_when_the_one_in_front_goes_the_other_serves_and_its_name_is_offli
 
 
 async def test_a_name_nobody_had_is_unknown_and_the_server_waits_for_its_first_browser(relay: RunningRelay) -> None:
-    assert (await relay.call("notes~nobody", "echo")).status_code == 404
+    assert (await relay.call("notes~unknown", "echo")).status_code == 404
     waiting = asyncio.create_task(who(relay, "notes"))
     async with AsyncExitStack() as stack:
         await come(relay, stack, FIRST)
@@ -376,7 +376,7 @@ def test_a_browser_is_called_what_people_call_it(agent: str, name: str) -> None:
     assert browser_name(agent) == name
 
 
-async def test_a_listening_session_whose_browser_is_gone_hears_that_the_lists_are_others(
+async def test_a_listening_session_whose_browser_is_gone_is_notified_of_changed_lists(
     relay: RunningRelay, browsers: Browsers
 ) -> None:
     await browsers[FIRST].offer([ECHO_TOOL, OTHER_TOOL])
@@ -415,5 +415,5 @@ def test_a_configuration_file_says_which_servers_keep_their_browsers(tmp_path: P
     settings, _ = effective({"config": [str(file)], "home": tmp_path}, {})
     assert settings.instances == ("notes",)
     file.write_text('[servers."notes~laptop"]\n')
-    with pytest.raises(ConfigError, match="one of a server's browsers"):
+    with pytest.raises(ConfigError, match="separates a server from one of its browsers"):
         effective({"config": [str(file)], "home": tmp_path}, {})

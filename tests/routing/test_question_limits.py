@@ -50,7 +50,7 @@ async def settled(tasks: list[asyncio.Task[Any]]) -> list[Any]:
     return [task.result() for task in tasks if task.done()]
 
 
-async def test_a_server_elsewhere_has_so_many_questions_open_during_one_call() -> None:
+async def test_an_upstream_has_so_many_questions_open_during_one_call() -> None:
     connection = UpstreamConnection(Owner(), "integer", QuestionLimits(per_call=3, per_connection=5, size=10_000))
     one, two = running("a"), running("b")
     first = [asyncio.create_task(ask(connection, one)) for _ in range(10)]

@@ -79,11 +79,11 @@ async def test_a_server_that_changes_after_its_first_use_is_flagged_until_it_is_
         await relay.has_read("notes")
         await worker.offer([ECHO_TOOL, OTHER_TOOL])
         two = await relay.has_read("notes", lambda row: len(row["tools"]) == 2)
-        assert two["drift"] is None  # nobody has used it yet
+        assert two["drift"] is None  # no client has used it yet
         await relay.call("notes", "echo")
         await worker.offer([SLY, tool("more")])
         await drift_of(relay, {"added": ["more"], "removed": ["other"], "changed": ["echo"]})
-        said = [record for record in caplog.records if "first used" in record.getMessage()]
+        said = [record for record in caplog.records if "first use" in record.getMessage()]
         assert said[-1].levelno == logging.WARNING
         assert "changed echo; added more; removed other" in said[-1].getMessage()
         assert (await relay.http.post("/-/drift", json={"accept": "notes"})).status_code == 200
@@ -95,7 +95,7 @@ async def test_a_server_that_changes_after_its_first_use_is_flagged_until_it_is_
         await drift_of(relay, {"added": [], "removed": [], "changed": ["echo"]})
 
 
-async def test_it_is_remembered_over_a_restart(tmp_path: Path) -> None:
+async def test_the_baseline_outlives_a_restart(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes"):
         await relay.has_read("notes")
         await relay.http.post("/notes", **relay.modern("tools/list"))
@@ -113,7 +113,7 @@ async def test_only_who_manages_accepts(tmp_path: Path) -> None:
             "/-/drift", json={"accept": "notes"}, headers={"Authorization": f"Bearer {token}"}
         )
         assert answer.status_code == 403
-        assert (await relay.http.post("/-/drift", json={"accept": "nobody"})).status_code == 404
+        assert (await relay.http.post("/-/drift", json={"accept": "unknown"})).status_code == 404
 
 
 async def test_on_the_command_line_it_is_shown_and_accepted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,14 +21,14 @@ from tests.support.worker import SyntheticWorker, bearer
 
 
 async def test_a_few_come_in_now_and_the_others_a_few_in_each_turn_in_their_order() -> None:
-    turnstile = HandshakeLimiter.of(asyncio.get_running_loop())
+    limiter = HandshakeLimiter.of(asyncio.get_running_loop())
     inside: list[int] = []
 
     def come_in(number: int) -> Callable[[], None]:
         return lambda: inside.append(number)
 
     many = 3 * PER_ITERATION + 1
-    now = [turnstile.admit(come_in(number)) for number in range(many)]
+    now = [limiter.admit(come_in(number)) for number in range(many)]
     assert now == [True] * PER_ITERATION + [False] * (many - PER_ITERATION)
     sizes = [len(inside)]
     while len(inside) < many:
@@ -36,19 +36,19 @@ async def test_a_few_come_in_now_and_the_others_a_few_in_each_turn_in_their_orde
         sizes.append(len(inside))
     assert sizes == [PER_ITERATION, 2 * PER_ITERATION, 3 * PER_ITERATION, many]
     assert inside == list(range(many))
-    assert turnstile.waiting == 0
+    assert limiter.waiting == 0
 
 
 async def test_one_that_fails_on_its_way_in_keeps_nobody_out() -> None:
     loop = asyncio.get_running_loop()
     failures: list[Any] = []
     loop.set_exception_handler(lambda loop, context: failures.append(context["exception"]))
-    turnstile = HandshakeLimiter.of(loop)
+    limiter = HandshakeLimiter.of(loop)
     inside: list[int] = []
     for number in range(PER_ITERATION):
-        turnstile.admit(partial(inside.append, number))
-    turnstile.admit(partial(inside.remove, 99))
-    turnstile.admit(lambda: inside.append(-1))
+        limiter.admit(partial(inside.append, number))
+    limiter.admit(partial(inside.remove, 99))
+    limiter.admit(lambda: inside.append(-1))
     await until(lambda: inside[-1] == -1)
     assert [type(failure) for failure in failures] == [ValueError]
 
@@ -66,14 +66,14 @@ def handshake(relay: RunningRelay, name: str) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode()
 
 
-async def test_when_too_many_knock_the_next_is_told_to_come_back_and_whoever_calls_is_answered(
+async def test_when_too_many_handshakes_wait_the_next_gets_503_and_calls_are_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes"):
-        # Nobody comes in: those that knock stay outside.
+        # No handshake starts: all of them wait.
         monkeypatch.setattr(HandshakeLimiter, "admit", lambda self, start: self._waiting.append(start))
         monkeypatch.setattr(WebSocketProtocol, "max_handshakes", 3)
-        turnstile = HandshakeLimiter.of(asyncio.get_running_loop())
+        limiter = HandshakeLimiter.of(asyncio.get_running_loop())
         async with contextlib.AsyncExitStack() as stack:
             readers = []
             for number in range(4):
@@ -81,7 +81,7 @@ async def test_when_too_many_knock_the_next_is_told_to_come_back_and_whoever_cal
                 stack.callback(writer.close)
                 writer.write(handshake(relay, f"browser-{number}"))
                 if number < 3:
-                    await until(lambda number=number: turnstile.waiting == number + 1)
+                    await until(lambda number=number: limiter.waiting == number + 1)
                 readers.append(reader)
             async with asyncio.timeout(20):
                 answer = await readers[3].read()
@@ -90,7 +90,7 @@ async def test_when_too_many_knock_the_next_is_told_to_come_back_and_whoever_cal
             assert f"content-length: {len(body)}".encode() in head
             assert "result" in (await relay.call("notes", "echo", {"n": 1})).json()
             monkeypatch.undo()
-            turnstile._next_iteration()
+            limiter._next_iteration()
             async with asyncio.timeout(20):
                 for reader in readers[:3]:
                     assert (await reader.readline()).startswith(b"HTTP/1.1 101 ")

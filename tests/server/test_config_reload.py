@@ -112,7 +112,7 @@ async def test_two_stop_signals_leave_no_process_behind(tmp_path: Path) -> None:
             while (await http.get("/-/status")).json()["servers"][0]["in_flight"] == 0:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         process.send_signal(signal.SIGTERM)
-        # Heard, and the call is waited for: two signals that come at once are one.
+        # Received, and the call is waited for: two signals that come at once are one.
         async with asyncio.timeout(30):
             while (await http.get("/-/healthz")).status_code == 200:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)

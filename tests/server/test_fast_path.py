@@ -1,4 +1,4 @@
-"""The fast lane: which calls take it, that they are answered as on the ordinary way, and how they leave it."""
+"""The fast path: which calls take it, that they are answered as on the regular path, and how they leave it."""
 
 from __future__ import annotations
 
@@ -55,6 +55,9 @@ def act(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) 
         worker.echo(event, message)
 
 
+REGULAR_PATH: dict[str, Any] = {"fast_lane": False}
+
+
 @asynccontextmanager
 async def stage(home: Path, **more: Any) -> AsyncIterator[tuple[RunningRelay, SyntheticWorker]]:
     async with (
@@ -68,20 +71,20 @@ async def stage(home: Path, **more: Any) -> AsyncIterator[tuple[RunningRelay, Sy
 
 async def until(is_so: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
-        while not is_so():  # noqa: ASYNC110 - nobody tells
+        while not is_so():  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.02)
 
 
 @contextmanager
-def ordinarily(relay: RunningRelay) -> Iterator[None]:
-    """No answer takes the lane meanwhile."""
+def on_regular_path(relay: RunningRelay) -> Iterator[None]:
+    """No response takes the fast path meanwhile."""
     before = relay.recorder.tap.swift
     yield
     assert relay.recorder.tap.swift == before
 
 
-async def swiftly(relay: RunningRelay, ask: Callable[[], Awaitable[T]]) -> T:
-    """What is answered on the lane. On a busy machine a call may take so long that it leaves it, and is made again."""
+async def on_fast_path(relay: RunningRelay, ask: Callable[[], Awaitable[T]]) -> T:
+    """A response on the fast path. On a busy machine a call may be slow and leave it; then it is sent again."""
     before = relay.recorder.tap.swift
     async with asyncio.timeout(20):
         while True:
@@ -90,28 +93,28 @@ async def swiftly(relay: RunningRelay, ask: Callable[[], Awaitable[T]]) -> T:
                 return answer
 
 
-async def test_a_plain_call_takes_the_lane_in_either_era(tmp_path: Path) -> None:
+async def test_a_plain_call_takes_the_fast_path_in_either_era(tmp_path: Path) -> None:
     async with stage(tmp_path) as (relay, _):
-        answer = await swiftly(relay, lambda: relay.call("notes", "echo", {"x": 1}))
+        answer = await on_fast_path(relay, lambda: relay.call("notes", "echo", {"x": 1}))
         assert (answer.status_code, answer.json()["result"]["content"][0]["text"]) == (200, '{"x": 1}')
         _, session = await relay.initialize("notes")
         body = jsonrpc.request("a", "tools/call", {"name": "echo", "arguments": {"x": 2}})
-        answer = await swiftly(relay, lambda: relay.http.post("/notes", json=body, headers=session))
+        answer = await on_fast_path(relay, lambda: relay.http.post("/notes", json=body, headers=session))
         assert (answer.status_code, answer.headers["mcp-session-id"]) == (200, session["Mcp-Session-Id"])
         assert answer.json()["id"] == "a"
 
 
 async def test_what_is_said_before_the_answer_is_not_lost(tmp_path: Path) -> None:
     async with stage(tmp_path) as (relay, _):
-        with ordinarily(relay):
+        with on_regular_path(relay):
             answer = await relay.call("notes", "progress", {"x": 1})
         first, last = map(json.loads, events(answer.text))
         assert (first["method"], last["id"]) == ("notifications/progress", 1)
 
 
-async def test_a_large_answer_leaves_the_lane_and_arrives_whole(tmp_path: Path) -> None:
+async def test_a_large_response_leaves_the_fast_path_and_arrives_complete(tmp_path: Path) -> None:
     async with stage(tmp_path) as (relay, _):
-        with ordinarily(relay):
+        with on_regular_path(relay):
             answer = await relay.call("notes", "large")
         assert len(answer.json()["result"]["content"][0]["text"]) == LARGE
 
@@ -120,9 +123,9 @@ async def test_a_call_that_takes_long_is_answered_all_the_same(tmp_path: Path) -
     async with stage(tmp_path) as (relay, worker):
         waiting: list[tuple[Received[str], dict[str, Any]]] = []
         worker.on_call = lambda worker, event, message: waiting.append((event, message))
-        with ordinarily(relay):
+        with on_regular_path(relay):
             call = asyncio.create_task(relay.call("notes", "echo"))
-            # What the lane has not answered is heard only where it goes on.
+            # A call that left the fast path is recorded only where it continues.
             await until(lambda: any(asked.method == "tools/call" for asked in relay.recorder.asked))
             assert relay.drain.exchanges.count == 1
             worker.echo(*waiting[0])
@@ -130,7 +133,9 @@ async def test_a_call_that_takes_long_is_answered_all_the_same(tmp_path: Path) -
             assert (await call).json()["id"] == 1
 
 
-async def test_a_call_after_one_that_left_the_lane_may_take_longer_than_a_connection_may_rest(tmp_path: Path) -> None:
+async def test_a_call_after_one_that_left_the_fast_path_may_take_longer_than_a_connection_may_be_idle(
+    tmp_path: Path,
+) -> None:
     """The wait for a next request begins with each answer, whichever way that went, and ends with the request."""
     async with stage(tmp_path, connection_idle_s=0.4) as (relay, worker):
         line, other = [await RawConnection(relay.port).open() for _ in range(2)]
@@ -140,9 +145,9 @@ async def test_a_call_after_one_that_left_the_lane_may_take_longer_than_a_connec
             answer = await line.answer()
             assert answer is not None and answer.status == 200
 
-        await swiftly(relay, lambda: ask(line))
+        await on_fast_path(relay, lambda: ask(line))
         waiting: list[tuple[Received[str], dict[str, Any]]] = []
-        received = len(relay.recorder.asked)
+        asked = len(relay.recorder.asked)
 
         async def answer_late(meanwhile: Awaitable[object]) -> None:
             worker.on_call = lambda worker, event, message: waiting.append((event, message))
@@ -159,9 +164,9 @@ async def test_a_call_after_one_that_left_the_lane_may_take_longer_than_a_connec
             await ask(other)
             assert await other.answer() is None
 
-        with ordinarily(relay):
-            # What the lane has not answered is heard only where it goes on.
-            await answer_late(until(lambda: len(relay.recorder.asked) > received))
+        with on_regular_path(relay):
+            # A call that left the fast path is recorded only where it continues.
+            await answer_late(until(lambda: len(relay.recorder.asked) > asked))
         assert relay.recorder.tap.swift_again  # the one that is late next is known by its header
         await answer_late(rest_too_long())
         await line.close()
@@ -181,14 +186,14 @@ async def test_a_connection_that_asks_again_and_again_may_rest_as_long_after_its
         end = loop.time() + 1.5 * idle_s
         while loop.time() < end:
             await ask()
-        await swiftly(relay, ask)
+        await on_fast_path(relay, ask)
         before = loop.time()
         assert await line.answer() is None
         assert idle_s - 0.05 < loop.time() - before < 2 * idle_s
         await line.close()
 
 
-async def test_a_client_that_leaves_the_lane_by_hanging_up_cancels_its_call(tmp_path: Path) -> None:
+async def test_a_client_that_disconnects_on_the_fast_path_cancels_its_call(tmp_path: Path) -> None:
     async with stage(tmp_path) as (relay, worker):
         line = await RawConnection(relay.port).open()
         line.send(written(relay, call_of("silent")))
@@ -211,7 +216,7 @@ async def test_a_body_in_pieces_is_kept_until_it_is_whole(tmp_path: Path) -> Non
             await line.close()
             return answer
 
-        answer = await swiftly(relay, ask)
+        answer = await on_fast_path(relay, ask)
         assert answer is not None and answer.status == 200
 
 
@@ -245,11 +250,11 @@ async def test_the_connection_is_closed_when_the_client_wants_that(tmp_path: Pat
             await line.close()
             return answer
 
-        answer = await swiftly(relay, ask)
+        answer = await on_fast_path(relay, ask)
         assert answer is not None and (answer.status, answer.header("connection")) == (200, "close")
 
 
-async def test_the_lane_takes_as_many_requests_of_a_token_as_the_ordinary_way(tmp_path: Path) -> None:
+async def test_the_fast_path_has_the_same_rate_limit_as_the_regular_path(tmp_path: Path) -> None:
     async with stage(tmp_path, rate_s=0.001, rate_burst=5) as (relay, _):  # the worker took one to come in
         wrong = modern("tools/call", {"name": "echo"})
         wrong["headers"]["Mcp-Name"] = "other"
@@ -276,7 +281,7 @@ async def test_a_header_that_was_taken_opens_no_other_server_when_its_address_be
             return await line.answer()
 
         for _ in range(2):  # the second by what is known of the first
-            answer = await swiftly(relay, ask)
+            answer = await on_fast_path(relay, ask)
             assert answer is not None and answer.status == 200
         assert relay.recorder.tap.swift_again
         await relay.app.change(specs(secret="/db"))
@@ -297,8 +302,8 @@ async def test_a_call_for_which_there_is_no_room_is_told_so(tmp_path: Path) -> N
 
 
 async def test_without_the_setting_everything_goes_the_ordinary_way(tmp_path: Path) -> None:
-    async with stage(tmp_path, fast_lane=False) as (relay, _):
-        with ordinarily(relay):
+    async with stage(tmp_path, **REGULAR_PATH) as (relay, _):
+        with on_regular_path(relay):
             assert (await relay.call("notes", "echo")).status_code == 200
 
 
@@ -307,7 +312,7 @@ async def test_with_a_web_server_that_is_made_otherwise_everything_goes_the_ordi
 ) -> None:
     monkeypatch.setattr(fast_request, "_CYCLE_PARAMETERS", ("self", "scope"))
     async with stage(tmp_path) as (relay, _):
-        with ordinarily(relay):
+        with on_regular_path(relay):
             assert (await relay.call("notes", "echo")).status_code == 200
 
 
@@ -328,9 +333,9 @@ ODD: dict[str, list[str]] = {
     "Origin": ["null", "https://evil.example", "http://HOST"],
     "Connection": ["close", "keep-alive"],
     "Expect": ["100-continue"],
-    "Tabrelay-Acp": ["someone 1"],
+    "Tabrelay-Acp": ["other 1"],
 }
-PATHS = ["/notes/", "/notes?a=b", "/n%6ftes", "/nobody", "/notes~x", "/-notes", "//notes"]
+PATHS = ["/notes/", "/notes?a=b", "/n%6ftes", "/unknown", "/notes~x", "/-notes", "//notes"]
 BODIES = [b"", b"{", b"[]", b"null", b"[" * 200, b"\xff"]
 TOOLS = ["echo", "echo", "error", "missing", "nonsense", "large", "progress"]
 PLAIN = {name: values[0] for name, values in ODD.items() if name in ("Host", "Authorization", "Accept", "Content-Type")}
@@ -374,7 +379,7 @@ def requests(draw: st.DrawFn) -> tuple[str, list[tuple[str, str]], bytes]:
 
 
 class Both:
-    """A relay with the lane and one without, and a session at each."""
+    """A relay with the fast path and one without, and a session at each."""
 
     def __init__(self, *relays: RunningRelay) -> None:
         self._relays = relays
@@ -429,7 +434,7 @@ class Both:
 @pytest.mark.requirement("bad-input")
 def test_whatever_is_asked_gets_the_same_answer_on_both_ways(tmp_path: Path) -> None:
     with asyncio.Runner() as runner:
-        swift, plain = stage(tmp_path / "a", rate_s=0), stage(tmp_path / "b", rate_s=0, fast_lane=False)
+        swift, plain = stage(tmp_path / "a", rate_s=0), stage(tmp_path / "b", rate_s=0, **REGULAR_PATH)
         (first, _), (second, _) = runner.run(swift.__aenter__()), runner.run(plain.__aenter__())
         both = Both(first, second)
         runner.run(both.start())
@@ -454,7 +459,7 @@ def test_whatever_is_asked_gets_the_same_answer_on_both_ways(tmp_path: Path) -> 
 
 
 META = "io.modelcontextprotocol/"
-# What is another after a call that took the lane, with the same header.
+# What is another after a call that took the fast path, with the same header.
 CHANGES: dict[tuple[str, ...], list[Any]] = {
     ("id",): [2, "a", True, 1.5, None, []],
     ("jsonrpc",): ["1.0", None],
@@ -474,7 +479,7 @@ CHANGES: dict[tuple[str, ...], list[Any]] = {
 
 @pytest.mark.requirement("bad-input")
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-async def test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the_ordinary_way(
+async def test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the_regular_path(
     tmp_path: Path, era: str
 ) -> None:
     message = call_of("echo")
@@ -484,7 +489,7 @@ async def test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the
         headers = {**PLAIN, "MCP-Protocol-Version": "2025-11-25", "Mcp-Session-Id": "SESSION"}
     async with (
         stage(tmp_path / "a", rate_s=0) as (swift, swift_worker),
-        stage(tmp_path / "b", rate_s=0, fast_lane=False) as (plain, plain_worker),
+        stage(tmp_path / "b", rate_s=0, **REGULAR_PATH) as (plain, plain_worker),
     ):
         for worker in (swift_worker, plain_worker):  # lists are looked through on their way
             await worker.offer([*worker.tools, {"name": "poi\u202eson", "inputSchema": {"type": "object"}}])
@@ -498,10 +503,10 @@ async def test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the
             where[path[-1]] = value
             bodies = [orjson.dumps(each) for each in (message, message, changed, message)]
             await both.compare("/notes", list(headers.items()), *bodies)
-        assert heard_by(swift_worker) == heard_by(plain_worker)
+        assert received_by(swift_worker) == received_by(plain_worker)
 
 
-def heard_by(worker: SyntheticWorker) -> set[tuple[str, str]]:
+def received_by(worker: SyntheticWorker) -> set[tuple[str, str]]:
     """Which calls a server was asked, and on whose behalf."""
     asked = [event for event in worker.seen if isinstance(event, Received) and '"tools/call"' in event.payload]
     callers = [{} if event.caller is None else {**event.caller.to_dict(), "principal": ""} for event in asked]

@@ -1,4 +1,4 @@
-"""Requests that say the same of themselves: which are the same, and that being the same saves nobody from a look."""
+"""Header cache: which header blocks are equal, and that equal ones are still checked for token and rate."""
 
 from __future__ import annotations
 
@@ -23,41 +23,41 @@ def request(body: bytes, head: str = HEAD) -> bytes:
 
 @given(st.binary(max_size=300), st.lists(st.binary(max_size=300)))
 def test_another_body_of_any_length_is_found(first: bytes, others: list[bytes]) -> None:
-    stencil = header_cache_of(request(first))
-    assert stencil is not None
+    header = header_cache_of(request(first))
+    assert header is not None
     for other in others:
-        assert stencil.body(request(other)) == other
+        assert header.body(request(other)) == other
 
 
 @given(st.binary(min_size=1, max_size=40), st.booleans(), st.data())
 def test_whatever_differs_by_one_byte_of_its_header_is_another(
     body: bytes, is_remembered: bool, data: st.DataObject
 ) -> None:
-    stencil = header_cache_of(request(body))
-    assert stencil is not None
+    header = header_cache_of(request(body))
+    assert header is not None
     same = request(body)
-    assert not is_remembered or stencil.body(same) == body
+    assert not is_remembered or header.body(same) == body
     at = data.draw(st.integers(0, len(same) - len(body) - 1))
     byte = data.draw(st.integers(0, 255).filter(lambda byte: byte != same[at]))
     other = same[:at] + bytes([byte]) + same[at + 1 :]
     # Another length is the one thing that may differ, and then the body has to be that long.
-    assert stencil.body(other) is None
+    assert header.body(other) is None
 
 
 @given(st.binary(max_size=40), st.binary(min_size=1, max_size=400), st.booleans())
 def test_what_is_not_whole_or_has_something_behind_it_is_not_taken(
     body: bytes, more: bytes, is_remembered: bool
 ) -> None:
-    stencil = header_cache_of(request(body))
-    assert stencil is not None
+    header = header_cache_of(request(body))
+    assert header is not None
     whole = request(body)
-    assert not is_remembered or stencil.body(whole) == body
-    assert stencil.body(whole + more) is None
+    assert not is_remembered or header.body(whole) == body
+    assert header.body(whole + more) is None
     for end in range(len(whole)):
-        assert stencil.body(whole[:end]) is None
+        assert header.body(whole[:end]) is None
 
 
-def test_no_stencil_is_cut_from_what_says_its_length_twice_or_in_no_such_way() -> None:
+def test_no_header_is_cached_with_two_lengths_or_an_unusual_one() -> None:
     assert header_cache_of(request(b"abc", HEAD.replace("X: y", "Content-length: 3"))) is None
     assert header_cache_of(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n") is None
     assert header_cache_of(request(b"abc")[:-1]) is None
@@ -103,7 +103,7 @@ class Client:
         return answer
 
     async def ask_until_again(self, text: str, token: str | None = None) -> None:
-        """Until one was not parsed: on a busy machine the one before may have left the lane."""
+        """Until one was not parsed: on a busy machine the one before may have left the fast path."""
         before = self._relay.recorder.tap.swift_again
         for id in range(100):
             answer = await self.ask(call(self._relay, id, text, token))

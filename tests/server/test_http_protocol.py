@@ -21,7 +21,7 @@ from tests.support.relay import RunningRelay, modern
 from tests.support.waiting import until
 from tests.support.worker import DONE, SyntheticWorker, bearer
 
-LANE = pytest.mark.parametrize("fast_lane", [True, False], ids=["lane", "ordinary"])
+BOTH_PATHS = pytest.mark.parametrize("path", [{"fast_lane": True}, {"fast_lane": False}], ids=["fast", "regular"])
 
 
 class Stage:
@@ -69,11 +69,11 @@ async def stage(home: Path, **more: Any) -> AsyncIterator[Stage]:
         relay.recorder.forgive()  # what is cut off has no end
 
 
-@LANE
+@BOTH_PATHS
 async def test_a_client_that_leaves_with_a_request_behind_its_call_cancels_both(
-    tmp_path: Path, fast_lane: bool
+    tmp_path: Path, path: dict[str, Any]
 ) -> None:
-    async with stage(tmp_path, fast_lane=fast_lane) as scene:
+    async with stage(tmp_path, **path) as scene:
         line = await scene.dial()
         line.send(written(scene.relay, call_of("echo", id=1)))
         await scene.asked()
@@ -99,10 +99,12 @@ async def test_a_listener_that_leaves_with_a_request_behind_it_is_not_listened_f
         await until(lambda: not scene.relay.drain.exchanges.count)
 
 
-@LANE
-async def test_a_call_is_answered_though_the_request_behind_it_does_not_go_on(tmp_path: Path, fast_lane: bool) -> None:
+@BOTH_PATHS
+async def test_a_call_is_answered_though_the_request_behind_it_does_not_go_on(
+    tmp_path: Path, path: dict[str, Any]
+) -> None:
     """What is late is refused when it is its turn: an answer before would be taken for that of the call."""
-    async with stage(tmp_path, fast_lane=fast_lane, header_deadline_s=0.3) as scene:
+    async with stage(tmp_path, **path, header_deadline_s=0.3) as scene:
         line = await scene.dial()
         line.send(written(scene.relay, call_of("echo")))
         await scene.asked()
@@ -119,9 +121,9 @@ async def test_a_call_is_answered_though_the_request_behind_it_does_not_go_on(tm
         assert late is not None and late.status == 408
 
 
-@LANE
-async def test_a_body_that_we_do_not_read_yet_is_not_late(tmp_path: Path, fast_lane: bool) -> None:
-    async with stage(tmp_path, fast_lane=fast_lane, body_deadline_s=0.3, header_deadline_s=0.3) as scene:
+@BOTH_PATHS
+async def test_a_body_that_we_do_not_read_yet_is_not_late(tmp_path: Path, path: dict[str, Any]) -> None:
+    async with stage(tmp_path, **path, body_deadline_s=0.3, header_deadline_s=0.3) as scene:
         line = await scene.dial()
         line.send(written(scene.relay, call_of("echo", id=1)))
         await scene.asked()
@@ -157,16 +159,18 @@ async def test_the_end_of_a_header_is_not_known_as_the_whole_of_it(tmp_path: Pat
         assert not scene.relay.recorder.tap.swift_again
 
 
-@LANE
-async def test_an_address_that_is_none_is_refused_also_while_its_body_comes(tmp_path: Path, fast_lane: bool) -> None:
-    async with stage(tmp_path, fast_lane=fast_lane) as scene:
+@BOTH_PATHS
+async def test_an_address_that_is_none_is_refused_also_while_its_body_comes(
+    tmp_path: Path, path: dict[str, Any]
+) -> None:
+    async with stage(tmp_path, **path) as scene:
         line = await scene.dial()
         line.send(raw("http://x:99999/", [("Host", "x:99999"), ("Content-Type", "application/json")], b"{}")[:-1])
         answer = await line.answer()
         assert answer is not None and answer.status == 400
 
 
-async def test_what_a_browser_sends_before_it_is_let_in_harms_nobody_else(
+async def test_what_a_browser_sends_before_its_handshake_harms_no_other_client(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would count for the budget of unfinished messages, and could not be closed in order."""

@@ -45,7 +45,7 @@ def headers(**values: str) -> Any:
     return lambda name: values.get(name.decode())
 
 
-class Received:
+class ReceivedContext:
     """Answers every call, and keeps what it was told."""
 
     def __init__(self, worker: SyntheticWorker) -> None:
@@ -96,7 +96,7 @@ def test_a_context_that_breaks_the_rules_is_none(parent: object) -> None:
     assert TraceContext.read({"traceparent": parent}) is None
     made = message({"traceparent": parent})
     PassThroughTraces().begin({}, headers(), "notes", made)
-    assert made == message({"traceparent": parent})  # nobody's business here
+    assert made == message({"traceparent": parent})  # unchanged: without tracing
 
 
 def test_a_later_version_is_read_as_far_as_it_is_known() -> None:
@@ -140,13 +140,13 @@ def test_only_the_context_goes_into_headers() -> None:
     assert headers_for({"_meta": {"traceparent": "x\r\ny: z"}}) == headers_for(None) == headers_for({}) == {}
 
 
-# -- passed on, while nobody traces -----------------------------------------------------------------------------------
+# -- forwarded while tracing is off ---------------------------------------------------------------------------------
 
 
 async def test_without_traces_the_context_reaches_the_server_as_it_came(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes") as worker:
         await relay.has_read("notes")
-        received = Received(worker)
+        received = ReceivedContext(worker)
         await relay.http.post("/notes", **request(relay, traceparent=PARENT, tracestate="a=1"))
         assert received.context == TraceContext(PARENT, "a=1")
         await relay.http.post("/notes", **request(relay, meta={"traceparent": OTHER}, traceparent=PARENT))
@@ -176,7 +176,7 @@ async def test_one_trace_goes_from_the_request_to_the_server(where: str, tmp_pat
     async with RunningRelay(tmp_path, traces=True) as relay:
         async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
             await relay.has_read("notes")
-            received = Received(worker)
+            received = ReceivedContext(worker)
             said = {"traceparent": PARENT, "tracestate": "a=1"}
             asked = request(relay, meta=said)
             if where == "headers":
@@ -204,7 +204,7 @@ async def test_nothing_secret_gets_into_a_span(tmp_path: Path, collector: Collec
         secret = relay.tokens.issue_named("ci", ["call"])
         async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
             await relay.has_read("notes")
-            Received(worker)
+            ReceivedContext(worker)
             relay.http.headers["Authorization"] = f"Bearer {secret}"
             await relay.http.post("/notes?key=in-the-query", **request(relay, traceparent=PARENT))
             await relay.http.post("/notes", **request(relay, tool=f"named {secret}"))
@@ -226,7 +226,7 @@ async def test_errors_are_told_by_their_kind(tmp_path: Path, collector: Collecto
     async with RunningRelay(tmp_path, traces=True, away_wait_s=0.1, servers=("away",)) as relay:
         async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
             await relay.has_read("notes")
-            Received(worker)
+            ReceivedContext(worker)
             await relay.http.post("/notes", **request(relay, tool="broken"))
             await relay.http.post("/away", **request(relay, tool="absent"))
             await relay.http.post("/notes", **request(relay, tool="late"), params={})
@@ -245,7 +245,7 @@ async def test_sessions_of_every_age_are_traced(tmp_path: Path, collector: Colle
     async with RunningRelay(tmp_path, traces=True) as relay:
         async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
             await relay.has_read("notes")
-            received = Received(worker)
+            received = ReceivedContext(worker)
             began = await relay.http.post("/notes", json=INITIALIZE)
             id = {"Mcp-Session-Id": began.headers["mcp-session-id"], "traceparent": PARENT}
             call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "echo", "arguments": {}}}
@@ -255,11 +255,11 @@ async def test_sessions_of_every_age_are_traced(tmp_path: Path, collector: Colle
     assert received.context is not None and received.context.span_id == spans["client"].id
 
 
-async def test_a_trace_that_nobody_records_is_passed_on_and_not_sent(tmp_path: Path, collector: Collector) -> None:
+async def test_a_trace_that_is_not_recorded_is_forwarded_and_not_exported(tmp_path: Path, collector: Collector) -> None:
     async with RunningRelay(tmp_path, traces=True) as relay:
         async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
             await relay.has_read("notes")
-            received = Received(worker)
+            received = ReceivedContext(worker)
             await relay.http.post("/notes", **request(relay, traceparent=f"00-{TRACE}-{SPAN}-00"))
             assert received.context is not None and received.context.trace_id == TRACE
             assert not received.context.is_sampled
@@ -274,7 +274,7 @@ async def test_the_http_requests_own_trace_is_linked_where_meta_says_another(
     async with RunningRelay(tmp_path, traces=True) as relay:
         async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
             await relay.has_read("notes")
-            Received(worker)
+            ReceivedContext(worker)
             await relay.http.post("/notes", **request(relay, meta={"traceparent": PARENT}, traceparent=OTHER))
         spans = by_kind(await collector.until("tools/call echo"))
     assert spans["server"].trace == TRACE and spans["server"].links == (OTHER[3:35],)
@@ -290,10 +290,10 @@ async def test_a_collector_that_is_away_costs_calls_nothing(tmp_path: Path, monk
         SyntheticWorker(relay.url, relay.token, "notes") as worker,
     ):
         await relay.has_read("notes")
-        Received(worker)
+        ReceivedContext(worker)
         for _ in range(3):
             assert "result" in (await relay.http.post("/notes", **request(relay))).json()
-    # And nobody goes on trying when the relay is no more.
+    # And no thread retries after the relay has ended.
     await until(lambda: not [one for one in threading.enumerate() if one.name.startswith(("Otel", "traces"))], 30)
 
 

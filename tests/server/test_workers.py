@@ -90,7 +90,7 @@ def test_the_command_does_not_repeat_an_address_from_the_environment(tmp_path: P
     assert "bus: address 1 of 1" in said and "hunter2" not in said and "Traceback" not in said
 
 
-class Crew:
+class Workers:
     """A relay of several processes, asked over a new connection each time."""
 
     def __init__(self, demo: Demo) -> None:
@@ -115,30 +115,30 @@ class Crew:
 async def test_every_process_of_one_port_answers_for_every_browser(tmp_path: Path, bus: NatsServer) -> None:
     flags = ("notes", "--bus", bus.url, "--workers", "2")
     async with Demo(tmp_path, *flags, verb="serve", bus_beat_s=2, drain_spread_s=0.1) as demo:
-        crew = Crew(demo)
+        workers = Workers(demo)
 
         async def are_there() -> bool:
-            return len(await crew.nodes()) == 2
+            return len(await workers.nodes()) == 2
 
         await until(are_there)
-        async with SyntheticWorker(crew.base, demo.token, "notes") as worker:
+        async with SyntheticWorker(workers.base, demo.token, "notes") as worker:
             for number in range(30):
-                answer = await crew.call({"x": number})
+                answer = await workers.call({"x": number})
                 assert answer["result"]["content"][0]["text"] == f'{{"x": {number}}}'
             assert len(worker.calls) == 30
         # The code that was printed is known to one process; the page's request may reach any.
         code = httpx2.URL(demo.url).fragment.removeprefix("pair=")
-        async with httpx2.AsyncClient(base_url=crew.base, trust_env=False, timeout=30) as http:
-            answer = await http.post("/-/pair", json={"code": code}, headers={"Origin": crew.base})
+        async with httpx2.AsyncClient(base_url=workers.base, trust_env=False, timeout=30) as http:
+            answer = await http.post("/-/pair", json={"code": code}, headers={"Origin": workers.base})
             assert answer.status_code == 200, answer.text
 
-        before = await crew.nodes()
+        before = await workers.nodes()
         [victim, *_] = children(demo.pid)
         os.kill(victim, signal.SIGKILL)
 
         async def is_replaced() -> bool:
             try:
-                now = await crew.nodes()
+                now = await workers.nodes()
             except httpx2.HTTPError:  # it was the one that was asked
                 return False
             return len(now) == 2 and now != before
@@ -160,7 +160,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-async def test_a_bus_with_a_password_is_reached_by_the_environment_and_the_password_told_to_nobody(
+async def test_a_bus_with_a_password_is_configured_by_the_environment_and_the_password_is_not_shown(
     tmp_path: Path,
 ) -> None:
     config = 'authorization { user: ada, password: "correct-horse-battery" }\n'
