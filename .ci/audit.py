@@ -63,7 +63,7 @@ def audit_node() -> list[str]:
     npm = shutil.which("npm")
     if npm is None:
         return ["there is no npm to ask"]
-    # There is no lock file here, as package.json pins everything: one is made for the audit, elsewhere.
+    # There is no lock file here, as package.json pins everything: one is made for the audit, in another folder.
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(ROOT / "package.json", folder)
         lock = [npm, "install", "--package-lock-only", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"]

@@ -115,7 +115,7 @@ def alone() -> Iterator[None]:
     """One set-up at a time in one tree: two makes in two terminals must not install over each other."""
     try:
         import fcntl
-    except ImportError:  # not on this system; then nobody locks
+    except ImportError:  # not on this system; then there is no lock
         yield
         return
     (ROOT / "build").mkdir(exist_ok=True)
@@ -130,7 +130,7 @@ def main() -> int:
         say(f"usage: setup.py {{{','.join(GOALS)}}}")
         return 2
     try:
-        # The check of types installs nothing, and need not wait for somebody who does.
+        # The check of types installs nothing, and need not wait for a process that does.
         with contextlib.nullcontext() if goal is check_javascript else alone():
             goal()
     except SetupError as error:

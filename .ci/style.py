@@ -76,7 +76,6 @@ NAMES: Final = {
     "vault": "private_files",
     "crew": "worker_processes",
     "fleet": "pool",
-    "ship": "pooled_upstream",
     "diary": "session_store",
     "mailbox": "body",
     "briefing": "session_replay",

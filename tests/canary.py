@@ -42,15 +42,15 @@ SHOWN: Final = {
 }
 # Whose words are the relay's: clients of tests have loggers too, and say what they send.
 LOGGERS: Final = ("tabrelay", "tabserver", "uvicorn", "fastapi", "starlette", "asyncio")
-# Files that hold a secret: that is what they are for, and nobody else may read them.
+# Files that hold a secret: that is what they are for, and no other user may read them.
 SECRET_FILES: Final = frozenset({"token", "session.key"})
-# Of servers elsewhere where the user has signed in: one for each.
+# Of upstreams where the user has signed in: one for each.
 SIGNED_IN: Final = re.compile(r"[0-9a-f]{32}\.json")
 _RUNS: Final = re.compile(r"[A-Za-z0-9_-]{12,}")
 _SHAPED: Final = re.compile(r"tr_[A-Za-z0-9_-]{43}")
 
 # Where relays in other processes write down which secrets they made.
-ELSEWHERE: Final = "TABRELAY_TEST_SECRETS"
+OTHER_PROCESSES: Final = "TABRELAY_TEST_SECRETS"
 
 _forms: set[str] = set()
 _read_upto = 0
@@ -64,9 +64,9 @@ def register(token: str) -> None:
     _forms.update((token, encoded, token.encode().hex(), token.rpartition(".")[2]))
 
 
-def _made_elsewhere() -> None:
+def _made_by_others() -> None:
     global _read_upto
-    with suppress(KeyError, OSError), open(os.environ[ELSEWHERE], encoding="utf-8") as file:
+    with suppress(KeyError, OSError), open(os.environ[OTHER_PROCESSES], encoding="utf-8") as file:
         file.seek(_read_upto)
         for secret in file.read().split():
             register(secret)
@@ -97,7 +97,7 @@ def saw_processes() -> None:
 
 def leaks() -> list[str]:
     """Where tokens were seen since the last look; the tokens themselves are not repeated."""
-    _made_elsewhere()
+    _made_by_others()
     found = []
     for where, text in _written:
         runs = [*_RUNS.findall(text), *_SHAPED.findall(text)]
@@ -139,7 +139,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return code
 
     pairing_codes.PairingCodes.mint = minted  # type: ignore[assignment]
-    handle, os.environ[ELSEWHERE] = tempfile.mkstemp(prefix="tabrelay-secrets-")
+    handle, os.environ[OTHER_PROCESSES] = tempfile.mkstemp(prefix="tabrelay-secrets-")
     os.close(handle)
     read = CaptureFixture.readouterr
 
@@ -153,12 +153,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    Path(os.environ.pop(ELSEWHERE)).unlink(missing_ok=True)
+    Path(os.environ.pop(OTHER_PROCESSES)).unlink(missing_ok=True)
 
 
 @pytest.fixture(autouse=True)
 def _loud() -> Iterator[None]:
-    """The relay's loggers at TRACE, heard by nobody else."""
+    """The relay's loggers at TRACE, without other handlers."""
     listener = _Listener()
     levels = {}
     for name in LOGGERS:

@@ -1,7 +1,7 @@
 """How the suite is spread over processes: how many there are, and which files go first.
 
 A pytest plugin. A file of tests stays in one process, since its tests share a browser and a relay; so the long files
-must not come last, when everybody else is done and waits for them. It decides nothing about what is run.
+must not come last, when all others are done and wait for them. It decides nothing about what is run.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ SIZES = {
     "question_budget",
     "catalogue_budget",
 }
-# Rhythms: nobody goes over them.
+# Intervals: no request can exceed them.
 NO_LIMITS = {"heartbeat_s", "workers", "keepalive_s", "drain_s", "drain_pause_s", "drain_spread_s", "max_part"}
 # Limits of pages that speak plain MCP: told in plain-peers.md.
 PLAIN = {"greet_s", "park_s", "park_caller"}

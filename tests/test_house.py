@@ -135,8 +135,8 @@ def test_a_micropython_page_gets_one_small_file() -> None:
 
 
 def test_no_relay_of_a_test_goes_unheard() -> None:
-    """Everything that a relay says in a test is held to the official models (tests/support/recorder.py). Whoever puts a
-    relay together, or starts the command, in another way says here why that is heard too, or says nothing."""
+    """Everything that a relay says in a test is held to the official models (tests/support/recorder.py). A test
+    that builds a relay, or starts the command, in another way is listed here with the reason."""
     starts = re.compile(r"\bcreate_app\(|\"-m\", \"tabrelay\"(?!, \"(?:stdio|logs|login|doctor|mcp|acp)\")|\bRelay\(")
     tests = ROOT / "tests"
     found = {path.relative_to(tests).as_posix() for path in modules(tests, "*.py") if starts.search(path.read_text())}

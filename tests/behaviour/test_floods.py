@@ -1,4 +1,4 @@
-"""Whoever sends too much, too often or too slowly: the error they get, what becomes of everybody else, and the bounds
+"""Clients that send too much, too often or too slowly: the error they get, the effect on others, and the bounds
 on what the relay keeps meanwhile. How much memory that is in the end is measured in `bench/siege`."""
 
 from __future__ import annotations

@@ -53,10 +53,10 @@ class Stage:
 
 @pytest.fixture
 async def stage(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
-    """Without the fast lane, unless a test wants it: what leaves it is kept by what a test logs of it."""
+    """Without the fast path, unless a test wants it: what leaves it is kept by what a test logs of it."""
     settings: dict[str, Any] = {"away_wait_s": 0.1, "call_deadline_s": 0.3, "servers": ("away",)}
     async with (
-        RunningRelay(tmp_path, fast_lane=getattr(request, "param", False), **settings) as relay,
+        RunningRelay(tmp_path, fast_lane=getattr(request, "param", False), **settings) as relay,  # style: ok, a setting
         SyntheticWorker(relay.url, relay.token, "notes") as worker,
     ):
         _, session = await relay.initialize("notes")

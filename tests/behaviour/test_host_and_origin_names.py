@@ -1,5 +1,5 @@
 """Names in odd forms, as bytes on a real connection: whatever is not exactly one of the relay's names or of the origins
-that it admits is none, over HTTP, on the fast lane, behind a request that took it, and as a WebSocket."""
+that it admits is none, over HTTP, on the fast path, behind a request that took it, and as a WebSocket."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ async def test_a_preflight_of_an_admitted_origin_is_answered_alike_for_every_nam
     }
     assert "access-control-allow-credentials" not in headers
     # Whether there is such a server is nothing that a preflight tells.
-    for path in ("/nobody", "/nobody/mcp", "/notes/mcp", "/notes/anything"):
+    for path in ("/unknown", "/unknown/mcp", "/notes/mcp", "/notes/anything"):
         assert told(await preflight(relay, path, ALLOWED, *more)) == (status, headers, body), path
 
 
@@ -233,15 +233,15 @@ async def test_a_preflight_of_any_other_origin_gets_nothing_wherever_it_asks(
     relay: RunningRelay, origin: str, more: Any
 ) -> None:
     bodies = set()
-    for path in ("/notes", "/nobody", "/-/status", "/-/pair", "/-/pairs", "/-/codes", "/-/probe/notes", "/-/metrics"):
+    for path in ("/notes", "/unknown", "/-/status", "/-/pair", "/-/pairs", "/-/codes", "/-/probe/notes", "/-/metrics"):
         answer = await preflight(relay, path, origin, *more)
         assert answer.status == 403, path
         assert not [name for name, _ in answer.headers if name.startswith("access-control-")], path
-        bodies.add(answer.body.replace(b"nobody", b"notes"))
-    assert len(bodies) <= 2  # as JSON-RPC for servers, and plain elsewhere
+        bodies.add(answer.body.replace(b"unknown", b"notes"))
+    assert len(bodies) <= 2  # as JSON-RPC for servers, and plain text for the others
 
 
-async def test_a_private_network_is_opened_to_nobody(relay: RunningRelay) -> None:
+async def test_a_private_network_is_opened_to_unknown(relay: RunningRelay) -> None:
     wish = ("Access-Control-Request-Private-Network", "true")
     for origin in (ALLOWED, "https://stranger.example"):
         for path in ("/notes", "/-/ask"):
@@ -250,6 +250,6 @@ async def test_a_private_network_is_opened_to_nobody(relay: RunningRelay) -> Non
 
 
 async def test_a_preflight_without_an_origin_is_none(relay: RunningRelay) -> None:
-    there, nowhere = await preflight(relay, "/notes", None), await preflight(relay, "/nobody", None)
+    there, nowhere = await preflight(relay, "/notes", None), await preflight(relay, "/unknown", None)
     assert there.status == nowhere.status == 401
-    assert there.body.replace(b"notes", b"X") == nowhere.body.replace(b"nobody", b"X")
+    assert there.body.replace(b"notes", b"X") == nowhere.body.replace(b"unknown", b"X")

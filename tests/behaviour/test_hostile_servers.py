@@ -192,7 +192,7 @@ def odd_servers() -> Iterator[tuple[Any, Any]]:
 
 
 async def is_answered(relay: RunningRelay) -> None:
-    """Everybody else: the status, the figures, and a call of another server."""
+    """What others use: the status, the figures, and a call of another server."""
     for path in ("/-/status", "/-/metrics"):
         assert (await relay.http.get(path)).status_code == 200, path
     answer = await relay.call("fine", "echo", {"x": 1})

@@ -337,7 +337,7 @@ async def test_a_header_of_any_size_is_not_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "heard"), [(b"", b""), (b"GET /-/healthz HTTP/1.1\r\nHost:", b"HTTP/1.1 408 Request Timeout")]
+    ("said", "received"), [(b"", b""), (b"GET /-/healthz HTTP/1.1\r\nHost:", b"HTTP/1.1 408 Request Timeout")]
 )
 async def test_a_connection_that_says_nothing_or_half_a_header_is_closed(
     tmp_path: Path, said: bytes, received: bytes
@@ -361,5 +361,5 @@ async def raw(port: int, pieces: list[bytes]) -> bytes:
                 while chunk := await loop.sock_recv(connection, 65536):
                     answer += chunk
         except ConnectionError:
-            pass  # the relay did not want to hear the rest
+            pass  # the relay closed before the rest
     return answer

@@ -1,4 +1,4 @@
-"""What is small to send and large to hold: each gets a clear end, and whoever is honest goes on meanwhile."""
+"""What is small to send and large to hold: each gets a clear end, and honest clients go on meanwhile."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def held() -> int:
 
 async def until(is_so: Any) -> None:
     async with asyncio.timeout(20):
-        while not is_so():  # noqa: ASYNC110 (nobody says when)
+        while not is_so():  # noqa: ASYNC110 (no event for it)
             await asyncio.sleep(0.02)
 
 
@@ -89,13 +89,13 @@ async def test_frames_that_never_end_have_a_limit_together_and_the_oldest_go_fir
             socket = await stack.enter_async_context(dial(relay, f"slow-{number}"))
             await greeted(socket, f"slow-{number}")
             socket.transport.write(unfinished)
-            # One after the other, so that everybody knows who is the oldest.
+            # One after the other, so that their order is known.
             await until(lambda number=number: held() >= min(number + 1, 3) * (size - 1))
             crowd.append(socket)
         assert held() <= 700_000
         assert await closed(crowd[0]) == CLOSE_SLOW
         assert await closed(crowd[1]) == CLOSE_SLOW
-        # Somebody who says the last byte was heard, and large messages of others get through.
+        # A message whose last byte was sent arrives, and so do large messages of others.
         async with SyntheticWorker(relay.url, relay.token, "notes"):
             answer = await relay.call("notes", "echo", {"n": "x" * 400_000})
             assert len(answer.json()["result"]["content"][0]["text"]) > 400_000
@@ -116,7 +116,7 @@ async def test_small_frames_that_never_end_have_a_limit_together_however_many_th
             if len(crowd) * size <= budget:
                 await until(lambda: held() >= len(crowd) * (size - 1))
             else:
-                # Nobody who came before has more than a little, so nobody is sent away for this one.
+                # No earlier connection has more than a little, so none is closed for this one.
                 assert await closed(socket) == CLOSE_SLOW
             assert held() <= budget
         assert [socket.close_code for socket in crowd] == [None] * 6 + [CLOSE_SLOW] * 4
@@ -213,7 +213,7 @@ def test_what_waits_for_a_browser_is_paid_for_and_given_back(size: int) -> None:
         ('"' * MAX_VALUES + ",{" * MAX_VALUES + "\\", True),
     ],
 )
-def test_values_are_counted_and_letters_are_not(text: str, is_much: bool) -> None:
+def test_values_are_counted_and_characters_are_not(text: str, is_much: bool) -> None:
     assert is_heavy(text, MAX_VALUES) is is_heavy(text.encode(), MAX_VALUES) is is_much
 
 
@@ -277,7 +277,7 @@ def test_notices_that_nobody_reads_have_a_limit_over_all_callers() -> None:
             pending.notify(Notice("x" * 1_000_000))
     total = sum(pending._unread for pending in crowd)
     assert MAX_UNREAD_TOTAL - MAX_UNREAD_SIZE <= total <= MAX_UNREAD_TOTAL
-    # Whoever reads what it gets hears all of it, whatever the others do.
+    # A client that reads gets all of it, whatever the others do.
     honest = Pending(Call("c", 1, "tools/call", "{}", CALLER))
     honest.notify(Notice("y" * MIN_UNREAD_EACH))
     assert honest._unread == MIN_UNREAD_EACH
@@ -288,7 +288,7 @@ def test_notices_that_nobody_reads_have_a_limit_over_all_callers() -> None:
     assert late._unread == 1_000_000
 
 
-async def test_a_notice_that_is_being_written_counts_until_it_is_and_wide_letters_count_as_they_are_held() -> None:
+async def test_a_notice_that_is_being_written_counts_until_it_is_and_wide_characters_count_as_they_are_held() -> None:
     slow = [Pending(Call("c", number, "tools/call", "{}", CALLER)) for number in range(80)]
     for pending in slow:
         pending.notify(Notice("x" * 4_000_000))
@@ -339,7 +339,7 @@ async def test_an_answer_that_nobody_fetches_is_given_up(tmp_path: Path, monkeyp
             await worker.until(lambda: bool(talking))
             note = jsonrpc.notification("notifications/message", {"level": "info", "data": "x" * 60_000})
             async with asyncio.timeout(30):
-                # It talks until the relay has noticed, and told it that nobody listens any more.
+                # It talks until the relay has noticed, and replied that no client listens any more.
                 while not any(isinstance(event, Closed) for event in worker.seen):
                     worker.send(talking[0], Kind.NOTE, note)
                     await worker.flush()

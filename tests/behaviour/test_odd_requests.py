@@ -113,7 +113,7 @@ def tracebacks(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.exc_info and record.levelno >= logging.ERROR]
 
 
-# -- what servers elsewhere say ---------------------------------------------------------------------------------------
+# -- messages of upstreams --------------------------------------------------------------------------------------------
 
 SCRIPT = r"""
 import json, sys
@@ -155,7 +155,7 @@ def said_by_servers() -> Iterator[dict[str, Any]]:
     yield from ({"jsonrpc": value} for value in ODD)
 
 
-async def test_notes_and_questions_of_any_shape_do_not_end_a_connection_to_a_server_elsewhere(
+async def test_notes_and_questions_of_any_shape_do_not_end_a_connection_to_an_upstream(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "said"

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.relay import RunningRelay
 
-# What another user tries. Only the standard library: this Python need not be readable for everybody.
+# What another user tries. Only the standard library: this Python need not be readable for all users.
 TRIES = r"""
 import os, sys, urllib.error, urllib.request
 home, url = sys.argv[1:]
@@ -32,7 +32,7 @@ for path in ("/notes", "/-/status", "/-/calls", "/-/pairs"):
 NOBODY = 65534
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can be somebody else")
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can be another user")
 async def test_another_user_reads_nothing_and_gets_in_nowhere(tmp_path: Path) -> None:
     python = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
     home = tmp_path / "home"
@@ -54,5 +54,5 @@ async def test_another_user_reads_nothing_and_gets_in_nowhere(tmp_path: Path) ->
             timeout=60,
         )
     if tried.returncode != 0 and "ermission denied" in tried.stderr and not tried.stdout:
-        pytest.skip("nobody can't run Python here")
+        pytest.skip("the user nobody can't run Python here")  # style: ok, a user name
     assert tried.stdout.split() == ["PermissionError"] * 5 + ["401"] * 4, tried.stderr

@@ -1,4 +1,4 @@
-"""What a plain page says in the middle of a call: to the one caller it belongs to, in either era, or to nobody."""
+"""Messages of a plain page during a call: they go to the one caller they belong to, in either era, or are dropped."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ async def test_a_modern_client_is_asked_by_the_answer_and_its_retry_goes_on(
 
 
 class Flooding:
-    """A tool that asks `number` questions of `size` letters and goes on when the test says so."""
+    """A tool that asks `number` questions of `size` characters and goes on when the test says so."""
 
     def __init__(self, page: ScriptedPage, number: int, size: int = 10) -> None:
         self.page, self.number = page, number

@@ -72,7 +72,12 @@ JUNK = [
 ]
 METHODS = [b"POST"] * 12 + [b"GET"] * 2 + [b"DELETE", b"PUT", b"HEAD", b"OPTIONS", b"PATCH"]
 NO_METHODS = [b"BREW", b"post", b"", b"P\x00ST", b"CONNECT", b"PRI"]
-TARGETS = [b"/notes"] * 14 + [b"/nobody", b"/notes/sse", b"/notes/messages", b"/notes/messages?session_id=" + b"0" * 32]
+TARGETS = [b"/notes"] * 14 + [
+    b"/unknown",
+    b"/notes/sse",
+    b"/notes/messages",
+    b"/notes/messages?session_id=" + b"0" * 32,
+]
 TARGETS += [b"/notes?a=b", b"/notes/", b"/notes/else", b"/notes%00", b"/%6eotes", b"/n%C3%A9", b"//notes", b"/-/status"]
 NO_TARGETS = [
     b"*",
@@ -213,7 +218,7 @@ class Attempt:
 
     @property
     def is_cut_short(self) -> bool:
-        """May somebody who reads it wait for more?"""
+        """Whether a reader may wait for more."""
         return self.framing in ("short", "unended") or any(b"Encoding" in line for line in self.junk)
 
     @property
@@ -432,7 +437,9 @@ def test_anything_gets_one_proper_answer_and_the_next_request_works(
         )
         @given(attempts)
         @example(Attempt(body=b"[" * 10_000))
-        @example(Attempt(headers=((b"Mcp-Session-Id", b"SESSION"),), body=dumped(jsonrpc.result_message("nobody", {}))))
+        @example(
+            Attempt(headers=((b"Mcp-Session-Id", b"SESSION"),), body=dumped(jsonrpc.result_message("unknown", {})))
+        )
         @example(Attempt(headers=WEBSOCKET, body=b"{}"))
         @example(Attempt(b"GET", headers=WEBSOCKET, framing="chunked"))
         @example(Attempt(b"GET", headers=WEBSOCKET, framing="none"))

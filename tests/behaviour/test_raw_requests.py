@@ -239,7 +239,7 @@ async def test_clients_that_put_mcp_behind_every_address_find_the_server(relay: 
         assert (wrong.status, wrong.header("allow")) == (405, "GET, POST, DELETE")
         for nothing in ("/notes/mcp/mcp", "/notes/mcp/sse", "/notes/x/mcp"):
             assert (await line.ask(INITIALIZE, path=nothing)).status == 404
-        assert (await line.ask(INITIALIZE, path="/nobody/mcp")).json()["error"]["data"]["reason"] == "unknown_server"
+        assert (await line.ask(INITIALIZE, path="/unknown/mcp")).json()["error"]["data"]["reason"] == "unknown_server"
 
 
 @pytest.mark.requirement("bad-input")

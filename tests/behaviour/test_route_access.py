@@ -1,6 +1,6 @@
-"""A census of the real application: whoever has no token comes in where this file says so by name, and nowhere else.
+"""Access to every route of the real application: without a token, only the routes that this file lists can be used.
 
-The routes are asked of the application itself: a new one that nobody lists here must be closed, or these tests fail.
+The routes are asked of the application itself: a new one that is not listed here must be closed, or these tests fail.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ FOR_OUR_PAGES = {
 }
 FOR_ASKING = {"/-/ask": {"POST"}, "/-/ask/answer": {"POST"}, "/-/prove": {"POST"}}
 # What is no FastAPI route: the servers, and places that only exist as refusals.
-ELSEWHERE = [
+OTHER_PATHS = [
     *("/notes", "/notes/", "/notes/mcp", "/notes/sse", "/notes/messages", "/notes/x", "/unknown"),
     *("/-", "/-/", "/-/client", "/-/assets/", "/-/assets", "/--/x", "//", "//-/healthz", "/-/../-/status", "/-/x/y.js"),
     *("/-/retry/1/client.js", "/-/retry/x/client.js", "/-/retry/1/status", "/-/retry/1/retry/1/client.js"),
@@ -86,7 +86,7 @@ def house(tokens: Tokens) -> tuple[Any, list[str]]:
     assert len(routes) > 10
     gate._app = reached
     # Something stands in the place of each parameter.
-    return app, sorted({re.sub(r"\{\w+(:path)?\}", "x", path) for path in routes} | set(ELSEWHERE))
+    return app, sorted({re.sub(r"\{\w+(:path)?\}", "x", path) for path in routes} | set(OTHER_PATHS))
 
 
 async def reached(scope: Scope, receive: Receive, send: Send) -> None:
@@ -111,7 +111,7 @@ def token(tokens: Tokens) -> Header:
 
 
 def is_in(answer: Answer) -> bool:
-    # A preflight is answered by the gate itself, and is a way in for whoever comes next.
+    # A preflight is answered by the gate itself, and lets the request that follows in.
     return answer.status in (REACHED, 204)
 
 
@@ -169,5 +169,5 @@ async def test_under_a_rebound_or_odd_name_nothing_answers_at_all(
 
 
 async def test_what_is_listed_exists(places: list[str]) -> None:
-    """A list that names places which are gone would soon be a list that nobody reads."""
+    """A list that names places which are gone would soon not be read."""
     assert set(FOR_EVERY_ORIGIN | FOR_OUR_PAGES | FOR_ASKING) <= set(places)

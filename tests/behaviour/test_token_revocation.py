@@ -92,11 +92,11 @@ async def test_a_stream_ends_when_its_token_is_revoked(relay: RunningRelay, kind
                 revoke(relay, "laptop")
                 async for _ in chunks:
                     pass
-            if began:  # nobody waits for the tool any more
+            if began:  # no caller waits for the tool any more
                 channel = began[0].channel
                 await worker.until(lambda: any(isinstance(e, Closed) and e.channel == channel for e in worker.seen))
             assert (await http.post("/notes", **relay.modern("tools/list"))).status_code == 401
-        # Nobody else was disturbed.
+        # Others were not disturbed.
         assert (await relay.http.post("/notes", **relay.modern("tools/list"))).status_code == 200
 
 
@@ -188,7 +188,7 @@ async def test_what_was_over_before_it_was_asked_stays_over() -> None:
     assert (await visit.receive())["code"] == 4401
 
 
-async def test_a_visit_that_is_welcome_hears_what_its_client_says() -> None:
+async def test_a_request_that_is_allowed_receives_what_its_client_sends() -> None:
     welcome, guests = {"me": True, "you": True}, Client()
     visits = ActiveRequests(lambda principal: welcome[principal.id])
     mine, yours = (visits.open(Principal(id, frozenset(), credential=id), "http", guests.receive) for id in welcome)

@@ -11,7 +11,7 @@ from tests.support.app import App
 from tests.support.documented import OFFERED, WAYS, fetch_files, write_page
 from tests.support.engines import Engine, Tab, until
 
-# Nobody else offers anything any more.
+# No other page offers anything any more.
 ALONE = "connection.catalogue?.tools.every(({ owner }) => ['worker', connection.tab.id].includes(owner))"
 WITHOUT: dict[str, dict[str, str]] = {"shared": {}, "elected": {"without": "SharedWorker"}}
 

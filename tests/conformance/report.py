@@ -15,7 +15,7 @@ Runs = Mapping[str, Mapping[str, Scenario]]
 
 
 def table(runs: Runs, also: Collection[str] = (), *, has_totals: bool = True) -> str:
-    """Checks passed, per scenario and run. `also`: what is shown though nobody requires it, in brackets."""
+    """Checks passed, per scenario and run. `also`: what is shown though it is not required, in brackets."""
     rows = [f"| scenario | {' | '.join(runs)} |", "|---|" + "---:|" * len(runs)]
     if has_totals:
         rows.append(f"| **scored** | {' | '.join(map(total, runs.values()))} |")

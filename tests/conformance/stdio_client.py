@@ -28,7 +28,7 @@ WAIT_S = 300.0
 def bridge(url: str, home: str, context: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
     """The command line and the environment."""
     scenario = os.environ["MCP_CONFORMANCE_SCENARIO"]
-    with socket.socket() as free:  # one per client: whoever has to move to another port has to register anew
+    with socket.socket() as free:  # one per client: a client that moves to another port has to register anew
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     flags = ["--home", home, "--log-level", "info", "--callback-port", str(port)]

@@ -30,7 +30,7 @@ async def test_the_bridge_passes_the_suites_client_mode(tmp_path: Path) -> None:
         assert len(required) == SCORED[revision]
         for scenario in (*required, *(scenarios[name] for name in ALSO)):
             assert (scenario.problems, scenario.passed > 0) == ((), True), (revision, scenario)
-            # Everything else that is not a verdict is a note of what was said and heard.
+            # Everything else that is not a verdict is a note of what was sent and received.
             untried = [check for check in scenario.untried if check.startswith("sep-")]
             assert untried == UNTRIED.get(scenario.name, []), (revision, scenario)
     hold_page_to("bridge", table(runs, ALSO))

@@ -34,7 +34,7 @@ UNTRIED = {"http-standard-headers": ["sep-2243-client-includes-standard-headers"
 
 @pytest.fixture
 async def env(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
-    """Somebody who does what the suite's client shall do, at the other end of a socket."""
+    """A client that does what the suite's client shall do, at the other end of a socket."""
     path = tmp_path / "socket"
 
     async def work(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""The official conformance suite, server mode, against servers elsewhere that speak one era and not the other.
+"""The official conformance suite, server mode, against upstreams that speak one era and not the other.
 
 The suite's clients speak each revision to the relay, which translates where the server does not. What is behind it is a
 child process, or such a process behind another relay, at an address that is spoken to in the handshake era only. The
@@ -62,7 +62,7 @@ async def test_servers_of_one_era_pass_the_suite_of_both(relay: RunningRelay, tm
 
 
 def summary(runs: dict[str, Any]) -> str:
-    rows = ["| server elsewhere | clients of 2025-11-25 | clients of 2026-07-28 |", "|---|---:|---:|"]
+    rows = ["| upstream | clients of 2025-11-25 | clients of 2026-07-28 |", "|---|---:|---:|"]
     for what in SERVERS.values():
         rows.append(f"| {what} | {' | '.join(total(runs[f'{what}: {revision}']) for revision in REVISIONS)} |")
     return "\n".join(rows) + "\n"

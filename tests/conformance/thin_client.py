@@ -1,4 +1,4 @@
-"""The client that the conformance suite starts for a server elsewhere: hands its task to the test, which has everything
+"""The client that the conformance suite starts for an upstream: hands its task to the test, which has everything
 loaded already, and ends when that is done."""
 
 import json

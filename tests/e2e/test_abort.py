@@ -1,4 +1,4 @@
-"""Giving up in good order: dials that nobody wants any more, handshakes that take too long, cancelled calls."""
+"""Giving up in good order: dials that are no longer needed, handshakes that take too long, cancelled calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LEAVING = {
 
 
 async def connects_as_usual(stage: Stage, settings: ModuleType, dials: int) -> None:
-    """A tab that comes later finds nothing in its way, and nobody else has dialled meanwhile."""
+    """A tab that comes later finds nothing in its way, and no other dial was made meanwhile."""
     before = stage.proxy.sockets_accepted
     assert before == dials
     page = await stage.open(settings.BOOT_TIMEOUT_MS)
@@ -116,8 +116,8 @@ async def test_a_dial_slower_than_the_timeout_is_closed_and_the_next_one_works(
         await stage.proxy.until(lambda: stage.proxy.held(Way.UP) == stage.proxy.held(Way.DOWN) == 1)
         assert stage.proxy.sockets_accepted >= 2
         async with stage.relay.client() as client:
-            await client.call_tool("work", {"key": "heard"})
-        assert await page.evaluate("runs") == {"heard": 1}
+            await client.call_tool("work", {"key": "seen"})
+        assert await page.evaluate("runs") == {"seen": 1}
 
 
 # -- cancellation ------------------------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ class Dialog:
 
     async def _until(self, is_so: Callable[[], Awaitable[bool]]) -> None:
         async with asyncio.timeout(20):
-            while not await is_so():  # noqa: ASYNC110 - the tree tells nobody that it changed
+            while not await is_so():  # noqa: ASYNC110 - the tree has no event for changes
                 await asyncio.sleep(0.05)
 
     async def button(self, name: str) -> dict[str, Any]:
@@ -142,7 +142,7 @@ async def test_a_destructive_tool_asks_in_its_page_before_it_runs(demo: Demo, pa
             await dialog.until(title)
             await dialog.click("Allow for this token")
             assert outcome(await first) == outcome(await second) == (False, "wiped")
-        assert outcome(await client.call_tool("wipe", {"n": 3})) == (False, "wiped")  # nobody is asked any more
+        assert outcome(await client.call_tool("wipe", {"n": 3})) == (False, "wiped")  # the user is not asked any more
         assert sorted(said["n"] for said in await page.evaluate("ran")) == [1, 2, 3]
 
 

@@ -215,7 +215,7 @@ async def test_a_call_that_comes_while_python_starts_waits_and_is_answered(
             page = await stand.visit(context)
             assert await asyncio.to_thread(arrived.wait, settings.BOOT_TIMEOUT_MS / 1000)
             calling = asyncio.create_task(stand.relay.call(SERVER, "title"))
-            # The worker is up and says so, Python is not, and nobody has given up.
+            # The worker is up and says so, Python is not, and no page has given up.
             await page.wait_for_function("connection.boot?.stage === 'download'")
             await stand.relay.http.get("/-/status")
             assert not calling.done()

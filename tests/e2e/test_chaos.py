@@ -97,7 +97,7 @@ async def do_all(stage: Stage, wanted: list[Job], at_once: int) -> None:
             async with places:
                 result = await client.call_tool(job.tool, job.arguments)
                 assert not result.is_error, (job, text(result)[:300])
-                # Not the texts themselves: a diff of megabytes helps nobody.
+                # Not the texts themselves: a diff of megabytes does not help.
                 assert (len(text(result)), text(result) == expected(job.key, job.size)) == (
                     len(expected(job.key, job.size)),
                     True,

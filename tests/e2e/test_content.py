@@ -1,4 +1,4 @@
-"""What the relay's own pages may load and run: nothing from elsewhere, and nothing that a tool's texts say."""
+"""What the relay's own pages may load and run: nothing from other hosts, and nothing that a tool's texts say."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_a_page_that_tries_something_else_is_kept_from_it_and_reported(dem
     demo.expects_reports = True
     tries = """async () => {
         const image = document.createElement("img");
-        image.src = "http://elsewhere.example/a.png";
+        image.src = "http://other.example/a.png";
         document.body.append(image);
         const script = document.createElement("script");
         script.textContent = "window.pwned = 1";

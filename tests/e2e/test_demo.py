@@ -149,7 +149,7 @@ async def test_the_page_comes_back_by_itself_when_the_relay_was_restarted(demo: 
     await expect(way).to_have_attribute("data-track", "clear", timeout=20_000)
     await (demo.stop() if how == "stop" else demo.kill())
     await page.locator("#state:not([data-state=connected])").wait_for()
-    # Nobody can call it now, and nothing on the page says otherwise.
+    # No client can call it now, and nothing on the page says otherwise.
     await expect(way).to_have_attribute("data-track", "dark", timeout=20_000)
     await expect(tab).to_contain_text("No calls come", timeout=20_000)
     await expect(offer).to_have_text("Tools")
@@ -190,7 +190,7 @@ async def test_the_relays_own_page_lists_the_server_and_its_tools(
         await expect(row).to_contain_text(tool)
 
 
-async def test_nothing_is_loaded_from_elsewhere_and_no_policy_is_broken(
+async def test_nothing_is_loaded_from_other_hosts_and_no_policy_is_broken(
     context: BrowserContext, demo: Demo, settings: ModuleType
 ) -> None:
     page = await context.new_page()

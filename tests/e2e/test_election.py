@@ -147,13 +147,13 @@ async def test_calls_that_run_when_the_leader_goes_end_and_say_so(tabs: Tabs, ho
         if how == "close":
             await tabs.close("one")
         else:
-            crash = asyncio.create_task(one.send("Page.crash"))  # which nobody answers any more
+            crash = asyncio.create_task(one.send("Page.crash"))  # which gets no answer
         async with asyncio.timeout(60):
             with pytest.raises(MCPError) as ended:
                 await call
         assert ended.value.error.data is not None and ended.value.error.data["delivered"] == "unknown"
         assert "left while it had the call" in ended.value.error.message
-        await two.until("waiting === 0")  # and the tool knows that nobody waits for it
+        await two.until("waiting === 0")  # and the tool knows that no caller waits for it
         if how == "crash":
             crash.cancel()
         assert await tabs.leader("two") == "two"

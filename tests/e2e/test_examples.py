@@ -1,4 +1,4 @@
-"""The examples, as somebody tries them: opened in a browser, used by an MCP client, with nothing from elsewhere."""
+"""The examples, as a user tries them: opened in a browser, used by an MCP client, with nothing from other hosts."""
 
 from __future__ import annotations
 

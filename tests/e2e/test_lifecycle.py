@@ -96,12 +96,12 @@ async def test_when_the_last_tab_closes_the_worker_serves_on_and_the_tabs_tools_
 
 
 @SHARED_ONLY
-async def test_the_worker_outlives_a_visit_elsewhere(stage: Stage, settings: ModuleType) -> None:
+async def test_the_worker_outlives_a_visit_to_another_site(stage: Stage, settings: ModuleType) -> None:
     page = await stage.open(settings.BOOT_TIMEOUT_MS)
     async with stage.relay.client() as client:
         await client.call_tool("work_in_worker", {"key": "before"})
         await page.goto("about:blank")
-        # Nobody is there to run the page's tools; the worker's own still are.
+        # No page is there to run its tools; the worker's own still are.
         assert text(await client.call_tool("work_in_worker", {"key": "meanwhile"})) == "meanwhile;"
         await page.go_back()
         await offered(page, settings)
@@ -123,7 +123,7 @@ async def test_tabs_start_a_dead_worker_again_and_its_calls_are_answered(
         session, worker = await worker_target(browser, stage)
         await session.send("Target.closeTarget", {"targetId": worker})
         await first.wait_for_function("states.some(({ why }) => why === 'lost')")
-        # Nobody knows how far it came, and the caller is told that: it is not run a second time.
+        # Its progress is unknown, and the caller learns that: it is not run a second time.
         with pytest.raises(MCPError) as told:
             await lost
         assert told.value.error.data["reason"] == "browser_gone"
@@ -187,7 +187,7 @@ async def test_a_browser_that_slept_goes_on_where_it_was_and_one_that_was_killed
                 await page.evaluate("gates.slept()")
                 assert text(await running) == "slept"
                 assert await page.evaluate("runs") == {"slept": 1}
-                # Killed: nobody says goodbye. A call waits its moment and then says what to do.
+                # Killed: there is no goodbye. A call waits its moment and then says what to do.
                 send(signal.SIGKILL, family)
                 await stage.away()
                 with pytest.raises(MCPError) as told:

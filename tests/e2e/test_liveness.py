@@ -1,4 +1,4 @@
-"""Who is alive: a blocked worker is, a frozen or crashed tab is not, and nobody else pays for it."""
+"""Who is alive: a blocked worker is, a frozen or crashed tab is not, and no other tab pays for it."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ async def test_a_frozen_tab_fails_its_own_calls_by_name_and_works_again_when_it_
             other = await Tab.open(own, f"{stage.site.origin}/other.html")
             for each, tool in ((tab, "work"), (other, "other")):
                 await each.until(OFFERED.replace("TOOL", tool), settings.BOOT_TIMEOUT_MS / 1000)
-            await freeze_and_thaw(stage, tab)
+            await freeze_and_unfreeze(stage, tab)
     finally:
         await own.close()
 
 
-async def freeze_and_thaw(stage: Stage, tab: Tab) -> None:
+async def freeze_and_unfreeze(stage: Stage, tab: Tab) -> None:
     async with stage.relay.client() as client:
         call = asyncio.create_task(client.call_tool("gate", {"key": "cold"}))
         await tab.until("runs.cold === 1")

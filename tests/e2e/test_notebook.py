@@ -1,4 +1,4 @@
-"""Python that callers bring, run in the real worker: off by default, stopped in time, and nobody else's names."""
+"""Python that callers bring, run in the real worker: off by default, stopped in time, and with names of their own."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def until_offered(client: Client, wanted: str) -> None:
 async def lab(browser: Browser, settings: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Demo]:
     folder = tmp_path_factory.mktemp("app")
     site = Site(folder)
-    # Nobody is there to allow each run.
+    # No user is there to allow each run.
     flags = ("--allow-origin", site.origin, "--approve", "none")
     async with Demo(tmp_path_factory.mktemp("home"), "lab", *flags, verb="serve") as relay:
         here = f"http://127.0.0.1:{relay.port}"
@@ -58,7 +58,7 @@ async def lab(browser: Browser, settings: ModuleType, tmp_path_factory: pytest.T
             await page.goto(site.origin)
             async with relay.client() as client:
                 await until_offered(client, "turn_on")
-                assert await names(client) == ["turn_on"], "nobody runs Python unless the page says so"
+                assert await names(client) == ["turn_on"], "no caller runs Python unless the page says so"
                 await client.call_tool("turn_on", {})
                 await until_offered(client, "run_python")
             yield relay

@@ -49,7 +49,7 @@ OFFERED = "name => connection.catalogue?.tools.some((tool) => tool.name === name
 
 
 class App:
-    """Somebody's web app, attached to a relay."""
+    """A web app, attached to a relay."""
 
     def __init__(self, relay: Demo, page: Page) -> None:
         self.relay = relay
@@ -187,7 +187,7 @@ async def test_a_question_of_a_cancelled_call_is_rejected_in_the_page(app: App) 
     async def never(context: Any, params: ElicitRequestParams) -> ElicitResult:
         asked.set()
         await asyncio.Event().wait()
-        raise AssertionError("nobody sets it")
+        raise AssertionError("it is never set")
 
     async with app.relay.client("legacy", elicitation_callback=never) as client:
         call = asyncio.create_task(client.call_tool("abandoned", {}))
@@ -232,7 +232,7 @@ async def test_a_page_offers_resources_and_templates(app: App) -> None:
                 name: "note",
                 complete: { name: (typed, args) => ["alpha", "beta"].filter((word) => word.startsWith(typed)) },
                 async read(uri, { variables: { name }, progress }) {
-                    if (name === "nobody") throw new tabrelay.ResourceNotFound(uri);
+                    if (name === "missing") throw new tabrelay.ResourceNotFound(uri);
                     return `${uri} by ${name}`;
                 },
             });
@@ -254,8 +254,8 @@ async def test_a_page_offers_resources_and_templates(app: App) -> None:
         [made] = (await client.read_resource("notes://by/B%C3%A4r")).contents
         assert made.text == "notes://by/B%C3%A4r by Bär"  # type: ignore[union-attr]
         with pytest.raises(MCPError) as missing:
-            await client.read_resource("notes://by/nobody")
-        assert missing.value.error.data == {"uri": "notes://by/nobody"}
+            await client.read_resource("notes://by/missing")
+        assert missing.value.error.data == {"uri": "notes://by/missing"}
         ref = ResourceTemplateReference(type="ref/resource", uri="notes://by/{name}")
         found = await client.complete(ref, {"name": "name", "value": "al"})
         assert found.completion.values == ["alpha"]
@@ -312,7 +312,7 @@ async def test_an_offer_is_withdrawn_by_its_signal_and_the_one_that_replaced_it_
 
 
 @pytest.mark.filterwarnings("ignore:resources/subscribe is removed")  # in the modern era: this client is of the other
-async def test_those_who_subscribed_hear_of_an_update(app: App) -> None:
+async def test_subscribers_are_notified_of_an_update(app: App) -> None:
     await app.page.evaluate("() => connection.offerResource({ uri: 'live://news', read: () => 'now' })")
     await app.page.wait_for_function("connection.catalogue?.resources.some(({ uri }) => uri === 'live://news')")
     received: asyncio.Queue[str] = asyncio.Queue()
@@ -445,19 +445,19 @@ async def test_an_error_of_the_protocol_keeps_its_code_and_data(app: App, mode: 
     assert (error.code, error.message, error.data) == (-31999, "I am a teapot", {"short": True})
 
 
-async def test_a_page_hears_of_calls_as_soon_as_it_listens(app: App) -> None:
+async def test_a_page_is_notified_of_calls_as_soon_as_it_listens(app: App) -> None:
     await app.offer('{ name: "tick", description: "Ticks.", execute: () => "tock" }')
     async with app.relay.client() as client:
         await client.call_tool("tick", {})
         await app.page.evaluate(
             """() => {
-                globalThis.heard = [];
-                connection.addEventListener("activity", ({ detail }) => heard.push(`${detail.name} ${detail.phase}`));
+                globalThis.seen = [];
+                connection.addEventListener("activity", ({ detail }) => seen.push(`${detail.name} ${detail.phase}`));
             }"""
         )
-        # Calls come another way than the page's wish to hear of them.
+        # Calls come another way than the page's request for notifications.
         for _ in range(50):
             await client.call_tool("tick", {})
-            if await app.page.evaluate("() => heard.includes('tick done')"):
+            if await app.page.evaluate("() => seen.includes('tick done')"):
                 break
-    await app.page.wait_for_function("() => heard.includes('tick started') && heard.includes('tick done')")
+    await app.page.wait_for_function("() => seen.includes('tick started') && seen.includes('tick done')")

@@ -138,7 +138,7 @@ async def test_a_page_of_another_origin_asks_is_approved_works_and_is_sent_away(
     await place.connected(page)
     assert await page.evaluate("window.code") is None
 
-    # Revoked, it is out at once, says so, and asks only when somebody wants it to.
+    # Revoked, it is out at once, says so, and asks only when the user wants it to.
     assert place.site.origin in await place.command("pairs", "revoke", place.site.origin)
     # A socket that ends before the relay has said why leaves only what the next dial finds out.
     await page.wait_for_function("['unauthorized', 'forbidden'].includes(connection.state.why)")

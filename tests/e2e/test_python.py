@@ -188,7 +188,7 @@ async def test_resources_prompts_and_completions(show: Demo, mode: str) -> None:
         [note] = (await client.read_resource("show://notes/alpha")).contents
         assert note.blob == "YWxwaGE="  # type: ignore[union-attr]
         with pytest.raises(MCPError) as missing:
-            await client.read_resource("show://notes/nobody")
+            await client.read_resource("show://notes/missing")
         assert missing.value.error.code == (-32602 if mode == "auto" else -32002)
         template = ResourceTemplateReference(type="ref/resource", uri="show://notes/{name}")
         assert (await client.complete(template, {"name": "name", "value": "b"})).completion.values == ["beta"]

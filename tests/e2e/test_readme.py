@@ -16,7 +16,7 @@ from tests.support.site import Site
 
 ROOT = Path(__file__).parents[2]
 
-# Resolves when the hub lists all of the tools named, whoever offers them.
+# Resolves when the hub lists all of the tools named, of any tab.
 OFFERED = """async ([client, ...names]) => {
     const { connect } = await import(client);
     const connection = connect({ server: "notes" });

@@ -57,7 +57,7 @@ connection.offerTool({
 });
 connection.offerTool({
   name: `${name}_wait`,
-  description: "For ever.",
+  description: "Never ends.",
   execute: () => (waiting++, new Promise(() => {})),
 });
 connection.offerTool({
@@ -108,7 +108,7 @@ async def reload_by_script(page: Page) -> None:
 
 
 async def leave(*pages: Page) -> None:
-    """Close them in a way that nobody takes for a reload: their tools go now, and not during the next test."""
+    """Close them in a way that is not taken for a reload: their tools go now, and not during the next test."""
     for page in pages:
         await page.evaluate("connection.close()")
         await page.close()
@@ -241,12 +241,12 @@ async def test_equal_tools_are_one_and_different_ones_keep_their_names_whatever_
             assert await say(client, suffixed) in ("Two", "Three")
             assert await names(client, "draw") == [plain, suffixed]
         assert await say(client, "draw", tab=await id_of(two)) == "Two"
-        assert changes == before  # the lists vanished and came back, and nobody was told
+        assert changes == before  # the lists vanished and came back, and no client was notified
         await one.close()
         async with asyncio.timeout(30):
             while await names(client, "draw") != ["draw"]:
                 pass  # the first may only be reloading; then the name is free
-        # Both names lead to it: whoever learnt one keeps it.
+        # Both names lead to it: a client that learnt one keeps it.
         assert {await say(client, "draw"), await say(client, suffixed)} <= {"Two", "Three"}
         async with asyncio.timeout(30):
             while changes == before:
@@ -272,7 +272,7 @@ async def test_a_pin_survives_a_reload_and_nobody_answers_for_a_pinned_tab_that_
         await pinned.close()
         async with asyncio.timeout(40):
             gone = await client.call_tool(tool, {})
-            # First nobody knows whether it is only being loaded again; each answer names the tab.
+            # First it is unknown whether it is only being loaded again; each answer names the tab.
             while "is gone" not in text(gone):
                 assert gone.is_error and 'The tab "Pinned" was closed or' in text(gone)
                 await asyncio.sleep(0.02)
@@ -366,7 +366,7 @@ async def test_the_tab_that_the_user_looks_at_gets_the_call(
                     await opened[place].until("document.visibilityState === 'visible'")
                     async with asyncio.timeout(15):
                         while await say(client, "look") != title:
-                            pass  # the worker has not heard of it yet
+                            pass  # the worker does not know of it yet
     finally:
         await own.close()
 

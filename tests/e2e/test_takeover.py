@@ -10,7 +10,7 @@ from playwright.async_api import BrowserContext, Page, expect
 from tests.support.demo import Demo
 from tests.support.site import Site
 
-# A page of somebody else that offers the same name. Resolves when its worker has settled.
+# A page of another owner that offers the same name. Resolves when its worker has settled.
 OFFER = """async (relay) => {
     const { connect } = await import(relay.url + "/-/client.js");
     const connection = connect({ server: "demo", token: relay.token, worker: "/worker.js" });
@@ -88,7 +88,7 @@ async def test_a_page_of_another_origin_may_not_take_the_name_and_says_why(
             await expect(mine.locator("#state-text")).to_contain_text("another origin")
             async with demo.client() as client:
                 assert [tool.name for tool in (await client.list_tools()).tools] == ["whose"]
-            # When it lets go, the name is free for whoever asks, and then it is the stranger who has to wait.
+            # When it lets go, the name is free for any page that asks, and then it is the stranger who has to wait.
             await stranger.evaluate(STOP)
             await mine.locator("#state-action").click()
             await mine.locator("#state[data-state=connected]").wait_for()

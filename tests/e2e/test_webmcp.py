@@ -170,7 +170,7 @@ async def shop(
     site = Site(folder)
     context = await (flagged if request.param == "native" else browser).new_context()
     context.set_default_timeout(settings.BOOT_TIMEOUT_MS)
-    # Nobody is there to allow what is consequential: how that is asked has tests of its own.
+    # No user is there to allow what is consequential: how that is asked has tests of its own.
     flags = ("--allow-origin", site.origin, "--approve", "none")
     async with Demo(folder / "home", "shop", *flags, verb="serve") as relay:
         (folder / "worker.js").write_text(f'import "http://127.0.0.1:{relay.port}/-/worker.js";')

@@ -86,7 +86,7 @@ async def test_a_page_without_the_permission_says_so_and_connects_when_it_has_it
     context = await public.browser.new_context()
     page = await public.visit(context, public.relay.token)
     told = await state(page, "s.why === 'blocked'")
-    # Without a window there is nobody to ask, which Chromium takes for a no.
+    # Without a window there is no user to ask, which Chromium takes for a no.
     assert told["state"] == "waiting" and f"does not let {public.origin}" in told["message"]
     await context.grant_permissions(["local-network-access"], origin=public.origin)
     await page.evaluate("() => connection.retry()")

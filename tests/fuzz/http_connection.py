@@ -59,10 +59,10 @@ async def _both(reads: list[bytes]) -> tuple[End, End]:
 async def _by_relay(reads: list[bytes], kind: type[HttpProtocol]) -> End:
     """The requests in order, the status of each answer, and how many requests can be compared with h11's."""
     app = _Application()
-    lane = FakeFastPath(app.requests)
+    fast_path = FakeFastPath(app.requests)
     config = uvicorn.Config(app, http=kind, lifespan="off", log_config=None, access_log=False)
     config.load()
-    kind.fast_path = lane if kind is WithFastPath else None
+    kind.fast_path = fast_path if kind is WithFastPath else None
     connection, transport = kind(config, ServerState(), {}), FakeTransport()
     connection.connection_made(transport)
     for data in reads:

@@ -1,6 +1,6 @@
 """WebSocket frames: the relay's connection, with and without its direct path for texts, against wsproto.
 
-All three are fed the same reads. They must hear the same messages in the same order, and all close or none does.
+All three are fed the same reads. They must receive the same messages in the same order, and all close or none does.
 Known differences:
 
 - a message over the limits of the relay (size, number of fragments): it closes, wsproto has none
@@ -118,7 +118,7 @@ def _walk(data: bytes) -> tuple[bool, bool]:
 
 
 def _by_wsproto(reads: list[bytes]) -> tuple[list[tuple[str, Any]], int | None]:
-    """What it hears, and the code with which it closes."""
+    """What it receives, and the code with which it closes."""
     connection = WSConnection(ConnectionType.SERVER)
     connection.receive_data(REQUEST)
     list(connection.events())

@@ -205,7 +205,7 @@ REQUIREMENTS = (
     Requirement(
         "client-matrix",
         "Tabrelay: every client",
-        "Real clients list, call, hear of progress, cancel, and are told when the browser is away, in their own era.",
+        "Real clients list, call, get progress, cancel, and are told when the browser is away, in their own era.",
     ),
     Requirement(
         "conformance",

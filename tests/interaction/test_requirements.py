@@ -11,7 +11,7 @@ import pytest
 from tests.interaction.requirements import REQUIREMENTS
 
 TESTS = Path(__file__).parents[1]
-# The files that try what a client sees. A test there without a requirement is one that nobody asked for.
+# The files that try what a client sees. A test there without a requirement has no reason.
 CLIENT_FACING = (
     *(
         f"faces/mcp/test_{name}.py"

@@ -419,7 +419,7 @@ MUTATIONS: Final = (
     Mutation(
         "a notice that is being written",
         "self._unread -= notice.cost",
-        "tests/behaviour/test_memory_attacks.py::test_a_notice_that_is_being_written_counts_until_it_is_and_wide_letters_count_as_they_are_held",
+        "tests/behaviour/test_memory_attacks.py::test_a_notice_that_is_being_written_counts_until_it_is_and_wide_characters_count_as_they_are_held",
     ),
     Mutation("calls that end by themselves", "on_done = self.on_done", "tests/behaviour/test_freed_memory.py"),
     Mutation(

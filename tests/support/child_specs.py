@@ -1,4 +1,4 @@
-"""Servers elsewhere for tests: specs of the scripted child, and what is left of processes."""
+"""Upstreams for tests: specs of the scripted child, and what is left of processes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_alive(pid: int) -> bool:
 
 async def until(is_so: Callable[[], object], timeout_s: float = WAIT_S) -> None:
     async with asyncio.timeout(timeout_s):
-        while not is_so():  # noqa: ASYNC110 - processes tell nobody
+        while not is_so():  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.02)
 
 

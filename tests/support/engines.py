@@ -1,7 +1,7 @@
 """Browsers of every engine, behind the few things that the core tests do with one.
 
 Playwright drives Chromium and Firefox. WebKit is WebKitGTK's own, over WebDriver: Playwright's build of it is none that
-anybody has on their computer.
+users have on their computers.
 """
 
 from __future__ import annotations

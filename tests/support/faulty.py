@@ -2,7 +2,7 @@
 
 The shells here do what `peers/tab.py` and `reconnect.py` do, without sockets or event loops, so that the same test runs
 on CPython and in Pyodide. A call is judged at its end: how often it ran, what its caller was told, and in which order
-it heard.
+it received.
 """
 
 from __future__ import annotations
@@ -107,18 +107,18 @@ class RelayEnd:
         world = self.world
         if isinstance(event, Received):
             if event.kind is Kind.RES and event.id is not None:
-                call = world.roster.pop((event.channel, event.id), None)
+                call = world.pending.pop((event.channel, event.id), None)
                 if call is not None and '"error"' in event.payload:
                     call.end("unknown")
                 elif call is not None:
                     call.end("ok", event.payload)
             elif event.related is not None:
-                call = world.roster.get((event.channel, event.related))
+                call = world.pending.get((event.channel, event.related))
                 if call is not None:
                     call.received.append(json.loads(event.payload)["note"])
         elif isinstance(event, Welcomed):
             if not event.resumed:
-                again, lost = world.roster.claim(self.inst)
+                again, lost = world.pending.claim(self.inst)
                 for call in again:
                     self.ask_again(call)
                 for call in lost:
@@ -128,27 +128,27 @@ class RelayEnd:
                 if displaced is not None:
                     world.forget(displaced)
         elif isinstance(event, Closed):
-            for call in world.roster.take_channel(event.channel):
+            for call in world.pending.take_channel(event.channel):
                 call.end("unknown")
         elif isinstance(event, Expired):
             world.forget(self)
             if world.holder is self:
                 world.holder = None
-                for call in world.roster.abandon():
+                for call in world.pending.abandon():
                     call.end("unknown")
         elif isinstance(event, Undeliverable):
-            call = world.roster.pop((event.channel, event.id), None) if event.id is not None else None
+            call = world.pending.pop((event.channel, event.id), None) if event.id is not None else None
             if call is not None:
                 call.end("unknown")
         elif isinstance(event, Violation):
             raise AssertionError(f"the relay was told nonsense: {event.reason}")
 
     def ask_again(self, call: Call) -> None:
-        """Like TabPeer: a call that finds no room in the replay buffer ends. Its caller hears that it may have run."""
+        """Like BrowserPeer: a call that finds no room in the replay buffer ends with "unknown"."""
         try:
             self.ask(call, again=True)
         except BufferFull:
-            self.world.roster.pop((call.channel, call.number), None)
+            self.world.pending.pop((call.channel, call.number), None)
             call.end("unknown")
             self.world.seen["no room to ask again"] += 1
         else:
@@ -165,7 +165,7 @@ class WorkerEnd:
         self.world = world
         self.inst = inst
         self.link: Link[str] = world.make_link(Greeting("s", inst, "b"))
-        self.ledger = RequestHistory(TextCodec())
+        self.history = RequestHistory(TextCodec())
         self.open: set[str] = set()
         self.running: dict[int, int] = {}
         self.unsent: list[tuple[int, str]] = []
@@ -201,7 +201,7 @@ class WorkerEnd:
         self.open.add(event.channel)
         standing: RecordedAnswer[str] | RequestStanding = RequestStanding.UNKNOWN
         if event.again and not self.world.ignores_history:
-            standing = self.ledger.lookup(event.channel, number)
+            standing = self.history.lookup(event.channel, number)
         if isinstance(standing, RecordedAnswer):
             self.unsent.append((number, standing.payload))
         elif standing is RequestStanding.FORGOTTEN:
@@ -209,12 +209,12 @@ class WorkerEnd:
             self.link.close(event.channel, "forgotten", self.world.now)
             self.world.seen["forgotten"] += 1
         elif standing is RequestStanding.UNKNOWN:
-            self.ledger.begin(event.channel, number)
+            self.history.begin(event.channel, number)
             self.running[number] = 0
             self.world.calls[number].runs += 1
 
     def note(self, number: int) -> None:
-        """Progress of a running call; like the transport, drop it when there is no room or nobody to hear."""
+        """Progress of a running call; like the transport, drop it when there is no room or no caller."""
         self.running[number] += 1
         call = self.world.calls[number]
         if call.channel in self.open:
@@ -228,7 +228,7 @@ class WorkerEnd:
     def finish(self, number: int) -> None:
         del self.running[number]
         call = self.world.calls[number]
-        self.ledger.finish(call.channel, number, call.answer, self.world.now)
+        self.history.finish(call.channel, number, call.answer, self.world.now)
         if call.channel in self.open:
             self.unsent.append((number, call.answer))
         self.pump()
@@ -257,7 +257,7 @@ class World:
         self.now = 0.0
         self.epoch = "e0"
         self.calls: list[Call] = []
-        self.roster: PendingCalls[Call] = self.make_pending_calls()
+        self.pending: PendingCalls[Call] = self.make_pending_calls()
         self.sessions: dict[str, RelayEnd] = {}
         self.holder: RelayEnd | None = None
         self.wires: list[Wire] = []
@@ -286,7 +286,7 @@ class World:
             call.end("not delivered")
             self.seen["busy"] += 1
             return
-        self.roster[call.channel, call.number] = call
+        self.pending[call.channel, call.number] = call
         self.holder.pump()
 
     def tick(self, seconds: float, asleep: str = "none") -> None:
@@ -402,7 +402,7 @@ class World:
         session.pump()
 
     def refuse(self, wire: Wire, sender: Link[str] | None) -> None:
-        """One end closes the socket because of a frame (1009, 4400), and the one that sent it hears so."""
+        """One end closes the socket because of a frame (1009, 4400), and the one that sent it learns so."""
         self.seen["refused"] += 1
         if sender is not None and not self.resends_refused:
             sender.refused()
@@ -453,10 +453,10 @@ class World:
     # -- what machines do ---------------------------------------------------------------------------------------------
 
     def restart_relay(self) -> None:
-        """Its callers lose their connections; whether their calls ran, nobody can tell them."""
-        for call in self.roster.abandon():
+        """Its callers lose their connections; whether their calls ran is unknown."""
+        for call in self.pending.abandon():
             call.end("unknown")
-        self.roster = self.make_pending_calls()
+        self.pending = self.make_pending_calls()
         self.sessions.clear()
         self.holder = None
         self.epoch = f"e{int(self.epoch[1:]) + 1}"
@@ -502,7 +502,7 @@ class World:
             assert link.unacknowledged <= LIMITS.replay_messages + self.seen["forgotten"]
 
     def heal(self) -> None:
-        """Everything works from here on: whatever is still unanswered then is lost for ever."""
+        """Everything works from here on: whatever is still unanswered then is lost."""
         for _ in range(200):
             if self.worker.wire is None:
                 self.dial()

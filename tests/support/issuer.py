@@ -107,7 +107,7 @@ class Registration(ClientRegistrationEndpoint):
     software_statement_alg_values_supported = None
 
     def authenticate_token(self, request: Any) -> Any:
-        return True  # anybody may register
+        return True  # any client may register
 
     def get_server_metadata(self) -> dict[str, Any]:
         return self.server.issuer.metadata()
@@ -235,7 +235,7 @@ class Issuer:
         self._server = uvicorn.Server(config)
         self._task = asyncio.create_task(self._server._serve([self._socket]))
         async with asyncio.timeout(BOUND_S):
-            while not self._server.started:  # noqa: ASYNC110 - uvicorn tells nobody
+            while not self._server.started:  # noqa: ASYNC110 - uvicorn has no event for it
                 await asyncio.sleep(0.02)
         return self
 
@@ -278,7 +278,7 @@ class _Json(JsonPayload):
 
 
 def other_key(kid: str = "first") -> RSAKey:
-    """Somebody else's, under the same name."""
+    """Another client's, under the same name."""
     return RSAKey.generate_key(2048, {"kid": kid})
 
 

@@ -30,7 +30,7 @@ def check_request(version: str, message: dict[str, Any]) -> None:
 
 
 def check_response(version: str, method: str | None, message: dict[str, Any]) -> None:
-    """A server's answer to a request with that method; None: nobody knows of such a request."""
+    """A server's answer to a request with that method; None: there was no such request."""
     if "error" in message:
         JSONRPCError.model_validate(message)
         return

@@ -127,7 +127,7 @@ def main() -> None:
     parser.add_argument("--namespace", action="store_true", help="this is a new network namespace: raise its loopback")
     parser.add_argument("--expect", nargs="*", default=[], metavar="TOOL")
     parser.add_argument(
-        "--tap", type=json.loads, default={}, help="environment that makes the relay tell what it hears"
+        "--tap", type=json.loads, default={}, help="environment that makes the relay record what it receives"
     )
     args = parser.parse_args()
     if args.namespace:

@@ -92,7 +92,7 @@ def traffic(pid: int) -> str:
 
 
 async def gone(pid: int) -> None:
-    """It has ended, whether or not whoever started it has noticed."""
+    """It has ended, whether or not its parent has noticed."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:

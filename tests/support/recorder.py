@@ -1,7 +1,7 @@
 """Holds everything that a relay and the browsers behind it say in a test to the official models.
 
 A relay in this process is wrapped; one in a process of its own is tapped by `hook`, and what it wrote is read when it
-has ended. What is not right is kept, and whoever runs the relay fails with it in the end.
+has ended. What is not right is kept, and the test that runs the relay fails with it in the end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HOOK = Path(__file__).parent / "hook"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request of an MCP client, as it came in."""
+    """One request of an MCP client."""
 
     verb: str
     path: str
@@ -38,7 +38,7 @@ class Asked:
 
 
 class Judge:
-    """Takes records of a tap. `checked` counts what was held to the models, by who heard it."""
+    """Takes records of a tap. `checked` counts what was held to the models, by receiver."""
 
     def __init__(self) -> None:
         self.checked: Counter[str] = Counter()
@@ -104,7 +104,7 @@ class Wiretap(Judge):
         }
 
     def read(self) -> None:
-        """Judge what was heard since the last time."""
+        """Judge what was received since the last time."""
         if self._file.exists():
             with self._file.open(encoding="utf-8") as lines:
                 for line in lines:

@@ -123,7 +123,7 @@ async def names(typed: str) -> list[str]:
 @resource("show://notes/{name}", complete={"name": names})
 async def note(name: str) -> bytes:
     """Any note."""
-    if name == "nobody":
+    if name == "missing":
         raise ResourceNotFound(f"show://notes/{name}")
     return name.encode()
 

@@ -1,4 +1,4 @@
-"""A web app of somebody else: a folder served on a port of its own, so on another origin than the relay's."""
+"""A web app of another site: a folder served on a port of its own, so on another origin than the relay's."""
 
 from __future__ import annotations
 

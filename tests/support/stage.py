@@ -104,7 +104,7 @@ import asyncio
 from js import Atomics, Int32Array, JSON, WebAssembly
 from tabserver import tool
 
-# A word of shared memory that nobody ever changes: a thread can wait for it without computing.
+# A word of shared memory that never changes: a thread can wait for it without computing.
 memory = WebAssembly.Memory.new(JSON.parse('{"initial": 1, "maximum": 1, "shared": true}'))
 
 runs: dict[str, int] = {}
@@ -216,8 +216,8 @@ class Stage:
         return page
 
     async def away(self) -> None:
-        """Wait until the relay knows that the socket is gone. What is sent before that has been on a socket, and nobody
-        can say whether it arrived."""
+        """Wait until the relay knows that the socket is gone. For what was sent before,
+        it is unknown whether it arrived."""
 
         async def is_known() -> bool:
             rows = (await self.relay.status())["servers"]

@@ -22,7 +22,7 @@ CLIENT = {"name": "test", "version": "1"}
 
 
 class QuickClock(Clock):
-    """Nobody waits: it only notes for how long they would have. `chance` is what the test says."""
+    """No real wait: it only notes for how long it would be. `chance` is what the test says."""
 
     def __init__(self, chance: float = 0.0) -> None:
         self.sleeps: list[float] = []

@@ -11,7 +11,7 @@ from typing import Literal
 
 from tests.support.node import SUITE, node
 
-# What the suite writes down about what it said and heard, in the form of checks.
+# What the suite writes down about what it sent and received, in the form of checks.
 TRAFFIC = frozenset({"outgoing-request", "incoming-response", "incoming-sse-event", "stream-closed"})
 # The one scenario whose verdicts depend on a clock: it gives streams 500 to 1500 ms to say something, however busy the
 # machine is. It is run again, alone, before a failure counts.

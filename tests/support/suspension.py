@@ -157,8 +157,8 @@ class SuspendablePair:
         await self._stack.enter_async_context(self._stage)
         self._page = await self._stage.open(settings.BOOT_TIMEOUT_MS)
         self._page.on("pageerror", lambda error: self._seen.append(f"exception in the page: {error}"))
-        self._page.on("console", lambda said: self._heard("page", said.type, said.text))
-        await WorkerConsole(await browser.new_browser_cdp_session(), self._heard, self._seen).attach()
+        self._page.on("console", lambda said: self._log("page", said.type, said.text))
+        await WorkerConsole(await browser.new_browser_cdp_session(), self._log, self._seen).attach()
         headers = {"Authorization": f"Bearer {self._stage.relay.token}", "Accept": ACCEPT}
         limits = httpx2.Limits(max_connections=None)
         self._http = httpx2.AsyncClient(
@@ -167,7 +167,7 @@ class SuspendablePair:
         await self._stack.enter_async_context(self._http)
         self._session = await self._new_session()
 
-    def _heard(self, where: str, kind: str, text: str) -> None:
+    def _log(self, where: str, kind: str, text: str) -> None:
         # Chromium itself reports each socket that it could not open; that is no exception.
         if kind == "error" and "WebSocket connection to" not in text and "net::ERR" not in text:
             self._seen.append(f"error in the {where}'s console: {text}")
@@ -275,8 +275,8 @@ class SuspendablePair:
 class WorkerConsole:
     """What the shared worker says on its console: Playwright does not tell."""
 
-    def __init__(self, session: CDPSession, received: Any, seen: list[str]) -> None:
-        self._session, self._heard, self._seen = session, received, seen
+    def __init__(self, session: CDPSession, log: Any, seen: list[str]) -> None:
+        self._session, self._log, self._seen = session, log, seen
         session.on("Target.receivedMessageFromTarget", self._received)
 
     async def attach(self) -> None:
@@ -295,7 +295,7 @@ class WorkerConsole:
             self._seen.append(f"exception in the worker: {about[-1000:]}")
         elif message.get("method") == "Runtime.consoleAPICalled":
             text = " ".join(str(part.get("value", part.get("description", ""))) for part in params["args"])
-            self._heard("worker", params["type"], text)
+            self._log("worker", params["type"], text)
 
 
 def messages(response: httpx2.Response) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from playwright.async_api import Browser, CDPSession
 
 from tests.support.waiting import BOUND_S
 
-# Looks again after a moment, so that whoever asks in a loop does not keep the tab busy.
+# Looks again after a moment, so that a loop of requests does not keep the tab busy.
 WHEN = """new Promise((tell) => setTimeout(() => {
     try { tell(Boolean(CONDITION)); } catch { tell(false); }
 }, 20))"""

@@ -94,7 +94,7 @@ class Terminator:
             await asyncio.wait({back}, timeout=1)
             back.cancel()
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # somebody left, or the test is over
+            pass  # one side left, or the test is over
         finally:
             self._open.discard(task)
             for each in (inner_writer, writer):

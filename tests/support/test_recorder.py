@@ -95,7 +95,7 @@ async def test_everything_of_a_conversation_is_counted_in_a_relay_of_its_own_pro
 
 
 async def test_what_a_browser_says_to_the_relay_alone_is_noticed(tmp_path: Path) -> None:
-    """Nobody but the relay reads the catalogue here, and no client would ever see this."""
+    """Only the relay reads the catalogue here, and no client would ever see this."""
     async with RunningRelay(tmp_path) as relay:
         worker = CPythonWorker(relay.url, relay.token, "notes", tools())
         worker.hub.resources = lambda: [{"name": "an address is missing"}]  # type: ignore[method-assign]
@@ -139,7 +139,7 @@ async def test_a_stream_is_read_whole_in_whatever_pieces_it_comes(chunk: int) ->
         return {"type": "http.request", "body": b""}
 
     async def send(message: Any) -> None:
-        """Nobody is there."""
+        """There is no client."""
 
     received: list[Any] = []
     scope = {"type": "http", "path": "/notes", "method": "POST", "headers": []}

@@ -1,4 +1,4 @@
-"""Relays with servers elsewhere behind them, and real clients in front."""
+"""Relays with upstreams behind them, and real clients in front."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Python runs this by itself when its folder is on PYTHONPATH: a relay in a process of its own gets a tap, and writes
-what it hears to the file that TABRELAY_TEST_TAP names, and the secrets that it makes to TABRELAY_TEST_SECRETS. The
+what it receives to the file that TABRELAY_TEST_TAP names, and the secrets that it makes to TABRELAY_TEST_SECRETS. The
 command that a test starts stays the one that users start.
 """
 

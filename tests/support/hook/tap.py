@@ -1,8 +1,8 @@
-"""Listens to a relay: an ASGI wrapper that hears every MCP message on both sides of it, and changes nothing.
+"""Listens to a relay: an ASGI wrapper that sees every MCP message on both sides of it, and changes nothing.
 
-It makes one record (a dict that can be written as JSON) of each message that is ours, for somebody else to judge:
+It makes one record (a dict that can be written as JSON) of each message that is ours, for another process to judge:
 
-- `to: client`: what the relay says to an MCP client, whoever made it up;
+- `to: client`: what the relay sends to an MCP client, whatever its source;
 - `to: relay`: what a browser's MCP core says to the relay;
 - `to: server`: what the relay says to a server as a client of its own, or to a plain page;
 
@@ -61,7 +61,7 @@ class Tap:
         if started is not None:  # it was read before it came here
             ear.received({"type": "http.request", "body": started.body})
 
-        async def hear() -> Any:
+        async def receive_and_record() -> Any:
             message = await receive()
             if started is None:
                 ear.received(message)
@@ -71,7 +71,7 @@ class Tap:
             ear.said(message)
             await send(message)
 
-        await self._app(scope, hear, say)
+        await self._app(scope, receive_and_record, say)
 
 
 class TappedFastPath:
@@ -101,7 +101,7 @@ class TappedFastPath:
 
 
 class Conduit:
-    """Listens to what a WebSocket says and hears past ASGI."""
+    """Listens to what a WebSocket sends and receives past ASGI."""
 
     def __init__(self, ear: Any, conduit: Any) -> None:
         self._ear = ear
@@ -113,11 +113,11 @@ class Conduit:
 
     @on_text.setter
     def on_text(self, take: Any) -> None:
-        def hear(text: str) -> None:
+        def record(text: str) -> None:
             self._ear.received({"type": "websocket.receive", "text": text})
             take(text)
 
-        self._conduit.on_text = None if take is None else hear
+        self._conduit.on_text = None if take is None else record
 
     def try_write(self, texts: Sequence[str]) -> bool:
         is_written: bool = self._conduit.try_write(texts)

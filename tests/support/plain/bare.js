@@ -1,5 +1,5 @@
 // A page with no SDK and no subprotocol, in the manner of websocket-mcp: it dials, waits to be initialized, speaks the
-// handshake era, adds members of its own to messages, gives a dial up after a second, and dials again for ever. The test
+// handshake era, adds members of its own to messages, gives a dial up after a second, and dials again without end. The test
 // reads what happened from `window.seen`.
 
 const seen = (window.seen = { calls: [], cancelled: [], connected: 0, dials: 0, extras: [] });

@@ -1,4 +1,4 @@
-// A page as somebody writes it with the official TypeScript SDK v1: a Server over the SDK's own WebSocket transport
+// A page as a developer writes it with the official TypeScript SDK v1: a Server over the SDK's own WebSocket transport
 // (subprotocol `mcp`). It knows nothing of Tabrelay. The test reads what happened from `window.seen`.
 
 import { WebSocketClientTransport } from "@modelcontextprotocol/sdk/client/websocket.js";
