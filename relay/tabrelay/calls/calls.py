@@ -49,20 +49,17 @@ LISTS: Final = {
 # Methods that a server answers at once, without running anything: a server at its limit of calls still gets these.
 QUICK_ROOM: Final = 64
 QUICK: Final = frozenset(LISTS) | {
-    *(
-        methods.INITIALIZE,
-        methods.SERVER_DISCOVER,
-        methods.PING,
-        methods.LOGGING_SET_LEVEL,
-        methods.RESOURCES_SUBSCRIBE,
-        methods.RESOURCES_UNSUBSCRIBE,
-    ),
+    methods.INITIALIZE,
+    methods.SERVER_DISCOVER,
+    methods.PING,
+    methods.LOGGING_SET_LEVEL,
+    methods.RESOURCES_SUBSCRIBE,
+    methods.RESOURCES_UNSUBSCRIBE,
 }
 # Outcome of a call with a normal result: no error code, and no text that needs to be examined.
 PLAIN_RESULT: Final = (None, "")
 # Errors of a server that was found and does not answer (any more).
 NO_ANSWER: Final = (BrowserGone, Busy, DeadlinePassed, ServerOffline, UpstreamGone, UpstreamFailed)
-
 
 _slow_readers: WeakSet[Pending] = WeakSet()
 # Shared by nearly all calls, which have no notices.

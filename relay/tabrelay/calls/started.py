@@ -35,8 +35,8 @@ class StartedCall:
         *,
         headers: tuple[Header, ...],
         status_of: Callable[[Reply], int],
-        carry_on: Callable[[Any], Awaitable[None]],
-        again: RepeatCall | None = None,
+        resume: Callable[[Any], Awaitable[None]],
+        repeat: RepeatCall | None = None,
     ) -> None:
         """`repeat` starts the next call of the same client, if it has the same header block. `status_of`: the HTTP
         status for an error of the server; a result has 200."""
@@ -44,8 +44,8 @@ class StartedCall:
         self.principal = principal
         self.headers = headers
         self._status_of = status_of
-        self.resume = carry_on
-        self.repeat = again
+        self.resume = resume
+        self.repeat = repeat
 
     def response(self, reply: Reply) -> tuple[int, tuple[Header, ...], bytes]:
         """Status, headers and body of a complete response."""

@@ -23,16 +23,16 @@ class Connector(Protocol):
     """Connects to an upstream. Browsers have none: they connect by themselves."""
 
     @property
-    def is_coming(self) -> bool:
+    def is_connecting(self) -> bool:
         """Is a connection being made right now?"""
 
-    async def reach(self) -> None:
+    async def wait_for_start(self) -> None:
         """Return when the upstream is connected; raises as soon as that has failed."""
 
     def dismiss(self, error: RelayError) -> None:
         """Fail all waits with this error."""
 
-    def absence(self) -> str:
+    def offline_text(self) -> str:
         """The reason why it is not connected."""
 
     def describe(self) -> dict[str, Any]:

@@ -236,7 +236,7 @@ class Registry:
         if entry.peer is None or not entry.peer.is_up:
             try:
                 async with asyncio.timeout(wait_s):
-                    await (entry.up.wait() if entry.connector is None else entry.connector.reach())
+                    await (entry.up.wait() if entry.connector is None else entry.connector.wait_for_start())
             except TimeoutError:
                 raise ServerOffline(self._offline_text(entry), retry_after_ms=3000) from None
             if self._is_closed:
@@ -250,7 +250,7 @@ class Registry:
 
     def _offline_text(self, entry: ServerEntry) -> str:
         if entry.connector is not None:
-            return entry.connector.absence()
+            return entry.connector.offline_text()
         if entry.last_seen is None:
             return f'Server "{entry.name}" is not connected. Open its page (it was never seen here).'
         ago = max(0, round(self._wall() - entry.last_seen))

@@ -118,7 +118,7 @@ class Switch:
         """Wait for an upstream that is starting and has no catalogue yet: a client that gets an empty list now may
         never ask again."""
         entry = self.registry.find(server)
-        if entry.connector is not None and entry.connector.is_coming and entry.catalogue is None:
+        if entry.connector is not None and entry.connector.is_connecting and entry.catalogue is None:
             with suppress(ServerOffline):
                 await self.registry.acquire(server, self._settings.away_wait_s)
 

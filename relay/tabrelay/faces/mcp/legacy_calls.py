@@ -167,13 +167,13 @@ class SessionCalls:
             return None
         self._track(session, None, pending)
 
-        async def carry_on(exchange: Exchange) -> None:
+        async def resume(exchange: Exchange) -> None:
             try:
                 await self.answer(exchange, session, pending, STREAM_AFTER_S - (time.monotonic() - began))
             except RelayError as error:
                 await exchange.error(error, pending.call.id, session.server)
 
-        return StartedCall(pending, principal, headers=headers, status_of=_ok, carry_on=carry_on, again=again)
+        return StartedCall(pending, principal, headers=headers, status_of=_ok, resume=resume, repeat=again)
 
     def _replay_to(self, session: Session, peer: Peer) -> None:
         """A call of the session is about to be sent to this peer."""

@@ -181,8 +181,8 @@ class ModernFace:
             principal,
             headers=JSON_ONLY,
             status_of=status_of,
-            carry_on=lambda exchange: self._answer(exchange, server, pending),
-            again=again,
+            resume=lambda exchange: self._answer(exchange, server, pending),
+            repeat=again,
         )
 
     def _call(

@@ -56,16 +56,16 @@ class PooledUpstream:
         return self.sessions.first.supervisor
 
     @property
-    def is_coming(self) -> bool:
+    def is_connecting(self) -> bool:
         return self.supervisor.status.state == "connecting"
 
-    async def reach(self) -> None:
+    async def wait_for_start(self) -> None:
         await self.supervisor.wait_for_start()
 
     def dismiss(self, error: RelayError) -> None:
         self.supervisor.dismiss(error)
 
-    def absence(self) -> str:
+    def offline_text(self) -> str:
         return self.supervisor.absence()
 
     def describe(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class UpstreamPool:
     async def start(self, specs: Iterable[UpstreamSpec]) -> None:
         """Start them all. Returns when they are connected, or after `START_WAIT_S`."""
         await self.change(specs)
-        waits = [asyncio.create_task(pooled.reach()) for pooled in self._upstreams.values()]
+        waits = [asyncio.create_task(pooled.wait_for_start()) for pooled in self._upstreams.values()]
         if waits:
             _there, late = await asyncio.wait(waits, timeout=START_WAIT_S)
             for task in late:
