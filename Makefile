@@ -33,7 +33,7 @@ test-browsers: ## Try the core in Firefox and WebKitGTK too, and write docs/brow
 	@$(SETUP) browsers
 	@TABRELAY_BROWSERS=$(BROWSERS) TABRELAY_BROWSERS_TABLE=docs/browsers.md exec $(BIN)/python -m pytest tests/browsers $(ARGS)
 
-check: ## Lint, format, types (Python and JavaScript) and import contracts
+check: ## Lint, format, types (Python and JavaScript), import contracts, names and prose
 	@$(SETUP) check
 	@$(MAKE) --no-print-directory lint
 
@@ -43,6 +43,7 @@ lint:
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python .ci/style.py
 	@$(SETUP) tsc
 
 bench: ## Measure the hop, the way through Chromium and the boot, each beside a floor (ARGS="--rounds 9")

@@ -120,6 +120,58 @@ def test_method_and_header_names_are_defined_once() -> None:
     assert repeated == []
 
 
+MOST_LINES, MOST_LINES_OF_TESTS, MOST_LINES_OF_A_FUNCTION = 400, 600, 60
+
+
+def test_files_are_short_enough_to_read() -> None:
+    """Files of the product have at most 400 lines, those of tests 600. Type declarations and CSS are exempt."""
+    long = []
+    for name in tracked_files():
+        if name.endswith((".py", ".js", ".mjs")) and not name.endswith(".d.ts"):
+            most = MOST_LINES_OF_TESTS if name.startswith("tests/") else MOST_LINES
+            lines = len((ROOT / name).read_text().splitlines())
+            long += [f"{name}: {lines} lines"] if lines > most else []
+    assert long == []
+
+
+def test_functions_are_short_enough_to_read() -> None:
+    assert [
+        f"{name}:{node.lineno}: {node.name}"
+        for name in tracked_files()
+        if name.endswith(".py")
+        for node in ast.walk(ast.parse((ROOT / name).read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno >= MOST_LINES_OF_A_FUNCTION
+    ] == []
+
+
+# A line that begins a function: its indentation is that of the line that ends it, as everywhere in these files.
+JS_FUNCTION = re.compile(
+    r"^( *)(?!if\b|for\b|while\b|switch\b|catch\b)"
+    r"(?:.*\bfunction\b.*\{|.*=> \{|(?:async |static |get |set |\*)*#?\w+\(.*\) \{)$"
+)
+
+
+def test_functions_of_javascript_are_short_enough_to_read() -> None:
+    """The wrapper of a classic script, `(() => {`, is its scope and no function of it."""
+    long, count = [], 0
+    for name in tracked_files():
+        if not name.endswith(".js") or name.startswith(("tests/", "bench/")):
+            continue
+        lines = (ROOT / name).read_text().splitlines()
+        for number, line in enumerate(lines):
+            begins = JS_FUNCTION.match(line)
+            if begins is None or line.startswith("("):
+                continue
+            ends = next(at for at in range(number + 1, len(lines)) if lines[at].startswith(f"{begins[1]}}}"))
+            count += 1
+            long += (
+                [f"{name}:{number + 1}: {ends - number + 1} lines"] if ends - number >= MOST_LINES_OF_A_FUNCTION else []
+            )
+    assert count > 500
+    assert long == []
+
+
 def test_every_package_states_its_purpose() -> None:
     folders = {path.parent for folder in (RELAY, BROWSER) for path in modules(folder, "*.py")}
     silent = [

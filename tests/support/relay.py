@@ -77,7 +77,7 @@ class RunningRelay:
             policy=self._policy(),
             drain=self.drain,
             sign_in=self._sign_in,
-            bus=self._bus,
+            backplane=self._bus,  # style: ok, a public name
         )
         self.app = app
         self.recorder = Recorder(app)

