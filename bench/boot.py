@@ -33,8 +33,8 @@ from playwright.async_api import Page, Playwright, async_playwright
 from bench import machine
 from bench.stage import ROOT, SERVER, family_cpu_s, lone_relay
 from bench.table import table
-from tests.support.engines import Tab, engine, until
-from tests.support.settings import load_settings
+from tests.support.browser_engines import Tab, engine, until
+from tests.support.playwright_settings import load_settings
 
 STOCK, PRODUCT = "stock", "product"
 STEPS = {

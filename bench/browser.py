@@ -30,7 +30,7 @@ from bench.plot import Bar, bars
 from bench.stage import lone_relay
 from bench.table import table
 from bench.threads import STAGES, processor_us
-from tests.support.settings import load_settings
+from tests.support.playwright_settings import load_settings
 
 FLOOR, PRODUCT = "floor", "product"
 TOOLS = {"in_tab": "tool in the tab", "in_worker": "tool in the worker"}

@@ -34,10 +34,10 @@ from tabserver.wire.events import Closed
 from tabserver.wire.frames import SUBPROTOCOL
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.demo import Demo
-from tests.support.nats import NatsServer
-from tests.support.relay import ACCEPT, modern
+from tests.support.link_worker import SyntheticWorker
+from tests.support.nats_server import NatsServer
+from tests.support.running_relay import ACCEPT, modern
 from tests.support.waiting import until
-from tests.support.worker import SyntheticWorker
 
 TICK = os.sysconf("SC_CLK_TCK")
 PAYLOAD = b"x" * 300

@@ -21,7 +21,7 @@ from bench import machine
 from bench.boot import site
 from bench.stage import SERVER, lone_relay
 from bench.table import table
-from tests.support.settings import load_settings
+from tests.support.playwright_settings import load_settings
 
 PAGE = """<!doctype html>
 <title>leak</title>

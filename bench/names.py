@@ -18,8 +18,8 @@ import uvloop
 from bench import machine
 from bench.table import table
 from tabrelay.bus import envelope
-from tests.support.house import House
-from tests.support.nats import NatsServer
+from tests.support.nats_server import NatsServer
+from tests.support.node_without_faces import House
 from tests.support.waiting import until
 
 LOOKS = 500

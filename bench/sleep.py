@@ -33,7 +33,7 @@ from playwright.async_api import Playwright, async_playwright
 from bench import machine
 from bench.stage import ROOT
 from bench.table import table
-from tests.support.suspension import CELLS, Cell, Outcome, SuspendablePair
+from tests.support.suspended_browser import CELLS, Cell, Outcome, SuspendablePair
 
 RESULTS: Final = ROOT / "build" / "bench" / "sleep.jsonl"
 UP_WITHIN_S: Final = 5.0

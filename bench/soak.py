@@ -43,8 +43,8 @@ from bench import machine, soak_report
 from bench.boot import site
 from bench.soak_load import Caller, Tab, change_tokens, load_files, write_page
 from bench.stage import ROOT, TOKEN, Child
-from tests.support.chaos import ChaosProxy
-from tests.support.settings import load_settings
+from tests.support.chaos_proxy import ChaosProxy
+from tests.support.playwright_settings import load_settings
 
 FOLDER: Final = ROOT / "build" / "bench"
 WARM_UP_MIN: Final = 10.0

@@ -21,8 +21,8 @@ from playwright.async_api import Error as PlaywrightError
 
 from tabrelay.admission.token_store import IssuedToken
 from tabrelay.admission.tokens import Tokens
-from tests.support.chaos import ChaosProxy, Cut
-from tests.support.relay import ACCEPT, modern
+from tests.support.chaos_proxy import ChaosProxy, Cut
+from tests.support.running_relay import ACCEPT, modern
 
 PAUSE_S: Final = (0.05, 0.6)
 WORK_MS: Final = (0, 400)

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import tabserver
-from tests.support.reference import TYPES, reference
+from tests.support.api_reference import TYPES, reference
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "api.md"
 

@@ -10,7 +10,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed, InvalidMessage
 
-from tests.support.chaos import ChaosProxy, Cut, Frame, Moment, Way
+from tests.support.chaos_proxy import ChaosProxy, Cut, Frame, Moment, Way
 
 BOUND_S = 10
 

@@ -15,7 +15,7 @@ from tabrelay.config.formats import ROOTS
 from tabrelay.config.reader import load
 from tabrelay.config.server_entry import BROWSER_KEYS, HTTP_KEYS, KINDS, STDIO_KEYS, UPSTREAM_KEYS
 from tabrelay.config.settings import Settings
-from tests.support.commands import generated, parsers
+from tests.support.cli_reference import generated, parsers
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 CONFIG = PAGE.with_name("config.md")

@@ -200,8 +200,8 @@ def test_no_relay_of_a_test_goes_unheard() -> None:
         "support/demo.py",  # Demo, with a Wiretap
         "support/measured_relay.py",  # CPU time is measured; the recorder would take most of it
         "support/hook/sitecustomize.py",  # the tap itself
-        "support/program.py",  # the verbs stdio and acp, which are no relays
-        "support/relay.py",  # RunningRelay, with a Recorder
+        "support/child_process.py",  # the verbs stdio and acp, which are no relays
+        "support/running_relay.py",  # RunningRelay, with a Recorder
         "server/test_config_reload.py",  # with a Wiretap
     }
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.verdicts import BEGIN, END, Verdicts
+from tests.support.browser_table import BEGIN, END, Verdicts
 
 
 def item(request: pytest.FixtureRequest) -> pytest.Item:

@@ -115,7 +115,7 @@ def test_the_installed_command_tells_its_version(installed: Path, wheel: Path) -
 def test_the_demo_runs_with_network_and_node_cut_off(installed: Path, tmp_path: Path) -> None:
     assert shutil.which("node", path=str(installed.parent)) is None
     prefix = cut_off()
-    script = ROOT / "tests" / "support" / "offline.py"
+    script = ROOT / "tests" / "support" / "offline_demo.py"
     tap = Wiretap()
     flags = ["--home", str(tmp_path), "--tap", json.dumps(tap.env), *(["--namespace"] if prefix else [])]
     flags += ["--expect", *DEMO_TOOLS]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tabrelay.acp.relay_client import RelayClient
-from tests.support.acp import WAIT_S, Stage
+from tests.support.acp_harness import WAIT_S, Stage
 from tests.support.acp_relay import LEGACY, META, Scene, scene, whose
 
 

@@ -16,7 +16,7 @@ from tabrelay.acp.dialects import G4, MAX_ACTIVE
 from tabrelay.acp.message import AcpMessage
 from tabrelay.acp.relay_client import RelayClient
 from tabrelay.bridge import bridge
-from tests.support.acp import ACP, URL, NoRelay, Plug, Stage
+from tests.support.acp_harness import ACP, URL, NoRelay, Plug, Stage
 
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 GREETING = {"protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}}}

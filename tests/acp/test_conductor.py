@@ -15,9 +15,9 @@ import pytest
 
 from tabrelay.acp.child import ChildError, ChildProcess
 from tests.support.acp_child import AGENT, Child, Tools
+from tests.support.child_process import all_children, children, gone, memory, quiet
 from tests.support.cpython_worker import CPythonWorker
-from tests.support.program import all_children, children, gone, memory, quiet
-from tests.support.relay import RunningRelay
+from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until
 
 

@@ -11,7 +11,7 @@ from tabrelay.acp import editor_connection, local_port, requests
 from tabrelay.acp.dialects import G2, Dialect
 from tabrelay.acp.message import AcpMessage, RequestIds
 from tabrelay.acp.requests import RequestTable
-from tests.support.acp import ACP, URL, WAIT_S, Plug, Stage
+from tests.support.acp_harness import ACP, URL, WAIT_S, Plug, Stage
 from tests.support.waiting import until
 
 SHAPES = [(None, URL), (G2, URL), (None, ACP)]

@@ -11,7 +11,7 @@ import pytest
 
 from tabrelay.acp import editor_connection, line_writer
 from tabrelay.acp.dialects import G1, G2, G3, Dialect
-from tests.support.acp import ACP, SESSION, URL, WAIT_S, NoRelay, PlayedComponent, Stage, is_free, modern
+from tests.support.acp_harness import ACP, SESSION, URL, WAIT_S, NoRelay, PlayedComponent, Stage, is_free, modern
 
 
 async def connect(stage: Stage, connection: str = "c1") -> Any:

@@ -8,7 +8,7 @@ import pytest
 
 from tabrelay.acp import legacy_agent
 from tabrelay.acp.dialects import G4
-from tests.support.acp import ACP, META, SESSION, URL, Plug, Stage, modern
+from tests.support.acp_harness import ACP, META, SESSION, URL, Plug, Stage, modern
 
 
 async def fourth(stage: Stage) -> tuple[Plug, Any]:

@@ -15,11 +15,11 @@ import pytest
 from acp import schema
 
 from tests.support.acp_child import AGENT, Tools
+from tests.support.bridge_harness import until
+from tests.support.child_process import WAIT_S
 from tests.support.cpython_worker import CPythonWorker
-from tests.support.node import MODULES, node
-from tests.support.program import WAIT_S
-from tests.support.relay import RunningRelay
-from tests.support.stdio import until
+from tests.support.nodejs import MODULES, node
+from tests.support.running_relay import RunningRelay
 
 HERE = Path(__file__).parent
 EDITOR = HERE / "peers" / "editor.mjs"

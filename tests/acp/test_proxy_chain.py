@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tabrelay.acp.dialects import G1
-from tests.support.acp import ACP, Stage
+from tests.support.acp_harness import ACP, Stage
 
 GREETED = {"protocolVersion": 1, "agentCapabilities": {}}
 

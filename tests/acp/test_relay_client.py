@@ -12,10 +12,10 @@ import pytest
 from tabrelay.acp import relay_client
 from tabrelay.acp.relay_client import RelayClient
 from tabrelay.admission.tokens import Tokens
-from tests.support.acp import Stage
+from tests.support.acp_harness import Stage
 from tests.support.acp_relay import META, Tools, scene, whose
 from tests.support.cpython_worker import CPythonWorker
-from tests.support.relay import RunningRelay
+from tests.support.running_relay import RunningRelay
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -20,7 +20,7 @@ from tabrelay.acp.router import (
     SendDown,
     SendUp,
 )
-from tests.support.acp import ACP, URL, Stage
+from tests.support.acp_harness import ACP, URL, Stage
 
 STDIO = '{"name":"files","command":"/bin/x","args":[],"env":[],"odd":1.50E+2,"_meta":{"\\u0061":[ ]}}'
 

@@ -17,10 +17,10 @@ from tabrelay.admission.tokens import Tokens
 from tabrelay.calls.principal import CALL
 from tabrelay.cli.main import main
 from tabrelay.cli.status import text
-from tests.support.acp import WAIT_S, NoRelay, Stage, is_free
+from tests.support.acp_harness import WAIT_S, NoRelay, Stage, is_free
 from tests.support.acp_relay import LEGACY, META, Scene, Tools, check_schema, scene, whose
 from tests.support.cpython_worker import CPythonWorker
-from tests.support.relay import RunningRelay, modern
+from tests.support.running_relay import RunningRelay, modern
 from tests.support.waiting import until
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tabrelay.acp import stdio_shim
-from tests.support.acp import WAIT_S
+from tests.support.acp_harness import WAIT_S
 
 COMMAND = [sys.executable, "-m", "tabrelay", "mcp"]
 

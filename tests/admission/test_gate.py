@@ -21,7 +21,7 @@ from tabrelay.admission.gate import Gate
 from tabrelay.admission.policy import Policy
 from tabrelay.admission.tokens import Tokens
 from tabrelay.calls.principal import Principal
-from tests.support.asgi import Answer, dial, request
+from tests.support.asgi_client import Answer, dial, request
 
 HOST = ("Host", "127.0.0.1:4747")
 OWN = "http://127.0.0.1:4747"

@@ -24,10 +24,10 @@ from tabrelay.admission.oauth_keys import LIFE_S, PAUSE_S, JwksCache, JwksError
 from tabrelay.admission.policy import Policy
 from tabrelay.config.settings import ConfigError, Settings
 from tabrelay.http.addresses import PolicyError
-from tests.support.issuer import USER, Issuer, elliptic_key, other_key, query, shared_key
-from tests.support.relay import RunningRelay
-from tests.support.terminator import Terminator
-from tests.support.worker import SyntheticWorker
+from tests.support.authorization_server import USER, Issuer, elliptic_key, other_key, query, shared_key
+from tests.support.link_worker import SyntheticWorker
+from tests.support.running_relay import RunningRelay
+from tests.support.tls_proxy import Terminator
 
 BACK = "http://127.0.0.1:1/callback"
 

@@ -21,10 +21,10 @@ from tabrelay.translation.subscribers import MAX_SUBSCRIPTIONS, MAX_URIS, Subscr
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
-from tests.support.page import ScriptedPage
-from tests.support.relay import RunningRelay
+from tests.support.link_worker import SyntheticWorker
+from tests.support.plain_page import ScriptedPage
+from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until
-from tests.support.worker import SyntheticWorker
 
 CALLER = Caller(Era.MODERN, "2026-07-28", "token:me", {"name": "c", "version": "1"})
 

@@ -29,10 +29,10 @@ from tabserver.wire.frames import BEARER_PREFIX, SUBPROTOCOL, Caller, Greeting, 
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
 from tabserver.wire.memory_budget import MemoryBudget
-from tests.support.raw import RawConnection
-from tests.support.relay import RunningRelay
+from tests.support.link_worker import SyntheticWorker
+from tests.support.raw_http import RawConnection
+from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until
-from tests.support.worker import SyntheticWorker
 
 # --- rate
 

@@ -20,9 +20,9 @@ from tabrelay.server.websocket_protocol import WebSocketProtocol
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
-from tests.support.relay import RunningRelay
+from tests.support.link_worker import SyntheticWorker
+from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until
-from tests.support.worker import SyntheticWorker
 
 SLOW_S = 0.15  # longer than a call's answer is waited for at once
 

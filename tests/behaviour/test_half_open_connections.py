@@ -11,9 +11,9 @@ from tabrelay.config.settings import Settings
 from tabserver import tool
 from tabserver.handlers.toolbox import Toolbox
 from tabserver.timing import Timing
-from tests.support.chaos import ChaosProxy, Cut
+from tests.support.chaos_proxy import ChaosProxy, Cut
 from tests.support.cpython_worker import CPythonWorker
-from tests.support.relay import RunningRelay
+from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until
 
 SCALE = 5  # all times of both ends are divided by it, except the pings, which are faster still: the worst case

@@ -19,7 +19,7 @@ from tabserver.handlers.context import Context
 from tabserver.handlers.questions import Elicit, InputRequired
 from tabserver.handlers.toolbox import Toolbox, prompt, resource, tool
 from tests.support.cpython_worker import CPythonWorker
-from tests.support.relay import RunningRelay
+from tests.support.running_relay import RunningRelay
 
 ERAS = pytest.mark.parametrize(("mode", "version"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
 

@@ -11,10 +11,10 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.support.asgi import Answer
-from tests.support.raw import RawConnection
-from tests.support.relay import ACCEPT, RunningRelay, modern
-from tests.support.worker import SyntheticWorker, bearer
+from tests.support.asgi_client import Answer
+from tests.support.link_worker import SyntheticWorker, bearer
+from tests.support.raw_http import RawConnection
+from tests.support.running_relay import ACCEPT, RunningRelay, modern
 
 Fields = list[tuple[str, str]]
 

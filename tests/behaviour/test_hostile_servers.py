@@ -25,9 +25,9 @@ from tabrelay.routing.tool_drift import Baseline
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
-from tests.support.page import ScriptedPage
-from tests.support.relay import RunningRelay
-from tests.support.worker import ECHO_TOOL, SyntheticWorker
+from tests.support.link_worker import ECHO_TOOL, SyntheticWorker
+from tests.support.plain_page import ScriptedPage
+from tests.support.running_relay import RunningRelay
 
 
 def nested(levels: int) -> Any:

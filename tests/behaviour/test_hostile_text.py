@@ -21,10 +21,10 @@ from tabserver.wire.eras import Era
 from tabserver.wire.events import Received, Violation
 from tabserver.wire.frames import SUBPROTOCOL, Caller
 from tabserver.wire.jsonrpc import MAX_ID
-from tests.support.page import ScriptedPage
-from tests.support.relay import RunningRelay
+from tests.support.link_worker import SyntheticWorker, bearer
+from tests.support.plain_page import ScriptedPage
+from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until
-from tests.support.worker import SyntheticWorker, bearer
 
 LONG = "i" * 2_500_000
 TOO_LONG = "i" * (MAX_ID + 1)

@@ -18,9 +18,9 @@ from tabserver.wire import jsonrpc
 from tabserver.wire.errors import MessageTooLarge
 from tabserver.wire.events import Received, Welcomed
 from tabserver.wire.frames import SUBPROTOCOL, Kind
-from tests.support.clock import Clock
-from tests.support.relay import RunningRelay, events
-from tests.support.worker import SyntheticWorker
+from tests.support.fake_clock import Clock
+from tests.support.link_worker import SyntheticWorker
+from tests.support.running_relay import RunningRelay, events
 
 
 def keep(worker: SyntheticWorker) -> list[Received[str]]:

@@ -30,8 +30,8 @@ from tabserver.wire.frames import Caller
 from tests.behaviour.test_loop_messages import Attack, measured
 from tests.behaviour.test_loop_time import JSON, LIMIT_MS, TRIES, Answering, warm_up
 from tests.support.measured_relay import Slow, measured_relay
-from tests.support.page import ScriptedPage
-from tests.support.relay import modern
+from tests.support.plain_page import ScriptedPage
+from tests.support.running_relay import modern
 from tests.support.waiting import BOUND_S, until
 
 READ = 256 * 1024  # bytes that the event loop reads at once

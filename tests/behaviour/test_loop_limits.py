@@ -16,9 +16,9 @@ from tabserver.wire.events import Received
 from tabserver.wire.frames import CLOSE_TOO_BIG, Kind
 from tabserver.wire.limits import LARGEST_PART
 from tests.behaviour.test_memory_attacks import closed, dial, greeted
-from tests.support.page import ScriptedPage
-from tests.support.relay import RunningRelay
-from tests.support.worker import SyntheticWorker
+from tests.support.link_worker import SyntheticWorker
+from tests.support.plain_page import ScriptedPage
+from tests.support.running_relay import RunningRelay
 
 MOST = Settings().max_values
 

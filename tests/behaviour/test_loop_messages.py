@@ -18,8 +18,8 @@ from tabserver.wire.frames import Kind
 from tests.behaviour.test_loop_time import BODY, JSON, LIMIT_MS, VALUES, Answering, slowest, warm_up
 from tests.support.json_shapes import largest
 from tests.support.measured_relay import MeasuredRelay, Slow, measured_relay
-from tests.support.page import ScriptedPage
-from tests.support.relay import modern
+from tests.support.plain_page import ScriptedPage
+from tests.support.running_relay import modern
 from tests.support.waiting import BOUND_S
 
 SLOWEST = ("objects with long keys", "towers of objects")

@@ -11,10 +11,10 @@ from tabrelay.config.settings import MIB, Settings
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
 from tests.support.json_shapes import SHAPES, largest
+from tests.support.link_worker import SyntheticWorker
 from tests.support.measured_relay import MeasuredRelay, Slow, measured_relay
-from tests.support.page import ScriptedPage
-from tests.support.relay import modern
-from tests.support.worker import SyntheticWorker
+from tests.support.plain_page import ScriptedPage
+from tests.support.running_relay import modern
 
 LIMIT_MS = 50.0
 TRIES = 12  # another program on the same core makes CPU time longer

@@ -30,8 +30,8 @@ from tabserver.wire.frames import CLOSE_SLOW, CLOSE_TOO_BIG, SUBPROTOCOL, Caller
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
 from tabserver.wire.memory_budget import MemoryBudget
-from tests.support.relay import RunningRelay
-from tests.support.worker import SyntheticWorker, bearer
+from tests.support.link_worker import SyntheticWorker, bearer
+from tests.support.running_relay import RunningRelay
 
 CALLER = Caller(era=Era.MODERN, version="2026-07-28", principal="me", client=None, capabilities={})
 MAX_VALUES = Settings().max_values

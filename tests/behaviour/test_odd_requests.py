@@ -18,10 +18,10 @@ from tabrelay.config.specs import StdioSpec
 from tabserver.handlers.toolbox import Toolbox, tool
 from tests.support.child_specs import child
 from tests.support.cpython_worker import CPythonWorker
+from tests.support.link_worker import ECHO_TOOL
 from tests.support.odd_values import MEMBERS, META, nested
-from tests.support.page import ScriptedPage
-from tests.support.relay import RunningRelay
-from tests.support.worker import ECHO_TOOL
+from tests.support.plain_page import ScriptedPage
+from tests.support.running_relay import RunningRelay
 
 ODD: list[Any] = [None, True, 5, "x", [[]], {"a": [1]}, nested(50)]
 LISTEN = "subscriptions/listen"

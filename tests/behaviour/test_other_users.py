@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.relay import RunningRelay
+from tests.support.running_relay import RunningRelay
 
 # What another user tries. Only the standard library: this Python need not be readable for all users.
 TRIES = r"""

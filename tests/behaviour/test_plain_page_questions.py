@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tabserver.wire import jsonrpc
-from tests.support.page import Message, ScriptedPage
-from tests.support.relay import RunningRelay, events
-from tests.support.worker import ECHO_TOOL, OTHER_TOOL
+from tests.support.link_worker import ECHO_TOOL, OTHER_TOOL
+from tests.support.plain_page import Message, ScriptedPage
+from tests.support.running_relay import RunningRelay, events
 
 FORM = {"message": "Your name?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
 ABLE: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}

@@ -17,11 +17,11 @@ import pytest
 from tabrelay.admission.tokens import Tokens
 from tabrelay.server.runner import bind
 from tests.support.acp_child import AGENT, Child, Tools
+from tests.support.bridge_harness import BridgeChild
+from tests.support.child_process import Program
 from tests.support.cpython_worker import CPythonWorker
-from tests.support.program import Program
-from tests.support.relay import RunningRelay
-from tests.support.squatter import MODES, RunningSquatter, squatter
-from tests.support.stdio import BridgeChild
+from tests.support.port_squatter import MODES, RunningSquatter, squatter
+from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until
 
 VERBS = (

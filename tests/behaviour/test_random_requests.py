@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 
 from tabserver.handlers.toolbox import Toolbox, tool
 from tabserver.wire import jsonrpc
-from tests.support.asgi import Answer
+from tests.support.asgi_client import Answer
 from tests.support.cpython_worker import CPythonWorker
-from tests.support.raw import RawConnection
-from tests.support.relay import ACCEPT, RunningRelay, modern
+from tests.support.raw_http import RawConnection
+from tests.support.running_relay import ACCEPT, RunningRelay, modern
 
 EXAMPLES = 2_000
 STATUSES = {200, 202, 204, 400, 404, 405, 406, 409, 413, 415, 503}

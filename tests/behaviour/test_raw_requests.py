@@ -12,10 +12,10 @@ import orjson
 import pytest
 
 from tabserver.wire.events import Received
-from tests.support.asgi import Answer
-from tests.support.raw import RawConnection
-from tests.support.relay import ACCEPT, RunningRelay, modern
-from tests.support.worker import SyntheticWorker
+from tests.support.asgi_client import Answer
+from tests.support.link_worker import SyntheticWorker
+from tests.support.raw_http import RawConnection
+from tests.support.running_relay import ACCEPT, RunningRelay, modern
 
 INITIALIZE = {
     "jsonrpc": "2.0",

@@ -13,9 +13,9 @@ from tabserver.wire.events import Parted, Received
 from tabserver.wire.frames import Greeting
 from tabserver.wire.link import Link
 from tests.support.hook.tap import FAKE_BUILD
-from tests.support.relay import RunningRelay
+from tests.support.link_worker import SyntheticWorker
+from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until
-from tests.support.worker import SyntheticWorker
 
 
 @pytest.fixture

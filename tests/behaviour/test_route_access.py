@@ -16,7 +16,7 @@ from tabrelay.admission.gate import Gate
 from tabrelay.admission.tokens import Tokens
 from tabrelay.config.settings import Settings
 from tabrelay.server.app import create_app
-from tests.support.asgi import Answer, dial, request
+from tests.support.asgi_client import Answer, dial, request
 
 Header = tuple[str, str]
 

@@ -11,8 +11,8 @@ from tabrelay.config.settings import ConfigError, Settings
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Welcomed
 from tabserver.wire.static_tools import STATIC_NAMES, STATIC_TOOLS
-from tests.support.relay import RunningRelay
-from tests.support.worker import ECHO_TOOL, SyntheticWorker
+from tests.support.link_worker import ECHO_TOOL, SyntheticWorker
+from tests.support.running_relay import RunningRelay
 
 SERVERS: dict[str, Any] = {"servers": ("notes", "other"), "static_tools": ("notes",), "away_wait_s": 0.1}
 

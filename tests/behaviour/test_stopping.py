@@ -14,8 +14,8 @@ import pytest
 from tabrelay.server.http_protocol import HttpProtocol
 from tabrelay.server.listener_close import empty_queue, stop_handshakes
 from tests.support.demo import Demo
-from tests.support.raw import RawConnection, raw
-from tests.support.relay import RunningRelay
+from tests.support.raw_http import RawConnection, raw
+from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until
 
 CLIENTS = 24

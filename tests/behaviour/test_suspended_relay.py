@@ -17,9 +17,9 @@ import pytest
 import uvloop
 
 from tabrelay.system.patient_timer import TURN_S, PatientTimer
-from tests.support.clock import Clock
-from tests.support.raw import RawConnection
-from tests.support.relay import ACCEPT, RunningRelay
+from tests.support.fake_clock import Clock
+from tests.support.raw_http import RawConnection
+from tests.support.running_relay import ACCEPT, RunningRelay
 
 DEADLINE_S = 0.5
 SUSPENDED_S = 1.2

@@ -22,8 +22,8 @@ from tabrelay.calls.principal import Principal
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Closed, Parted, Received
 from tabserver.wire.frames import BEARER_PREFIX, Kind
-from tests.support.relay import ACCEPT, RunningRelay
-from tests.support.worker import SyntheticWorker
+from tests.support.link_worker import SyntheticWorker
+from tests.support.running_relay import ACCEPT, RunningRelay
 
 SOON_S = 5.0 + CHECK_INTERVAL_S  # what follows must end by itself long before any other deadline of the relay
 

@@ -10,8 +10,8 @@ from tabserver.tabs.liveness import LivenessCheck
 from tabserver.timing import DEFAULTS, steady_ms
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
-from tests.support.clock import JUMPS_S, Clock, WallClock, settle
-from tests.support.transport import ONE_REQUEST, Bench
+from tests.support.fake_clock import JUMPS_S, Clock, WallClock, settle
+from tests.support.transport_harness import ONE_REQUEST, Bench
 
 
 async def step(bench: Bench, chance: random.Random) -> None:

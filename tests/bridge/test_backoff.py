@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tabrelay.bridge.backoff import listen_wait_s, post_wait_s, read_retry_after
-from tests.support.stdio import BridgeHere, QuickClock
-from tests.support.upstream import Upstream, cut, result, status
+from tests.support.bridge_harness import BridgeHere, QuickClock
+from tests.support.fake_upstream import Upstream, cut, result, status
 
 
 @pytest.mark.parametrize("code", [429, 500, 502, 503, 504])

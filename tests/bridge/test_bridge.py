@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.bridge_harness import BridgeChild, request
+from tests.support.child_process import quiet
 from tests.support.child_specs import is_alive, until
-from tests.support.program import quiet
-from tests.support.stdio import BridgeChild, request
-from tests.support.upstream import Reply, Upstream, hang, result, status
+from tests.support.fake_upstream import Reply, Upstream, hang, result, status
 
 SECRET = "canary-" + "q" * 24
 

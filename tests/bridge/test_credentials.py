@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tabrelay.bridge.credentials import Command, CredentialsError, Fixed, TokenFile, bearer
-from tests.support.stdio import BridgeHere, request
-from tests.support.upstream import Reply, Upstream, status
+from tests.support.bridge_harness import BridgeHere, request
+from tests.support.fake_upstream import Reply, Upstream, status
 
 
 def wanting(token: str) -> dict[str, Any]:

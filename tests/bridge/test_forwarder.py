@@ -10,8 +10,8 @@ import pytest
 
 from tabrelay.bridge import bridge
 from tabrelay.bridge.outbound import OutboundLimits
-from tests.support.stdio import BridgeHere, request, until
-from tests.support.upstream import Reply, Upstream, cut, hang, result, status
+from tests.support.bridge_harness import BridgeHere, request, until
+from tests.support.fake_upstream import Reply, Upstream, cut, hang, result, status
 
 
 async def test_a_message_arrives_byte_for_byte_and_so_does_its_answer() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tabrelay.bridge.outbound import OutboundLimits
-from tests.support.stdio import BridgeHere, QuickClock, until
-from tests.support.upstream import Reply, Upstream, cut, hang, status
+from tests.support.bridge_harness import BridgeHere, QuickClock, until
+from tests.support.fake_upstream import Reply, Upstream, cut, hang, status
 
 NOTICE = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 

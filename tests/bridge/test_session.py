@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.stdio import BridgeHere, request
-from tests.support.upstream import Reply, Upstream, result, status
+from tests.support.bridge_harness import BridgeHere, request
+from tests.support.fake_upstream import Reply, Upstream, result, status
 
 HANDSHAKE = ["initialize", "notifications/initialized"]
 

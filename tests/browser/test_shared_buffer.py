@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tabserver.browser.shared_buffer import SIZE, SharedBuffer
-from tests.support.node import node
+from tests.support.nodejs import node
 from tests.support.paths import SUPPORT
 
 SCRIPT = SUPPORT / "shared_buffer.mjs"

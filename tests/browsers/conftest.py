@@ -14,11 +14,11 @@ from types import ModuleType
 
 import pytest
 
-from tests.support.app import App
-from tests.support.engines import Engine, Tab, engine
-from tests.support.modes import MODES
-from tests.support.settings import ROOT, load_settings
-from tests.support.verdicts import Verdicts
+from tests.support.browser_engines import Engine, Tab, engine
+from tests.support.browser_table import Verdicts
+from tests.support.playwright_settings import ROOT, load_settings
+from tests.support.web_app import App
+from tests.support.worker_modes import MODES
 
 NAMES = os.environ.get("TABRELAY_BROWSERS", "chromium").split(",")
 TABLE = os.environ.get("TABRELAY_BROWSERS_TABLE")

@@ -7,9 +7,9 @@ import time
 import pytest
 from mcp_types import CallToolResult, TextContent
 
-from tests.support.app import App
-from tests.support.documented import OFFERED, WAYS, fetch_files, write_page
-from tests.support.engines import Engine, Tab, until
+from tests.support.browser_engines import Engine, Tab, until
+from tests.support.documented_pages import OFFERED, WAYS, fetch_files, write_page
+from tests.support.web_app import App
 
 # No other page offers anything any more.
 ALONE = "connection.catalogue?.tools.every(({ owner }) => ['worker', connection.tab.id].includes(owner))"

@@ -13,7 +13,7 @@ import pytest
 from tabrelay.bus.bus import Bus, BusDown, BusMessage
 from tabrelay.bus.memory import MemoryBroker, MemoryBus
 from tabrelay.bus.nats import NatsAuth, NatsBus
-from tests.support.nats import NatsServer
+from tests.support.nats_server import NatsServer
 from tests.support.waiting import until
 
 

@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 from tabrelay.bus.nats import NatsAuth, NatsBus
 from tabrelay.bus.nats_credentials import NatsCredentials
 from tabrelay.config.settings import ConfigError
-from tests.support.nats import NatsServer
+from tests.support.nats_server import NatsServer
 from tests.support.waiting import until
 
 

@@ -20,9 +20,9 @@ from tabrelay.calls.proof import AnswerReader, Challenge, ClientProof, ProofIssu
 from tabrelay.http import loopback
 from tabrelay.server.runner import BindError, bind
 from tabserver.wire.frames import SUBPROTOCOL
-from tests.support.relay import RunningRelay
+from tests.support.link_worker import bearer
+from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until
-from tests.support.worker import bearer
 
 AUTHORITY = "127.0.0.1:4747"
 OWN = "http://127.0.0.1:4747"

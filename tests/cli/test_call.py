@@ -25,8 +25,8 @@ from tabrelay.bridge.target import UrlTarget
 from tabserver import Context, Elicit, Image, ToolError
 from tabserver.handlers.toolbox import Toolbox, tool
 from tests.support.cpython_worker import CPythonWorker
-from tests.support.relay import RunningRelay
-from tests.support.upstream import Reply, Upstream, hang, result, status
+from tests.support.fake_upstream import Reply, Upstream, hang, result, status
+from tests.support.running_relay import RunningRelay
 from tests.support.waiting import BOUND_S
 
 WAIT_S = BOUND_S

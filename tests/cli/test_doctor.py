@@ -15,7 +15,7 @@ import pytest
 from tabrelay.cli import doctor
 from tabrelay.cli.main import main
 from tests.support.cpython_worker import CPythonWorker
-from tests.support.relay import RunningRelay
+from tests.support.running_relay import RunningRelay
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from tests.support.suite import Scenario
+from tests.support.conformance_suite import Scenario
 
 PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
 

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from tests.conformance.report import hold_page_to, table
-from tests.support.node import NODE
-from tests.support.suite import run_clients
+from tests.support.conformance_suite import run_clients
+from tests.support.nodejs import NODE
 
 HERE = Path(__file__).parent
 SCORED = {"2025-11-25": 18, "2026-07-28": 32}

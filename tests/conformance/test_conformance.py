@@ -13,10 +13,10 @@ import pytest
 from playwright.async_api import BrowserContext
 
 from tests.conformance.report import hold_page_to, table
+from tests.support.conformance_suite import run
 from tests.support.demo import Demo
-from tests.support.relay import ACCEPT, modern
-from tests.support.site import Site
-from tests.support.suite import run
+from tests.support.other_origin import Site
+from tests.support.running_relay import ACCEPT, modern
 
 HERE = Path(__file__).parent
 SERVER = "conformance"

@@ -16,8 +16,8 @@ import pytest
 
 from tabrelay.config.specs import HttpSpec, Spec, StdioSpec
 from tests.conformance.report import hold_page_to, table, total
-from tests.support.relay import ACCEPT, MODERN, RunningRelay, modern
-from tests.support.suite import run
+from tests.support.conformance_suite import run
+from tests.support.running_relay import ACCEPT, MODERN, RunningRelay, modern
 
 ROOT = Path(__file__).parents[2]
 REVISIONS = {"2025-11-25": 30, "2026-07-28": 37}

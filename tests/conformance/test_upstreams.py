@@ -21,9 +21,9 @@ from mcp.client.streamable_http import streamable_http_client
 from tabrelay.config.specs import HttpSpec
 from tests.conformance.driving import drive
 from tests.conformance.report import hold_page_to, table
-from tests.support.node import NODE
-from tests.support.relay import RunningRelay
-from tests.support.suite import Scenario, run_client, scored
+from tests.support.conformance_suite import Scenario, run_client, scored
+from tests.support.nodejs import NODE
+from tests.support.running_relay import RunningRelay
 
 HERE = Path(__file__).parent
 REVISIONS = {"2025-11-25": 4, "2026-07-28": 7}  # scored scenarios that are not about authorization

@@ -16,8 +16,8 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 from playwright.async_api import Error as PlaywrightError
 
 from tests.support.demo import Demo
-from tests.support.modes import carry, chosen_modes
-from tests.support.settings import ROOT, load_settings
+from tests.support.playwright_settings import ROOT, load_settings
+from tests.support.worker_modes import carry, chosen_modes
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +47,7 @@ async def browser(settings: ModuleType, snapshot: None) -> AsyncIterator[Browser
 
 @pytest.fixture
 def mode(request: pytest.FixtureRequest) -> str:
-    """Where the worker runs: "shared", or "elected" as in browsers that have no shared workers. See `support.modes`."""
+    """Where the worker runs: "shared", or "elected" as in browsers that have no shared workers. See `support.worker_modes`."""
     return str(getattr(request, "param", os.environ.get("TABRELAY_MODE", "shared")))
 
 

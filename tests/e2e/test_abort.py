@@ -12,8 +12,8 @@ from mcp.client.client import Client
 from mcp_types import TextContent
 from playwright.async_api import BrowserContext, Page
 
-from tests.support.chaos import Frame, Way
-from tests.support.stage import FAST_RELAY, FAST_WORKER, STEADY_RELAY, STEADY_WORKER, Stage
+from tests.support.chaos_app import FAST_RELAY, FAST_WORKER, STEADY_RELAY, STEADY_WORKER, Stage
+from tests.support.chaos_proxy import Frame, Way
 
 HOURS_S = 7200.0
 

@@ -19,8 +19,8 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Page
 
 from tabrelay.assets.files import Asset, Assets
-from tests.support.relay import RunningRelay
-from tests.support.site import Site
+from tests.support.other_origin import Site
+from tests.support.running_relay import RunningRelay
 
 SERVER = "boot"
 PATIENCE_MS = 10_000

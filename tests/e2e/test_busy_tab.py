@@ -14,7 +14,7 @@ from mcp_types import CallToolResult
 from playwright.async_api import BrowserContext, Page
 
 from tests.support.demo import Demo
-from tests.support.site import Site
+from tests.support.other_origin import Site
 
 # A free tab answers within a second; the bound is for a machine that is busy.
 BOUND_S = 15.0

@@ -17,9 +17,9 @@ from mcp.client.client import Client
 from mcp_types import CallToolResult, TextContent
 from playwright.async_api import Browser, BrowserContext, Page
 
-from tests.support.chaos import Cut, Frame, Moment, Way
-from tests.support.modes import carry
-from tests.support.stage import FAST_RELAY, FAST_WORKER, Stage, expected
+from tests.support.chaos_app import FAST_RELAY, FAST_WORKER, Stage, expected
+from tests.support.chaos_proxy import Cut, Frame, Moment, Way
+from tests.support.worker_modes import carry
 
 SEED = 20260728
 PATIENT = {"grace_s": 30, "away_wait_s": 30}

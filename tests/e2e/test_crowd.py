@@ -16,8 +16,8 @@ import pytest
 from playwright.async_api import Browser, Page
 
 from tests.support.demo import Demo
-from tests.support.modes import carry
-from tests.support.site import Site
+from tests.support.other_origin import Site
+from tests.support.worker_modes import carry
 
 CALLERS, EACH = 32, 25  # more than the link takes before it says that it has them
 PAGE = """<!doctype html>

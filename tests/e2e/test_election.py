@@ -13,8 +13,8 @@ from mcp.client.client import Client
 from mcp_types import CallToolResult, TextContent
 from playwright.async_api import Browser, async_playwright
 
-from tests.support.stage import STEADY_RELAY, STEADY_WORKER, Stage
-from tests.support.tab import Tab
+from tests.support.chaos_app import STEADY_RELAY, STEADY_WORKER, Stage
+from tests.support.unmanaged_tab import Tab
 
 # `leads`: the worker runs here. One tool says which tab it is, one waits until it is aborted.
 PAGE = """<!doctype html>

@@ -21,7 +21,7 @@ from playwright.async_api import Browser, BrowserContext, Page, expect
 from tests.e2e.test_approval import Dialog
 from tests.e2e.test_page_api import ERAS, text
 from tests.support.demo import Demo
-from tests.support.site import Site
+from tests.support.other_origin import Site
 
 EXAMPLES = Path(__file__).parents[2] / "web_demo" / "examples"
 WRITTEN = "http://127.0.0.1:4747"

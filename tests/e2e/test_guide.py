@@ -16,11 +16,11 @@ import pytest
 from playwright.async_api import Browser, BrowserContext
 
 from tests.e2e.test_page_api import text
-from tests.support.bundle import esbuild
 from tests.support.demo import Demo
-from tests.support.documented import fetch_files
-from tests.support.node import MODULES, node
-from tests.support.site import Site
+from tests.support.documented_pages import fetch_files
+from tests.support.nodejs import MODULES, node
+from tests.support.npm_bundle import esbuild
+from tests.support.other_origin import Site
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")

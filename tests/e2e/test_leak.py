@@ -13,7 +13,7 @@ from types import ModuleType
 from mcp import MCPError
 from playwright.async_api import BrowserContext
 
-from tests.support.stage import FAST_WORKER, Stage
+from tests.support.chaos_app import FAST_WORKER, Stage
 
 PAGE = """<!doctype html>
 <title>TITLE</title>

@@ -16,9 +16,9 @@ from mcp import MCPError
 from mcp_types import CallToolResult, TextContent
 from playwright.async_api import Browser, BrowserContext, Error, Page, async_playwright
 
-from tests.support.chaos import Way
-from tests.support.modes import SHARED_ONLY
-from tests.support.stage import FAST_RELAY, FAST_WORKER, OFFERED, STEADY_RELAY, STEADY_WORKER, Stage
+from tests.support.chaos_app import FAST_RELAY, FAST_WORKER, OFFERED, STEADY_RELAY, STEADY_WORKER, Stage
+from tests.support.chaos_proxy import Way
+from tests.support.worker_modes import SHARED_ONLY
 
 STARTED = "activity.some(({ name, phase }) => name === 'NAME' && phase === 'started')"
 

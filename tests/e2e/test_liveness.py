@@ -12,12 +12,12 @@ from mcp_types import CallToolResult, TextContent
 from playwright.async_api import Browser, BrowserContext, Error
 
 from tabrelay.config.settings import Settings
-from tests.support.chaos import ChaosProxy, Way
+from tests.support.chaos_app import OFFERED, STEADY_RELAY, STEADY_WORKER, Stage
+from tests.support.chaos_proxy import ChaosProxy, Way
 from tests.support.demo import Demo
-from tests.support.relay import ACCEPT, modern
-from tests.support.stage import OFFERED, STEADY_RELAY, STEADY_WORKER, Stage
-from tests.support.tab import Tab
-from tests.support.worker import SyntheticWorker
+from tests.support.link_worker import SyntheticWorker
+from tests.support.running_relay import ACCEPT, modern
+from tests.support.unmanaged_tab import Tab
 
 # The same proportions as the defaults (5 s and 30 s), but for people who wait for tests.
 SHORT = {**STEADY_WORKER, "tab_quiet_ms": 500, "tab_silence_ms": 3_000}

@@ -13,8 +13,8 @@ import pytest
 from playwright.async_api import BrowserContext, ConsoleMessage, Page
 
 from tests.support.demo import Demo
-from tests.support.documented import CONNECTION, LOADER, OFFERED, ROOT, WAYS, block, fetch_files, write_page
-from tests.support.site import Site
+from tests.support.documented_pages import CONNECTION, LOADER, OFFERED, ROOT, WAYS, block, fetch_files, write_page
+from tests.support.other_origin import Site
 
 # The documentation promises 5 s. The bound is five times as large, for a machine that is busy.
 BOUND_MS = 25_000

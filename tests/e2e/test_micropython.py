@@ -12,7 +12,7 @@ from playwright.async_api import Browser, Page
 
 from tests.e2e.test_page_api import ABLE, ERAS, text
 from tests.support.demo import Demo
-from tests.support.site import Site
+from tests.support.other_origin import Site
 
 PAGE = """<!doctype html>
 <title>Small</title>

@@ -7,8 +7,8 @@ from pathlib import Path
 from playwright.async_api import BrowserContext, expect
 
 from tests.support.demo import Demo
-from tests.support.nats import NatsServer
-from tests.support.worker import SyntheticWorker
+from tests.support.link_worker import SyntheticWorker
+from tests.support.nats_server import NatsServer
 
 
 async def test_the_page_shows_every_relay_and_the_servers_at_all_of_them(

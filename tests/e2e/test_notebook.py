@@ -14,7 +14,7 @@ from playwright.async_api import Browser
 
 from tests.e2e.test_page_api import ERAS, text
 from tests.support.demo import Demo
-from tests.support.site import Site
+from tests.support.other_origin import Site
 
 PAGE = """<!doctype html>
 <title>Notebook</title>

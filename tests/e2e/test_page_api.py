@@ -29,8 +29,8 @@ from mcp_types import (
 from playwright.async_api import Browser, Page
 
 from tests.support.demo import Demo
-from tests.support.modes import carry
-from tests.support.site import Site
+from tests.support.other_origin import Site
+from tests.support.worker_modes import carry
 
 SERVER = "notes"
 ERAS = pytest.mark.parametrize("mode", ["auto", "legacy"])

@@ -18,7 +18,7 @@ from playwright.async_api import BrowserContext, Page, expect
 
 from tabrelay.cli.main import main
 from tests.support.demo import Demo
-from tests.support.site import Site
+from tests.support.other_origin import Site
 
 PAGE = """<!doctype html>
 <title>Notes</title>

@@ -16,9 +16,9 @@ from mcp import types
 from mcp.shared.exceptions import MCPError
 from playwright.async_api import BrowserContext, Page
 
-from tests.support.bundle import bundle
 from tests.support.demo import Demo
-from tests.support.site import Site
+from tests.support.npm_bundle import bundle
+from tests.support.other_origin import Site
 
 ERAS = ["auto", "legacy"]
 

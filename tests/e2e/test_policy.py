@@ -13,7 +13,7 @@ from playwright.async_api import BrowserContext
 from tests.e2e.test_examples import has
 from tests.e2e.test_page_api import text
 from tests.support.demo import Demo
-from tests.support.site import Site
+from tests.support.other_origin import Site
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide.md"
 WRITTEN = "127.0.0.1:4747"

@@ -25,8 +25,8 @@ from playwright.async_api import Browser
 
 from tests.e2e.test_page_api import ABLE, ERAS, text
 from tests.support.demo import Demo
-from tests.support.modes import carry
-from tests.support.site import Site
+from tests.support.other_origin import Site
+from tests.support.worker_modes import carry
 
 SHOWCASE = Path(__file__).parents[1] / "support" / "showcase.py"
 

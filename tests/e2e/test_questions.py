@@ -15,8 +15,8 @@ from playwright.async_api import Browser
 
 from tests.e2e.test_python import IN_WORKER, SHOWCASE
 from tests.support.demo import Demo
-from tests.support.relay import ACCEPT, modern
-from tests.support.site import Site
+from tests.support.other_origin import Site
+from tests.support.running_relay import ACCEPT, modern
 
 ABLE: dict[str, Any] = {
     "_meta": {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}, "sampling": {}, "roots": {}}}

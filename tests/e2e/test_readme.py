@@ -11,8 +11,8 @@ from playwright.async_api import BrowserContext
 
 from tabrelay.cli.main import main
 from tests.support.demo import Demo
-from tests.support.documented import fetch_files
-from tests.support.site import Site
+from tests.support.documented_pages import fetch_files
+from tests.support.other_origin import Site
 
 ROOT = Path(__file__).parents[2]
 

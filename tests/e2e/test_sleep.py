@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.async_api import async_playwright
 
-from tests.support.suspension import CELLS, Call, Cell, SuspendablePair, Who
+from tests.support.suspended_browser import CELLS, Call, Cell, SuspendablePair, Who
 
 # Five times what is promised: the machine may be busy.
 UP_WITHIN_S = 25.0

@@ -13,8 +13,8 @@ from playwright.async_api import BrowserContext, Page
 
 from tabrelay.assets.npm_package import closure
 from tests.support.demo import Demo
-from tests.support.site import Site
-from tests.support.squatter import RunningSquatter, squatter
+from tests.support.other_origin import Site
+from tests.support.port_squatter import RunningSquatter, squatter
 
 JS = Path(__file__).resolve().parents[2] / "browser_pkg" / "tabserver" / "js"
 PAGE = """<!doctype html>

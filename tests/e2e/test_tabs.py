@@ -23,9 +23,9 @@ from mcp_types import (
 )
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
-from tests.support.modes import carry
-from tests.support.stage import SERVER, STEADY_RELAY, STEADY_WORKER, Stage
-from tests.support.tab import Tab
+from tests.support.chaos_app import SERVER, STEADY_RELAY, STEADY_WORKER, Stage
+from tests.support.unmanaged_tab import Tab
+from tests.support.worker_modes import carry
 
 DUPLICATOR = Path(__file__).parents[1] / "support" / "duplicator"
 DUPLICATE = """async (title) => {

@@ -8,7 +8,7 @@ from types import ModuleType
 from playwright.async_api import BrowserContext, Page, expect
 
 from tests.support.demo import Demo
-from tests.support.site import Site
+from tests.support.other_origin import Site
 
 # A page of another owner that offers the same name. Resolves when its worker has settled.
 OFFER = """async (relay) => {

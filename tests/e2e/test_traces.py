@@ -9,9 +9,9 @@ import httpx2
 import pytest
 from playwright.async_api import BrowserContext
 
-from tests.support.collector import Collector
 from tests.support.demo import Demo
-from tests.support.site import Site
+from tests.support.otel_collector import Collector
+from tests.support.other_origin import Site
 
 PAGE = """<!doctype html>
 <title>App</title>

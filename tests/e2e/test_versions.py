@@ -10,8 +10,8 @@ import httpx2
 from playwright.async_api import BrowserContext, Page, expect
 
 from tests.support.demo import Demo
-from tests.support.settings import ROOT
-from tests.support.site import Site
+from tests.support.other_origin import Site
+from tests.support.playwright_settings import ROOT
 
 APP = """<!doctype html>
 <title>App</title>

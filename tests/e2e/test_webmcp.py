@@ -20,8 +20,8 @@ from mcp_types import CallToolResult, TextContent, Tool
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
 from tests.support.demo import Demo
-from tests.support.documented import fetch_files
-from tests.support.site import Site
+from tests.support.documented_pages import fetch_files
+from tests.support.other_origin import Site
 
 ROOT = Path(__file__).parents[2]
 KINDS = ("native", "polyfill", "draft")

@@ -14,7 +14,7 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
 from tests.support.demo import Demo
-from tests.support.site import Site
+from tests.support.other_origin import Site
 
 PAGE = """<!doctype html>
 <title>App</title>

@@ -14,7 +14,7 @@ from tabserver.handlers.context import Context
 from tabserver.handlers.prompts import declare_prompt
 from tabserver.handlers.toolbox import Toolbox, default_toolbox, prompt
 from tabserver.schema.shapes import SchemaError
-from tests.support.core import Bench
+from tests.support.server_harness import Bench
 
 
 class Tone(enum.Enum):

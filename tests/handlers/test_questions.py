@@ -12,7 +12,7 @@ from tabserver.handlers.content import Audio, Image, Link, Message, Text, to_blo
 from tabserver.handlers.context import Context
 from tabserver.handlers.questions import Declined, Elicit, ElicitUrl, InvalidAnswer, ListRoots, Root, Sample
 from tabserver.schema.shapes import SchemaError
-from tests.support.request import RecordingRequest
+from tests.support.fake_request import RecordingRequest
 
 
 @dataclass

@@ -14,7 +14,7 @@ from tabserver.handlers.toolbox import Toolbox, resource, resource_updated
 from tabserver.schema.shapes import SchemaError
 from tabserver.wire.eras import META_SUBSCRIPTION
 from tabserver.wire.frames import Kind
-from tests.support.core import READY, Bench
+from tests.support.server_harness import READY, Bench
 
 
 @dataclass

@@ -20,7 +20,7 @@ from tabserver.handlers.toolbox import Toolbox, default_toolbox, tool
 from tabserver.handlers.tools import ToolError, UnknownTool, declare, to_result
 from tabserver.rpc import Refusal
 from tabserver.schema.shapes import SchemaError
-from tests.support.request import RecordingRequest
+from tests.support.fake_request import RecordingRequest
 from tests.support.toolbox_calls import boxed, call, faults, read, schema_of
 
 

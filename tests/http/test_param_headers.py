@@ -11,8 +11,8 @@ import pytest
 
 from tabrelay.errors import BadRequest
 from tabrelay.http.param_headers import ParamHeader, check, param_headers, read, write
-from tests.support.relay import RunningRelay
-from tests.support.worker import SyntheticWorker
+from tests.support.link_worker import SyntheticWorker
+from tests.support.running_relay import RunningRelay
 
 REGION = {"type": "string", "x-mcp-header": "Region"}
 SCHEMA: dict[str, Any] = {

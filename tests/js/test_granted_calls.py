@@ -12,7 +12,7 @@ import pytest
 
 from tabserver.tabs.tab import FRESH_MS, WINDOW
 from tabserver.worker.js_calls import MAX_RESULT_CHARACTERS, MAX_UNRECORDED, MAX_UNRECORDED_CHARACTERS
-from tests.support.node import node
+from tests.support.nodejs import node
 from tests.support.paths import JS, SUPPORT
 
 SCRIPT = SUPPORT / "granted_calls.mjs"

@@ -10,10 +10,10 @@ import pytest
 
 from tabrelay.calls.principal import MANAGE, SERVE
 from tabrelay.server.runner import bind
-from tests.support.node import node
+from tests.support.nodejs import node
 from tests.support.paths import SUPPORT
-from tests.support.relay import RunningRelay
-from tests.support.squatter import squatter
+from tests.support.port_squatter import squatter
+from tests.support.running_relay import RunningRelay
 
 SCRIPT = SUPPORT / "proof.mjs"
 

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from tabserver.handlers.signature import InvalidArguments
 from tabserver.handlers.tools import declare
 from tabserver.schema.bounds import Bounds
-from tests.support.node import node
+from tests.support.nodejs import node
 from tests.support.paths import SUPPORT
 
 HERE = SUPPORT / "schema.mjs"

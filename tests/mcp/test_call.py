@@ -16,7 +16,7 @@ from tabserver.mcp import call as calls
 from tabserver.mcp.parked_calls import MOST_PARKED, TTL_S, ParkedHandles, StateSeal, digest
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Caller, Kind
-from tests.support.core import MODERN, READY, Bench
+from tests.support.server_harness import MODERN, READY, Bench
 
 ALL: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 CLIENT = replace(MODERN, capabilities=ALL)

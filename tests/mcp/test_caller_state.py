@@ -9,7 +9,7 @@ import pytest
 from tabserver.handlers.context import Context
 from tabserver.handlers.toolbox import Toolbox, tool
 from tabserver.mcp.caller_state import LIFE_S, MOST_CALLERS, CallerStates, caller_key
-from tests.support.core import MODERN, READY, Bench
+from tests.support.server_harness import MODERN, READY, Bench
 
 
 @pytest.fixture

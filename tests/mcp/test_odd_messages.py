@@ -13,9 +13,9 @@ from tabserver.tabs.hub import Hub
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Caller, Kind
 from tabserver.wire.jsonrpc import INTERNAL_ERROR
-from tests.support.core import MODERN, READY, Bench
+from tests.support.fake_port import FakePort
 from tests.support.odd_values import anything, nested, params
-from tests.support.port import FakePort
+from tests.support.server_harness import MODERN, READY, Bench
 
 METHODS = [
     *("initialize", "ping", "server/discover", "tools/list", "tools/call", "resources/list", "resources/read"),

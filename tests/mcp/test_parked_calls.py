@@ -12,9 +12,9 @@ import pytest
 from tabserver import Context, Elicit, InputRequired
 from tabserver.handlers.toolbox import Toolbox, prompt, tool
 from tabserver.mcp.parked_calls import MOST_USED_STATES, TTL_S, StateSeal, UsedStates
-from tests.support.core import MODERN, Bench
 from tests.support.cpython_worker import CPythonWorker
-from tests.support.relay import RunningRelay
+from tests.support.running_relay import RunningRelay
+from tests.support.server_harness import MODERN, Bench
 
 FORM: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 ALICE: dict[str, Any] = {"action": "accept", "content": {"name": "Alice"}}

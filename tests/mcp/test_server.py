@@ -14,8 +14,8 @@ from tabserver.wire.eras import META_LOG_LEVEL, META_SERVER_INFO
 from tabserver.wire.errors import BufferFull, MessageTooLarge
 from tabserver.wire.events import Closed, Received
 from tabserver.wire.frames import Kind
-from tests.support.core import MODERN, READY
 from tests.support.held_calls import ADD, INFO, LEGACY, Bench, refused
+from tests.support.server_harness import MODERN, READY
 
 CAPABILITIES = {
     "tools": {"listChanged": True},

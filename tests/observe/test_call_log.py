@@ -26,9 +26,9 @@ from tabrelay.observe.log_file import PrivateRotatingFile
 from tabrelay.system import private_files
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
-from tests.support.relay import RunningRelay
-from tests.support.stdio import until
-from tests.support.worker import SyntheticWorker
+from tests.support.bridge_harness import until
+from tests.support.link_worker import SyntheticWorker
+from tests.support.running_relay import RunningRelay
 
 CALLER = Caller(era=Era.MODERN, version="2026-07-28", principal="token:ci", client={"name": "agent", "version": "2"})
 SECRET = "tr_" + "s" * 43

@@ -25,7 +25,7 @@ from tabrelay.observe import log_setup
 from tabrelay.observe.log_file import PrivateRotatingFile
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.demo import Demo
-from tests.support.relay import RunningRelay
+from tests.support.running_relay import RunningRelay
 
 
 @pytest.fixture(autouse=True)

@@ -21,10 +21,10 @@ from tabrelay.observe.prometheus import CONTENT_TYPE, MetricSample, gauge, rende
 from tabserver.wire.control_messages import RELAY
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
+from tests.support.bridge_harness import until
+from tests.support.link_worker import SyntheticWorker
 from tests.support.paths import ROOT
-from tests.support.relay import RunningRelay
-from tests.support.stdio import until
-from tests.support.worker import SyntheticWorker
+from tests.support.running_relay import RunningRelay
 
 DOCS = ROOT / "docs"
 NAMES = re.compile(r"\b(?:tabrelay|process)_[a-z_]+\b")

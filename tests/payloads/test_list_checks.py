@@ -16,8 +16,8 @@ from tabrelay.payloads.list_checks import ListBounds, Rejection, check_reply, in
 from tabrelay.routing.catalogue_store import Catalogue, CatalogueStore
 from tabrelay.routing.catalogues import LOG_BURST, MAX_FLAWS
 from tabrelay.routing.registry import Registry
-from tests.support.relay import RunningRelay
-from tests.support.worker import SyntheticWorker
+from tests.support.link_worker import SyntheticWorker
+from tests.support.running_relay import RunningRelay
 
 BOUNDS = ListBounds(tools=3, list_bytes=2000, description=50, schema_depth=4)
 

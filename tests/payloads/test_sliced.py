@@ -18,8 +18,8 @@ from tabserver.wire.frames import Greeting, Kind, Terms
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
 from tabserver.wire.memory_budget import MemoryBudget
-from tests.support.relay import RunningRelay
-from tests.support.worker import SyntheticWorker
+from tests.support.link_worker import SyntheticWorker
+from tests.support.running_relay import RunningRelay
 
 LONG = 'a "quoted" line\nand ünï© 🦀 ' * 20_000  # about ten slices
 OPENING = '{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"'

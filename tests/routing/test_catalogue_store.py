@@ -15,9 +15,9 @@ from tabrelay.faces.mcp.param_header_cache import MAX_SIZE, ParamHeaderCache
 from tabrelay.routing.catalogue_store import Catalogue, CatalogueStore
 from tabrelay.routing.registry import Registry
 from tabserver.wire.events import Received
-from tests.support.relay import RunningRelay
+from tests.support.link_worker import SyntheticWorker
+from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until
-from tests.support.worker import SyntheticWorker
 
 SCHEMAS: dict[str, Any] = {
     "empty objects": {"type": "object", "enum": [{} for _ in range(4_000)]},

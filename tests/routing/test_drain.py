@@ -20,10 +20,10 @@ from tabrelay.routing.catalogue_store import CatalogueStore
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.registry import Registry
 from tabserver.wire.events import Closed, Parted, Received
+from tests.support.cpython_dialer import RemoteWorker
 from tests.support.demo import Demo
-from tests.support.dialer import RemoteWorker
-from tests.support.relay import ACCEPT, modern
-from tests.support.worker import DONE, SyntheticWorker
+from tests.support.link_worker import DONE, SyntheticWorker
+from tests.support.running_relay import ACCEPT, modern
 
 WORKERS = 30
 

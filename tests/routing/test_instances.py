@@ -21,8 +21,8 @@ from tabrelay.peers.browsers.user_agent import browser_name
 from tabrelay.routing.instances import SharedName, TabRequest, read_tabs
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
-from tests.support.relay import RunningRelay
-from tests.support.worker import ECHO_TOOL, OTHER_TOOL, SyntheticWorker
+from tests.support.link_worker import ECHO_TOOL, OTHER_TOOL, SyntheticWorker
+from tests.support.running_relay import RunningRelay
 
 FIRST, SECOND = "laptop", "3f9a12bc"
 Browsers = dict[str, SyntheticWorker]

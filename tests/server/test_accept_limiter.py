@@ -15,9 +15,9 @@ import pytest
 from tabrelay.server.accept_limiter import PER_ITERATION, HandshakeLimiter
 from tabrelay.server.runner import bind, listener_copies
 from tabrelay.server.websocket_protocol import WebSocketProtocol
-from tests.support.relay import RunningRelay
+from tests.support.link_worker import SyntheticWorker, bearer
+from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until
-from tests.support.worker import SyntheticWorker, bearer
 
 
 async def test_a_few_come_in_now_and_the_others_a_few_in_each_turn_in_their_order() -> None:

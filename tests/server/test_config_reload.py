@@ -16,7 +16,7 @@ import httpx2
 
 from tests.support.child_specs import CHILD, is_alive, until
 from tests.support.recorder import Wiretap
-from tests.support.relay import ACCEPT, modern
+from tests.support.running_relay import ACCEPT, modern
 
 
 def table(name: str, *more: str) -> str:

@@ -22,10 +22,10 @@ from tabrelay.server import fast_request
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Closed, Received
 from tabserver.wire.frames import META_ACP, Kind
-from tests.support.asgi import Answer
-from tests.support.raw import RawConnection, call_of, raw, written
-from tests.support.relay import ACCEPT, RunningRelay, events, modern
-from tests.support.worker import DONE, SyntheticWorker
+from tests.support.asgi_client import Answer
+from tests.support.link_worker import DONE, SyntheticWorker
+from tests.support.raw_http import RawConnection, call_of, raw, written
+from tests.support.running_relay import ACCEPT, RunningRelay, events, modern
 
 T = TypeVar("T")
 

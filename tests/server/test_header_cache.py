@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tabrelay.server.header_cache import header_cache_of
-from tests.support.asgi import Answer
-from tests.support.raw import RawConnection
-from tests.support.relay import ACCEPT, RunningRelay, modern
-from tests.support.worker import SyntheticWorker
+from tests.support.asgi_client import Answer
+from tests.support.link_worker import SyntheticWorker
+from tests.support.raw_http import RawConnection
+from tests.support.running_relay import ACCEPT, RunningRelay, modern
 
 HEAD = "POST /notes HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\nX: y\r\n\r\n"
 

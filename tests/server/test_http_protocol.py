@@ -16,10 +16,10 @@ from tabrelay.server.websocket_protocol import WebSocketProtocol
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Closed, Received
 from tabserver.wire.frames import SUBPROTOCOL, Kind
-from tests.support.raw import RawConnection, call_of, raw, written
-from tests.support.relay import RunningRelay, modern
+from tests.support.link_worker import DONE, SyntheticWorker, bearer
+from tests.support.raw_http import RawConnection, call_of, raw, written
+from tests.support.running_relay import RunningRelay, modern
 from tests.support.waiting import until
-from tests.support.worker import DONE, SyntheticWorker, bearer
 
 BOTH_PATHS = pytest.mark.parametrize("path", [{"fast_lane": True}, {"fast_lane": False}], ids=["fast", "regular"])
 

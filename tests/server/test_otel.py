@@ -17,10 +17,10 @@ from tabrelay.calls.trace_context import PassThroughTraces, context_of, headers_
 from tabrelay.config.settings import ConfigError, Settings
 from tabrelay.server import app as app_module
 from tabserver.wire.trace_context import TraceContext
-from tests.support.collector import Collector, Span
-from tests.support.relay import RunningRelay
+from tests.support.link_worker import SyntheticWorker
+from tests.support.otel_collector import Collector, Span
+from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until
-from tests.support.worker import SyntheticWorker
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"

@@ -16,10 +16,10 @@ import pytest
 
 from tabrelay.config.settings import ConfigError, Settings
 from tests.support.demo import Demo
-from tests.support.nats import NatsServer
-from tests.support.relay import ACCEPT, modern
+from tests.support.link_worker import SyntheticWorker
+from tests.support.nats_server import NatsServer
+from tests.support.running_relay import ACCEPT, modern
 from tests.support.waiting import until
-from tests.support.worker import SyntheticWorker
 
 
 @pytest.fixture(scope="module")

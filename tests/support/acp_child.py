@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tabserver.handlers.toolbox import Toolbox, tool
-from tests.support.acp import Side
-from tests.support.program import Program
+from tests.support.acp_harness import Side
+from tests.support.child_process import Program
 
 AGENT = str(Path(__file__).parent / "acp_agent.py")
 

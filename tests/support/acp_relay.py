@@ -14,10 +14,10 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from tabrelay.acp.relay_client import RelayClient
 from tabserver import Context
 from tabserver.handlers.toolbox import Toolbox, tool
-from tests.support.acp import Stage
+from tests.support.acp_harness import Stage
 from tests.support.cpython_worker import CPythonWorker
-from tests.support.node import MODULES
-from tests.support.relay import RunningRelay, modern
+from tests.support.nodejs import MODULES
+from tests.support.running_relay import RunningRelay, modern
 from tests.support.waiting import until
 
 META = modern("x")["json"]["params"]["_meta"]

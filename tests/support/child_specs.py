@@ -12,7 +12,7 @@ from typing import Any
 from tabrelay.config.specs import StdioSpec
 from tests.support.waiting import BOUND_S
 
-CHILD = Path(__file__).with_name("child.py")
+CHILD = Path(__file__).with_name("scripted_child.py")
 WAIT_S = BOUND_S
 
 

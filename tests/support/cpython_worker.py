@@ -12,7 +12,7 @@ from tabserver.handlers.toolbox import Toolbox, default_toolbox
 from tabserver.mcp.server import Server
 from tabserver.tabs.hub import Hub
 from tabserver.timing import DEFAULTS, Timing
-from tests.support.dialer import RemoteWorker
+from tests.support.cpython_dialer import RemoteWorker
 
 
 class CPythonWorker(RemoteWorker):

@@ -17,7 +17,7 @@ from tabserver.wire.frames import Caller, Kind
 from tabserver.wire.jsonrpc import RequestId
 from tabserver.worker.fast_path import WorkerFastPath
 from tabserver.worker.js_calls import MAX_RESULT_CHARACTERS, GrantedCalls
-from tests.support.port import FakePort
+from tests.support.fake_port import FakePort
 
 Event = Opened | Received[str] | Closed
 Pattern = tuple[str, str, str]

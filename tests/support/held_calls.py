@@ -10,7 +10,7 @@ from tabserver.handlers.toolbox import Toolbox
 from tabserver.handlers.tools import UnknownTool
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
-from tests.support.core import Bench as CoreBench
+from tests.support.server_harness import Bench as CoreBench
 
 LEGACY = Caller(Era.LEGACY, "2025-11-25", "token:test")
 INFO = {"name": "demo", "version": "1.2"}

@@ -1,4 +1,4 @@
-// Runs tests/support/inside.py in Pyodide under Node: node pyodide.mjs RUNTIME ROOT SITE_PACKAGES TESTS
+// Runs tests/support/run_in_pyodide.py in Pyodide under Node: node pyodide.mjs RUNTIME ROOT SITE_PACKAGES TESTS
 // It boots the same files that the relay serves. It does not know what the tests check.
 
 import { readFile } from "node:fs/promises";
@@ -13,5 +13,5 @@ for (const [place, folder] of [["/repo", root], ["/packages", packages]]) {
   python.FS.mkdirTree(place);
   python.mountNodeFS(place, folder);
 }
-const script = await readFile(new URL("inside.py", import.meta.url), "utf8");
-process.exitCode = python.runPython(script, { filename: "/repo/tests/support/inside.py" });
+const script = await readFile(new URL("run_in_pyodide.py", import.meta.url), "utf8");
+process.exitCode = python.runPython(script, { filename: "/repo/tests/support/run_in_pyodide.py" });

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.support.hook.tap import Record, Tap
-from tests.support.models import check_client_message, check_note, check_request, check_response
+from tests.support.official_models import check_client_message, check_note, check_request, check_response
 
 HOOK = Path(__file__).parent / "hook"
 

@@ -13,9 +13,9 @@ import httpx2
 import pytest
 
 from tabrelay.bus.memory import MemoryBroker, MemoryBus
-from tests.support.relay import RunningRelay, events
+from tests.support.link_worker import SyntheticWorker
+from tests.support.running_relay import RunningRelay, events
 from tests.support.waiting import until
-from tests.support.worker import SyntheticWorker
 
 
 class Pair:

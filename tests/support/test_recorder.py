@@ -17,9 +17,9 @@ from tabserver.wire.frames import Kind
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.demo import Demo
 from tests.support.hook.tap import Tap
+from tests.support.link_worker import SyntheticWorker
 from tests.support.recorder import Asked, Judge
-from tests.support.relay import ACCEPT, RunningRelay, modern
-from tests.support.worker import SyntheticWorker
+from tests.support.running_relay import ACCEPT, RunningRelay, modern
 
 CALL = jsonrpc.request(1, "tools/call", {"name": "echo"})
 

@@ -11,7 +11,7 @@ from tabserver.handlers.context import Outcome, Result
 from tabserver.handlers.signature import InvalidArguments
 from tabserver.handlers.toolbox import Toolbox
 from tabserver.handlers.tools import Tool, declare
-from tests.support.request import RecordingRequest
+from tests.support.fake_request import RecordingRequest
 
 
 def boxed(function: Callable[..., Any]) -> Toolbox:

@@ -12,7 +12,7 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult
 
-from tests.support.relay import RunningRelay
+from tests.support.running_relay import RunningRelay
 
 MODES = ("legacy", "2026-07-28")
 

@@ -15,7 +15,7 @@ from tabrelay.calls.principal import Principal
 from tabrelay.faces.web.csp_reports import CspReports
 from tabrelay.faces.web.pairing import PairingRoutes
 from tabrelay.faces.web.routes import web_app
-from tests.support.asgi import Answer, request
+from tests.support.asgi_client import Answer, request
 
 OWN = "http://127.0.0.1:4747"
 APP = "https://app.example"

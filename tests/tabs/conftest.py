@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.hub_rig import HubRig
+from tests.support.hub_harness import HubRig
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 from tabserver.handlers.toolbox import Toolbox, tool
 from tabserver.tabs.approvals import MOST_OPEN, MOST_SHOWN
 from tabserver.tabs.hub import Hub
-from tests.support.port import FakePort
-from tests.support.request import RecordingRequest
+from tests.support.fake_port import FakePort
+from tests.support.fake_request import RecordingRequest
 
 WIPE = {"name": "wipe", "title": "Wipe it", "annotations": {"destructiveHint": True}}
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tabserver.handlers.toolbox import tool
-from tests.support.hub_rig import HubRig
+from tests.support.hub_harness import HubRig
 
 
 def test_worker_tools_come_first_and_tab_tools_follow_by_name(rig: HubRig) -> None:

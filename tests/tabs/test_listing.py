@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tabserver.tabs.listing import KINDS, MAX_NAME_CHARACTERS, Listing
 from tabserver.tabs.offers import Item
 from tabserver.tabs.tab import Offer, Tab, fingerprint_of
-from tests.support.port import FakePort
+from tests.support.fake_port import FakePort
 
 KIND = pytest.mark.parametrize("kind", KINDS)
 NAMED = pytest.mark.parametrize("kind", [kind for kind, key in KINDS.items() if key == "name"])

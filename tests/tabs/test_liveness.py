@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.hub_rig import HubRig, reply, text_of
+from tests.support.hub_harness import HubRig, reply, text_of
 
 
 def test_a_tab_is_pinged_only_while_it_runs_a_call_and_sends_nothing(rig: HubRig) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from tabserver.handlers.toolbox import Toolbox, prompt, resource
 from tabserver.tabs.hub import Hub
-from tests.support.core import READY, Bench
-from tests.support.port import FakePort
+from tests.support.fake_port import FakePort
+from tests.support.server_harness import READY, Bench
 
 NOTE = {"uri": "notes://today", "name": "today", "mimeType": "text/plain"}
 NOTES = {"uriTemplate": "notes://{folder}/{name*}", "name": "notes"}

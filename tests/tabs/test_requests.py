@@ -13,8 +13,8 @@ from tabserver.handlers.toolbox import Toolbox
 from tabserver.tabs.hub import Hub
 from tabserver.tabs.run import MOST_ASKED
 from tabserver.wire.frames import Caller, Kind
-from tests.support.core import MODERN, READY, Bench
-from tests.support.port import FakePort
+from tests.support.fake_port import FakePort
+from tests.support.server_harness import MODERN, READY, Bench
 
 ALL: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 CLIENT = replace(MODERN, capabilities=ALL)

@@ -11,8 +11,8 @@ import pytest
 
 from tabserver.handlers.target import Target
 from tabserver.tabs.tab import FRESH_MS, MAX_UNREAD, WINDOW, TabReadState
-from tests.support.hub_rig import HubRig, reply, text_of
-from tests.support.port import FakePort
+from tests.support.fake_port import FakePort
+from tests.support.hub_harness import HubRig, reply, text_of
 
 BUSY_S = 0.5
 SILENCE_S = 30.0

@@ -11,7 +11,7 @@ import pytest
 from tabserver.handlers.target import Target
 from tabserver.handlers.toolbox import tool
 from tabserver.handlers.tools import UnknownTool
-from tests.support.hub_rig import SURE, HubRig, reply, text_of
+from tests.support.hub_harness import SURE, HubRig, reply, text_of
 
 # -- without a named tab -----------------------------------------------------------------------------------------------
 

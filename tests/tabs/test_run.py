@@ -14,11 +14,11 @@ from tabserver.handlers.signature import InvalidArguments
 from tabserver.handlers.toolbox import Toolbox, tool
 from tabserver.tabs.hub import Hub
 from tabserver.wire.frames import Kind
-from tests.support.core import MODERN, READY, Bench
-from tests.support.hub_rig import HubRig, reply
-from tests.support.node import node
+from tests.support.fake_port import FakePort
+from tests.support.hub_harness import HubRig, reply
+from tests.support.nodejs import node
 from tests.support.paths import SUPPORT
-from tests.support.port import FakePort
+from tests.support.server_harness import MODERN, READY, Bench
 
 SCRIPT = SUPPORT / "plain_results.mjs"
 TEXT = {"type": "text", "text": "hello"}

@@ -16,8 +16,8 @@ from tabserver.tabs.hub import Hub
 from tabserver.wire.control_messages import PIN
 from tabserver.wire.frames import Kind
 from tabserver.wire.static_tools import STATIC_NAMES, STATIC_TOOLS
-from tests.support.core import MODERN, READY, Bench
-from tests.support.port import FakePort
+from tests.support.fake_port import FakePort
+from tests.support.server_harness import MODERN, READY, Bench
 
 CAN: dict[str, Any] = {"elicitation": {"form": {}}}
 ERAS = pytest.mark.parametrize("is_modern", [True, False])

@@ -11,7 +11,7 @@ import pytest
 from tabrelay.errors import BrowserGone
 from tabrelay.translation import messages
 from tabserver.wire import jsonrpc
-from tests.support.clock import Clock, Timer
+from tests.support.fake_clock import Clock, Timer
 from tests.support.translator_harness import ABLE, FORM, TranslatorHarness, notices, reply
 
 

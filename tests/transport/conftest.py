@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.transport import Bench
+from tests.support.transport_harness import Bench
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 from tabserver.transport.backoff import Backoff
 from tabserver.transport.dialing import DialError
 from tabserver.wire.events import Parted
-from tests.support.clock import settle
-from tests.support.transport import Bench
+from tests.support.fake_clock import settle
+from tests.support.transport_harness import Bench
 
 
 async def test_back_off_starts_again_only_after_a_stable_time(bench: Bench) -> None:

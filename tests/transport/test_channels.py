@@ -13,8 +13,8 @@ from tabserver.wire.events import Closed, Received
 from tabserver.wire.frames import Kind
 from tabserver.wire.limits import Limits
 from tabserver.wire.request_history import MAX_KEYS
-from tests.support.socket import FakeRelay, FakeSocket
-from tests.support.transport import CALLER, ONE_REQUEST, Bench
+from tests.support.fake_sockets import FakeRelay, FakeSocket
+from tests.support.transport_harness import CALLER, ONE_REQUEST, Bench
 
 
 async def lose_the_session(bench: Bench) -> FakeSocket:

@@ -16,9 +16,9 @@ from tabserver.wire.events import Expired, Received
 from tabserver.wire.frames import Kind, Terms
 from tabserver.wire.limits import Limits, least_grace_s, redial_s, watchdog_s
 from tabserver.wire.link import Link
-from tests.support.clock import settle
-from tests.support.socket import FakeRelay
-from tests.support.transport import ONE_REQUEST, Bench
+from tests.support.fake_clock import settle
+from tests.support.fake_sockets import FakeRelay
+from tests.support.transport_harness import ONE_REQUEST, Bench
 
 STEP_S: Final = 0.25
 SETTINGS: Final = Settings()

@@ -11,9 +11,9 @@ from tabserver.transport.reconnect import TransportState
 from tabserver.wire.events import Closed, Opened, Received, Welcomed
 from tabserver.wire.frames import Kind
 from tabserver.wire.link import Link
-from tests.support.clock import settle
-from tests.support.socket import FakeRelay
-from tests.support.transport import CALLER, Bench
+from tests.support.fake_clock import settle
+from tests.support.fake_sockets import FakeRelay
+from tests.support.transport_harness import CALLER, Bench
 
 
 async def test_it_connects_and_reports_it(bench: Bench) -> None:

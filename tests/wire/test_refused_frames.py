@@ -19,7 +19,7 @@ from tabserver.wire.jsonrpc import MAX_ID
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
 from tabserver.wire.sender import Sender
-from tests.support.faulty import World
+from tests.support.simulated_link import World
 from tests.wire.test_survival import EXAMPLES, MUTANT_EXAMPLES, MutantLinks, Survival, hunt
 
 CALLER = Caller(Era.MODERN, "2026-07-28", "tester")

@@ -24,7 +24,7 @@ from tabserver.wire.link import Link
 from tabserver.wire.pending_calls import PendingCalls
 from tabserver.wire.receiver import Receiver
 from tabserver.wire.sender import Sender
-from tests.support.faulty import Call, World
+from tests.support.simulated_link import Call, World
 
 IN_PYODIDE = sys.platform == "emscripten"
 # In Pyodide everything is some times slower; `TABRELAY_EXAMPLES` asks for a longer hunt.

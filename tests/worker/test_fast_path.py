@@ -21,9 +21,9 @@ from tabserver.wire.errors import MessageTooLarge
 from tabserver.wire.events import Closed, Opened, Received
 from tabserver.wire.frames import Acp, Kind
 from tabserver.wire.jsonrpc import RequestId
-from tests.support.core import MODERN, READY, Bench
 from tests.support.fake_js_calls import FakeJsCalls
-from tests.support.port import FakePort
+from tests.support.fake_port import FakePort
+from tests.support.server_harness import MODERN, READY, Bench
 
 PLAIN = '{"content":[{"type":"text","text":"hello"}]}'
 DELETE = {"name": "delete", "annotations": {"destructiveHint": True}}

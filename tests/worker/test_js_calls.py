@@ -21,11 +21,11 @@ from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
 from tabserver.worker.fast_path import CallGrant, WorkerFastPath
 from tabserver.worker.js_calls import MAX_GRANTS, MAX_RESULT_CHARACTERS
-from tests.support.clock import Clock, settle
-from tests.support.core import MODERN
+from tests.support.fake_clock import Clock, settle
 from tests.support.fake_js_calls import FakeJsCalls
-from tests.support.port import FakePort
-from tests.support.socket import FakeAbort, FakeDialer, FakeRelay, FakeSocket
+from tests.support.fake_port import FakePort
+from tests.support.fake_sockets import FakeAbort, FakeDialer, FakeRelay, FakeSocket
+from tests.support.server_harness import MODERN
 
 PLAIN = '{"content":[{"type":"text","text":"hello"}]}'
 

@@ -14,7 +14,7 @@ from tabserver.handlers.context import Outcome
 from tabserver.handlers.toolbox import Toolbox, default_toolbox
 from tabserver.handlers.tools import ToolResult
 from tabserver.worker.run_python import PythonRunner, Ran, offer_run_python
-from tests.support.request import RecordingRequest
+from tests.support.fake_request import RecordingRequest
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ import pytest
 
 from tabrelay.acp import child, line_reader, local_port
 from tabrelay.acp.dialects import G4
-from tests.support.acp import ACP, WAIT_S, NoRelay, PlayedComponent, Plug, Stage, is_free
+from tests.support.acp_harness import ACP, WAIT_S, NoRelay, PlayedComponent, Plug, Stage, is_free
 from tests.support.waiting import until
 
 BOM = b"\xef\xbb\xbf"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tabrelay.bridge.outbound import OutboundLimits
-from tests.support.stdio import BridgeHere, request
-from tests.support.upstream import Reply, Upstream, hang, result, status
+from tests.support.bridge_harness import BridgeHere, request
+from tests.support.fake_upstream import Reply, Upstream, hang, result, status
 
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 REGION = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}

@@ -12,11 +12,11 @@ from typing import Any
 from tabrelay.config.settings import MIB
 from tests.behaviour.test_loop_time import LIMIT_MS
 from tests.support.acp_child import AGENT, Child
+from tests.support.bridge_harness import BridgeChild
+from tests.support.child_process import Program
+from tests.support.fake_upstream import Reply, Upstream
 from tests.support.json_shapes import largest
 from tests.support.measured_command import slowest
-from tests.support.program import Program
-from tests.support.stdio import BridgeChild
-from tests.support.upstream import Reply, Upstream
 from tests.support.waiting import BOUND_S
 
 # Four times as many values as a relay takes: other servers may send them.

@@ -17,9 +17,9 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from tabrelay.server.runner import bind
 from tests.behaviour.clients.tools import NAMES, Tools
+from tests.support.bridge_harness import BridgeChild
 from tests.support.cpython_worker import CPythonWorker
-from tests.support.relay import RunningRelay
-from tests.support.stdio import BridgeChild
+from tests.support.running_relay import RunningRelay
 
 
 @asynccontextmanager

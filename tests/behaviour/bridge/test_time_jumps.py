@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tabrelay.bridge.backoff import LONGEST_RETRY_AFTER_S, RetryAfter, read_retry_after
-from tests.support.stdio import BridgeHere, QuickClock
-from tests.support.upstream import Upstream, result, status
+from tests.support.bridge_harness import BridgeHere, QuickClock
+from tests.support.fake_upstream import Upstream, result, status
 
 NOW = 1_800_000_000.0
 

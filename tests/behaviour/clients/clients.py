@@ -23,8 +23,8 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
-from tests.support.node import MODULES, NODE, ROOT, node
-from tests.support.relay import ACCEPT, events, modern
+from tests.support.nodejs import MODULES, NODE, ROOT, node
+from tests.support.running_relay import ACCEPT, events, modern
 
 Outcome = dict[str, Any]
 HERE = Path(__file__).parent

@@ -12,7 +12,7 @@ from tests.behaviour.clients.clients import BRIDGED, CLIENTS, LEGACY, MODERN, In
 from tests.behaviour.clients.tools import NAMES, Tools
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.recorder import Asked
-from tests.support.relay import RunningRelay
+from tests.support.running_relay import RunningRelay
 
 EVERY = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 

@@ -16,9 +16,9 @@ import pytest
 
 from tests.behaviour.clients.clients import CLIENTS, Failure, McpClient, Outcome, Talk
 from tests.behaviour.clients.tools import NAMES, Tools
-from tests.support.chaos import ChaosProxy
+from tests.support.chaos_proxy import ChaosProxy
 from tests.support.cpython_worker import CPythonWorker
-from tests.support.relay import RunningRelay
+from tests.support.running_relay import RunningRelay
 
 INSPECTORS = ("inspector-legacy", "inspector-modern")
 

@@ -16,10 +16,10 @@ from tabserver import tool
 from tabserver.handlers.toolbox import Toolbox
 from tabserver.wire.events import Received
 from tests.support.cpython_worker import CPythonWorker
-from tests.support.relay import RunningRelay
+from tests.support.link_worker import SyntheticWorker
 from tests.support.relay_pair import Pair, answer_of, ending, meeting
+from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until
-from tests.support.worker import SyntheticWorker
 
 
 class Gates:

@@ -12,10 +12,10 @@ import pytest
 from tabserver import Context, resource, resource_updated, tool
 from tabserver.handlers.toolbox import Toolbox
 from tests.support.cpython_worker import CPythonWorker
-from tests.support.relay import RunningRelay, modern
+from tests.support.link_worker import SyntheticWorker
 from tests.support.relay_pair import Pair, Stream, meeting, open_session, request
+from tests.support.running_relay import RunningRelay, modern
 from tests.support.waiting import until
-from tests.support.worker import SyntheticWorker
 
 # It is twice in the result: as text and as a value.
 LARGE = 8 * 1024 * 1024 - 4096

@@ -20,11 +20,11 @@ from tabserver.handlers.toolbox import Toolbox
 from tabserver.wire.events import Closed, Received
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.demo import Demo
-from tests.support.nats import NatsServer
-from tests.support.relay import ACCEPT, events, modern
+from tests.support.link_worker import ECHO_TOOL, OTHER_TOOL, SyntheticWorker
+from tests.support.nats_server import NatsServer
 from tests.support.relay_pair import Stream, open_session, request
+from tests.support.running_relay import ACCEPT, events, modern
 from tests.support.waiting import until
-from tests.support.worker import ECHO_TOOL, OTHER_TOOL, SyntheticWorker
 
 # Patient nodes give a browser time to connect to another one, however slow the machine is; hasty ones give up soon.
 PATIENT_S, HASTY_S = 6.0, 0.5

@@ -13,8 +13,8 @@ from tests.behaviour.test_loop_messages import NOTE, Talking, note, session
 from tests.behaviour.test_loop_time import ANSWER, BODY, LIMIT_MS, TRIES, VALUES, warm_up, with_arguments
 from tests.support.json_shapes import largest
 from tests.support.measured_relay import MeasuredRelay, Slow, measured_relay
-from tests.support.nats import NatsServer
-from tests.support.relay import modern
+from tests.support.nats_server import NatsServer
+from tests.support.running_relay import modern
 from tests.support.waiting import until
 
 SHAPES = ("objects with long keys", "text", "a wide letter in each 15,000")

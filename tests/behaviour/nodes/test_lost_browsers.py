@@ -12,8 +12,8 @@ import pytest
 from tabrelay.bus import envelope
 from tabrelay.bus.bus import BusMessage
 from tabserver.wire.events import Closed, Received
-from tests.support.relay import RunningRelay, modern
 from tests.support.relay_pair import Pair, Stream, ending, meeting
+from tests.support.running_relay import RunningRelay, modern
 from tests.support.waiting import until
 
 

@@ -14,8 +14,8 @@ from tabrelay.errors import RelayUnavailable, UnknownServer
 from tabrelay.peers.nodes.locator import MAX_FOLLOWED
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
-from tests.support.house import House
-from tests.support.nats import NatsServer
+from tests.support.nats_server import NatsServer
+from tests.support.node_without_faces import House
 from tests.support.waiting import until
 
 NAMES = 10_000

@@ -16,9 +16,9 @@ from tabrelay.calls import proof
 from tabrelay.calls.proof import Challenge, ClientProof, Unproven, key_of, serve_key
 from tabserver.wire.events import Received
 from tabserver.wire.frames import SUBPROTOCOL
-from tests.support.relay import RunningRelay
+from tests.support.link_worker import SyntheticWorker, bearer
 from tests.support.relay_pair import Pair
-from tests.support.worker import SyntheticWorker, bearer
+from tests.support.running_relay import RunningRelay
 
 
 async def prove(relay: RunningRelay, key: bytes) -> ClientProof:

@@ -12,8 +12,8 @@ from tabserver import Context, tool
 from tabserver.handlers.toolbox import Toolbox
 from tabserver.wire.events import Closed
 from tests.support.cpython_worker import CPythonWorker
-from tests.support.relay import RunningRelay
 from tests.support.relay_pair import Pair, Stream, open_session, request
+from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until
 
 FORM: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string"}}}

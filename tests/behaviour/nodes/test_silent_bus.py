@@ -12,7 +12,7 @@ import pytest
 
 from tabrelay.bus.bus import BusDown, BusMessage
 from tabrelay.bus.nats import NatsAuth, NatsBus
-from tests.support.nats import NatsServer
+from tests.support.nats_server import NatsServer
 from tests.support.waiting import until
 
 PING_S = 1.0

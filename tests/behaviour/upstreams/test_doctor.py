@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tabrelay.config.specs import StdioSpec
 from tests.support.child_specs import child
-from tests.support.relay import RunningRelay
+from tests.support.running_relay import RunningRelay
 
 
 async def test_a_server_that_does_not_start_is_bad_and_the_advice_is_how_to_mend_it(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 
 from tests.support.child_specs import child
-from tests.support.relay import RunningRelay
+from tests.support.running_relay import RunningRelay
 from tests.support.upstream_relays import MODES, client, named, text
 
 ERAS = ("legacy", "modern")

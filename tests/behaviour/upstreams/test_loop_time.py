@@ -10,10 +10,10 @@ from typing import Any
 from tabrelay.config.settings import MIB
 from tests.behaviour.test_loop_messages import Attack, measured, session
 from tests.behaviour.test_loop_time import ANSWER, BODY, VALUES, warm_up, with_arguments
+from tests.support.fake_upstream import Reply, Upstream, result
 from tests.support.json_shapes import largest
 from tests.support.measured_relay import MeasuredRelay, Slow, measured_relay
-from tests.support.relay import modern
-from tests.support.upstream import Reply, Upstream, result
+from tests.support.running_relay import modern
 
 # As large as the values allow; and as large as the bytes allow, which is refused.
 TEXTS = [("objects with long keys", VALUES), ("towers of objects", VALUES), ("numbers", None)]

@@ -15,10 +15,10 @@ import pytest
 from tabrelay.cli.sign_in import for_relay
 from tabrelay.config.specs import HttpSpec, OAuthSpec
 from tests.peers.upstreams.transports.test_http import TEXT, TOOL, initialize
-from tests.support.authority import Authority
+from tests.support.fake_upstream import result
+from tests.support.oauth_protected_server import Authority
 from tests.support.paths import ROOT
-from tests.support.relay import RunningRelay
-from tests.support.upstream import result
+from tests.support.running_relay import RunningRelay
 
 VISIT = ROOT / "tests" / "conformance" / "visit.py"
 MACHINE = OAuthSpec("client_credentials", "relay", "client-secret")

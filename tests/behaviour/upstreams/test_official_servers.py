@@ -15,12 +15,12 @@ import pytest
 from mcp_types import CreateMessageResult, TextContent
 
 from tabrelay.config.specs import HttpSpec, Spec, StdioSpec
-from tests.support.node import MODULES, NODE
+from tests.support.nodejs import MODULES, NODE
 from tests.support.paths import SUPPORT
-from tests.support.relay import RunningRelay
+from tests.support.running_relay import RunningRelay
 from tests.support.upstream_relays import MODES, client, named, text
 
-OFFICIAL = SUPPORT / "official.py"
+OFFICIAL = SUPPORT / "sdk_server.py"
 EXAMPLES = MODULES / "@modelcontextprotocol" / "sdk" / "dist" / "esm" / "examples" / "server"
 
 

@@ -11,7 +11,7 @@ import pytest
 from mcp_types import ElicitResult
 
 from tests.support.child_specs import child
-from tests.support.relay import RunningRelay
+from tests.support.running_relay import RunningRelay
 from tests.support.upstream_relays import MODES, busy, client, named, text
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tabrelay.config.specs import StdioSpec
-from tests.support.relay import RunningRelay
+from tests.support.running_relay import RunningRelay
 
 SCRIPT = r"""
 import json, sys

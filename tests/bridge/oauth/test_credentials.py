@@ -22,10 +22,10 @@ from tabrelay.bridge.oauth.callback import Callback, CallbackError
 from tabrelay.bridge.oauth.credentials import OAuth
 from tabrelay.bridge.oauth.sdk_flow import SignInFlow, TokenOptions
 from tabrelay.bridge.oauth.token_store import OAuthStore, StoredSignIn
-from tests.support.authority import Authority
+from tests.support.bridge_harness import BridgeChild, BridgeHere, QuickClock, request
+from tests.support.fake_upstream import Reply, Upstream, status
+from tests.support.oauth_protected_server import Authority
 from tests.support.paths import ROOT
-from tests.support.stdio import BridgeChild, BridgeHere, QuickClock, request
-from tests.support.upstream import Reply, Upstream, status
 
 VISIT = ROOT / "tests" / "conformance" / "visit.py"
 

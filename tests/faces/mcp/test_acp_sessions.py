@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tabrelay.faces.mcp.acp_sessions import MAX_CALLED, MAX_CONDUCTORS, SILENT_S, AcpSessions
-from tests.support.relay import RunningRelay
+from tests.support.running_relay import RunningRelay
 
 
 def report(id: str) -> Any:

@@ -11,10 +11,10 @@ from tabrelay.faces.mcp.session_store import SessionStore, digest
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
 from tests import canary
-from tests.support.relay import RunningRelay
+from tests.support.link_worker import SyntheticWorker
 from tests.support.relay_pair import Pair, request
+from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until
-from tests.support.worker import SyntheticWorker
 
 
 async def test_a_session_goes_on_at_another_relay(pair: Pair) -> None:

@@ -17,8 +17,8 @@ from mcp.client.sse import sse_client
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Closed, Opened, Received
 from tabserver.wire.frames import Kind
-from tests.support.relay import RunningRelay
-from tests.support.worker import SyntheticWorker
+from tests.support.link_worker import SyntheticWorker
+from tests.support.running_relay import RunningRelay
 
 GREETING = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}}
 

@@ -14,8 +14,8 @@ import pytest
 
 from tabserver.wire.events import Closed, Received
 from tabserver.wire.frames import Kind
-from tests.support.relay import RunningRelay, events
-from tests.support.worker import SyntheticWorker
+from tests.support.link_worker import SyntheticWorker
+from tests.support.running_relay import RunningRelay, events
 
 
 @pytest.fixture

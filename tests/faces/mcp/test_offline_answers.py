@@ -15,8 +15,8 @@ import pytest
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Opened, Received
 from tabserver.wire.frames import Kind
-from tests.support.relay import RunningRelay, events
-from tests.support.worker import ECHO_TOOL, MODERN, OTHER_TOOL, SyntheticWorker
+from tests.support.link_worker import ECHO_TOOL, MODERN, OTHER_TOOL, SyntheticWorker
+from tests.support.running_relay import RunningRelay, events
 
 CAPABILITIES = {
     "tools": {"listChanged": True},

@@ -15,8 +15,8 @@ from tabrelay.faces.mcp.session_store import digest
 from tabserver import Context, tool
 from tabserver.handlers.toolbox import Toolbox
 from tests.support.cpython_worker import CPythonWorker
-from tests.support.relay import RunningRelay
 from tests.support.relay_pair import Pair, Stream, open_session, request
+from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until
 
 # The value is in the result twice: as text and as structured content.

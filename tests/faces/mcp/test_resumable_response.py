@@ -15,8 +15,8 @@ from tabrelay.faces.mcp.event_store import EventStore, SessionStreams
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
-from tests.support.relay import RunningRelay, events
-from tests.support.worker import SyntheticWorker
+from tests.support.link_worker import SyntheticWorker
+from tests.support.running_relay import RunningRelay, events
 
 FORM = {"message": "Name?", "requestedSchema": {"type": "object", "properties": {}}}
 CLOSE_STREAM = jsonrpc.notification("$/tabrelay/closeStream", {"retryMs": 70})

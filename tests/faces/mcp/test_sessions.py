@@ -22,9 +22,9 @@ from tabserver.wire import jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.events import Opened, Received
 from tabserver.wire.frames import Caller, Kind
-from tests.support.relay import RunningRelay
+from tests.support.link_worker import SyntheticWorker
+from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until
-from tests.support.worker import SyntheticWorker
 
 CALLER = Caller(Era.LEGACY, "2025-06-18", "token:me", {"name": "c", "version": "1"}, {"sampling": {}}, ready=True)
 

@@ -15,8 +15,8 @@ from tabserver.wire.control_messages import MAX_TAB_ID, PIN
 from tabserver.wire.eras import Era
 from tabserver.wire.events import Opened, Received
 from tabserver.wire.frames import Caller, Kind
-from tests.support.relay import RunningRelay
-from tests.support.worker import SyntheticWorker
+from tests.support.link_worker import SyntheticWorker
+from tests.support.running_relay import RunningRelay
 
 CALLER = Caller(Era.MODERN, "2026-07-28", "token:a", {"name": "claude", "version": "1"})
 

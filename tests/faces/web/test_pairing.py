@@ -12,7 +12,7 @@ import pytest
 from tabrelay.admission.pairing_codes import PERSON_TTL_S
 from tabrelay.admission.tokens import StateError
 from tabrelay.system import private_files
-from tests.support.asgi import Answer
+from tests.support.asgi_client import Answer
 from tests.support.web_routes import APP, JSON, OWN, WebRoutes, bearer
 
 

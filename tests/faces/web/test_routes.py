@@ -11,7 +11,7 @@ from tabrelay import __version__
 from tabrelay.admission.policy import Refuse
 from tabrelay.calls.principal import Principal
 from tabrelay.faces.web.routes import PAGE_CSP, WORKER_CSP, web_app
-from tests.support.asgi import request
+from tests.support.asgi_client import request
 from tests.support.web_routes import FAR, HOST, OWN, WebRoutes, bearer
 
 

@@ -21,9 +21,9 @@ from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
 from tabserver.wire.memory_budget import MemoryBudget
 from tabserver.wire.pending_calls import PendingCalls
-from tests.support.relay import RunningRelay
+from tests.support.link_worker import DONE, SyntheticWorker
+from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until
-from tests.support.worker import DONE, SyntheticWorker
 
 
 @pytest.fixture

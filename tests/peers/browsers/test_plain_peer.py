@@ -14,9 +14,9 @@ from websockets.exceptions import InvalidStatus
 
 from tabrelay.config.specs import BrowserSpec
 from tabserver.wire import jsonrpc
-from tests.support.page import Message, ScriptedPage
-from tests.support.relay import RunningRelay, events
-from tests.support.worker import SyntheticWorker
+from tests.support.link_worker import SyntheticWorker
+from tests.support.plain_page import Message, ScriptedPage
+from tests.support.running_relay import RunningRelay, events
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ from tabserver.wire import jsonrpc
 from tabserver.wire.events import Closed, Received
 from tabserver.wire.frames import Kind
 from tests.support.cpython_worker import CPythonWorker
-from tests.support.relay import RunningRelay, events, modern
+from tests.support.link_worker import DONE, OTHER_TOOL, SyntheticWorker
 from tests.support.relay_pair import Pair, meeting
+from tests.support.running_relay import RunningRelay, events, modern
 from tests.support.waiting import until
-from tests.support.worker import DONE, OTHER_TOOL, SyntheticWorker
 
 
 def text_of(response: Any) -> str:

@@ -17,8 +17,8 @@ from tabrelay.peers.upstreams.event_reader import EventReader
 from tabrelay.peers.upstreams.large_messages import LARGE, LargeMessageStore, MessageLimits, small_events, to_message
 from tests.peers.upstreams.transports.test_http import legacy, modern, relay_for
 from tests.support.child_specs import child, until
-from tests.support.relay import RunningRelay, events
-from tests.support.upstream import Reply
+from tests.support.fake_upstream import Reply
+from tests.support.running_relay import RunningRelay, events
 
 ROWS = [{"name": f"row {number}", "values": [number, number / 7, None, "é" * (number % 50)]} for number in range(3_000)]
 MANY = {"content": [], "structuredContent": {"numbers": [1] * 150_000}}

@@ -14,7 +14,7 @@ import pytest
 from tabrelay.config.specs import StdioSpec
 from tabrelay.peers.upstreams import pool, sessions
 from tests.support.child_specs import CHILD, child, is_alive, until
-from tests.support.relay import RunningRelay
+from tests.support.running_relay import RunningRelay
 from tests.support.upstream_relays import MODES, busy, client, named, text
 
 

@@ -23,7 +23,7 @@ from tabrelay.peers.upstreams.supervisor import Supervisor
 from tabrelay.routing.question_limits import limits_of
 from tabserver.wire.eras import Era
 from tests.support.child_specs import until
-from tests.support.clock import JUMPS_S, Clock, settle
+from tests.support.fake_clock import JUMPS_S, Clock, settle
 
 
 class ScriptedTransport:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tabrelay.config.specs import HttpSpec
-from tests.support.relay import RunningRelay
-from tests.support.upstream import Handler, Reply, Upstream, cut, hang, result, status
+from tests.support.fake_upstream import Handler, Reply, Upstream, cut, hang, result, status
+from tests.support.running_relay import RunningRelay
 
 TEXT = {"content": [{"type": "text", "text": "done"}]}
 TOOL = {"name": "t", "description": "a tool", "inputSchema": {"type": "object"}}

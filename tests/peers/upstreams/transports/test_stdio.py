@@ -14,7 +14,7 @@ import pytest
 
 from tabrelay.config.specs import StdioSpec
 from tests.support.child_specs import child, is_alive, until
-from tests.support.relay import RunningRelay
+from tests.support.running_relay import RunningRelay
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tabrelay.routing.catalogue_store import CatalogueStore
 from tabrelay.routing.question_limits import limits_of
 from tabrelay.routing.registry import Registry
 from tabrelay.translation.parked_calls import ParkedCalls
-from tests.support.nats import NatsServer
+from tests.support.nats_server import NatsServer
 
 KEY = b"a key that all nodes have"
 

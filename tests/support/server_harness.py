@@ -14,7 +14,7 @@ from tabserver.wire.events import Closed, Opened, Received
 from tabserver.wire.frames import Caller, Kind
 from tabserver.wire.jsonrpc import RequestId
 from tabserver.worker.fast_path import WorkerFastPath
-from tests.support.models import check_note, check_request, check_response
+from tests.support.official_models import check_note, check_request, check_response
 from tests.support.waiting import BOUND_S
 
 READY = Caller(Era.LEGACY, "2025-06-18", "token:test", ready=True)

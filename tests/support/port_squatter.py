@@ -1,6 +1,6 @@
 """A program that takes the relay's port while the relay is down, and records every byte that it is sent.
 
-`python -P tests/support/squatter.py PORT FILE MODE [TARGET_PORT]` in a process of its own. It answers everything as if
+`python -P tests/support/port_squatter.py PORT FILE MODE [TARGET_PORT]` in its own process. It answers everything as if
 it were the relay; MODE says how it answers a challenge:
 
 - `forge`: with a signature that it made up; `unknown`: that it does not know the key; `old`: as a relay of an earlier

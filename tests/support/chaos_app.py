@@ -13,9 +13,9 @@ from typing import Any
 
 from playwright.async_api import BrowserContext, Page
 
-from tests.support.chaos import ChaosProxy
+from tests.support.chaos_proxy import ChaosProxy
 from tests.support.demo import Demo
-from tests.support.site import Site
+from tests.support.other_origin import Site
 from tests.support.waiting import until
 
 SERVER = "notes"

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from tests import canary
-from tests.support.upstream import Reply, Upstream
+from tests.support.fake_upstream import Reply, Upstream
 
 
 class Authority(Upstream):

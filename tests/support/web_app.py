@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from tests.support.browser_engines import Engine, Tab, until
 from tests.support.demo import Demo
-from tests.support.engines import Engine, Tab, until
-from tests.support.site import Site
+from tests.support.other_origin import Site
 
 SERVER = "notes"
 TIMING = {"first_delay_ms": 100, "longest_delay_ms": 300, "stable_ms": 1_000}

@@ -9,8 +9,8 @@ from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller, Greeting
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
-from tests.support.clock import Clock, settle
-from tests.support.socket import FakeAbort, FakeDialer, FakeRelay, FakeSocket
+from tests.support.fake_clock import Clock, settle
+from tests.support.fake_sockets import FakeAbort, FakeDialer, FakeRelay, FakeSocket
 
 CALLER = Caller(Era.LEGACY, "2025-11-25", "token:test")
 ONE_REQUEST = Caller(Era.MODERN, "2026-07-28", "token:test")

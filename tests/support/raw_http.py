@@ -11,8 +11,8 @@ from typing import Any
 import h11
 import orjson
 
-from tests.support.asgi import Answer
-from tests.support.relay import ACCEPT, RunningRelay, modern
+from tests.support.asgi_client import Answer
+from tests.support.running_relay import ACCEPT, RunningRelay, modern
 from tests.support.waiting import BOUND_S
 
 WAIT_S = BOUND_S

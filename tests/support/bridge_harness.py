@@ -14,7 +14,7 @@ from tabrelay.bridge.credentials import Credentials, Fixed
 from tabrelay.bridge.http import HttpEndpoint
 from tabrelay.bridge.outbound import Outbound, OutboundLimits
 from tabrelay.bridge.target import UrlTarget
-from tests.support.program import Program
+from tests.support.child_process import Program
 from tests.support.waiting import BOUND_S
 
 WAIT_S = BOUND_S

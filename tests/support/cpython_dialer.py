@@ -19,7 +19,7 @@ from tabserver.transport.reconnect import Transport, TransportState
 from tabserver.wire import frames
 from tabserver.wire.frames import SUBPROTOCOL, Greeting
 from tabserver.wire.link import Link
-from tests.support.socket import FakeAbort
+from tests.support.fake_sockets import FakeAbort
 from tests.support.waiting import BOUND_S
 
 

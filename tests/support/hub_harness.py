@@ -10,8 +10,8 @@ from tabserver.handlers.context import Cancel, Result
 from tabserver.handlers.target import Target
 from tabserver.handlers.toolbox import Toolbox
 from tabserver.tabs.hub import Hub
-from tests.support.port import FakePort
-from tests.support.request import RecordingRequest
+from tests.support.fake_port import FakePort
+from tests.support.fake_request import RecordingRequest
 
 
 class HubRig:

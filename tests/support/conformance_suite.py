@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tests.support.node import SUITE, node
+from tests.support.nodejs import SUITE, node
 
 # What the suite writes down about what it sent and received, in the form of checks.
 TRAFFIC = frozenset({"outgoing-request", "incoming-response", "incoming-sse-event", "stream-closed"})

@@ -27,9 +27,9 @@ from typing import Any, Final
 import httpx2
 from playwright.async_api import CDPSession, Playwright
 
-from tests.support.relay import ACCEPT, modern
-from tests.support.settings import load_settings
-from tests.support.stage import SERVER, DirectStage, expected
+from tests.support.chaos_app import SERVER, DirectStage, expected
+from tests.support.playwright_settings import load_settings
+from tests.support.running_relay import ACCEPT, modern
 
 # Every call has an answer by then: the relay's own deadline is far longer than any suspension here.
 ANSWERED_WITHIN_S: Final = 150.0

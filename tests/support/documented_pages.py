@@ -15,8 +15,8 @@ from pathlib import Path
 
 import httpx2
 
-from tests.support.bundle import esbuild
 from tests.support.demo import Demo
+from tests.support.npm_bundle import esbuild
 
 ROOT = Path(__file__).parents[2]
 WRITTEN = "http://127.0.0.1:4747"

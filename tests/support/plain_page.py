@@ -17,8 +17,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.typing import Origin, Subprotocol
 
 from tabserver.wire import frames, jsonrpc
+from tests.support.link_worker import ECHO_TOOL
 from tests.support.waiting import BOUND_S
-from tests.support.worker import ECHO_TOOL
 
 CAPABILITIES: dict[str, Any] = {
     "tools": {"listChanged": True},
