@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from tabrelay.config.settings import Settings
-from tabrelay.payloads.list_checks import MAX_NAME as RELAYS_NAME
-from tabrelay.payloads.list_checks import MAX_TITLE as RELAYS_TITLE
 from tabrelay.payloads.list_checks import ListBounds, inspect
 from tabserver.handlers.toolbox import Toolbox, tool
 from tabserver.schema import size_caps
 from tabserver.schema.shapes import SchemaError
 from tabserver.tabs.offers import check_prompt, check_resource, check_tool
+from tabserver.wire.limits import MAX_TITLE
 from tests.support.paths import JS as JS_FOLDER
 
 JS = JS_FOLDER / "client" / "offers.js"
@@ -68,7 +67,7 @@ def test_page_worker_and_relay_have_the_same_numbers() -> None:
         name: int(value) for name, value in re.findall(r"^const (MAX_\w+) = (\d+);", JS.read_text(), re.MULTILINE)
     }
     here = {
-        "MAX_TITLE": size_caps.MAX_TITLE,
+        "MAX_TITLE": MAX_TITLE,
         "MAX_DESCRIPTION": size_caps.MAX_DESCRIPTION,
         "MAX_DEPTH": size_caps.MAX_DEPTH,
     }
@@ -77,9 +76,8 @@ def test_page_worker_and_relay_have_the_same_numbers() -> None:
         in_page
         == here
         == {
-            "MAX_TITLE": RELAYS_TITLE,
+            "MAX_TITLE": MAX_TITLE,
             "MAX_DESCRIPTION": settings.max_description,
             "MAX_DEPTH": settings.max_schema_depth,
         }
     )
-    assert size_caps.MAX_NAME == RELAYS_NAME

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabserver.tabs.listing import KINDS, MAX_NAME_CHARACTERS, Listing
+from tabserver.tabs.listing import KINDS, Listing
 from tabserver.tabs.offers import Item
 from tabserver.tabs.tab import Offer, Tab, fingerprint_of
+from tabserver.wire.limits import MAX_ITEM_NAME
 from tests.support.fake_port import FakePort
 
 KIND = pytest.mark.parametrize("kind", KINDS)
@@ -141,10 +142,10 @@ def test_a_suffix_makes_way_for_a_thing_that_is_really_called_so(kind: str) -> N
 
 @NAMED
 def test_a_long_name_with_a_suffix_is_still_a_name(kind: str) -> None:
-    name = "n" * MAX_NAME_CHARACTERS
+    name = "n" * MAX_ITEM_NAME
     tabs = [tab(id, kind, item(kind, name, title=id), since=since) for since, id in enumerate("abc")]
     found = keys(listing(kind, [], *tabs), kind)
-    assert len(set(found)) == 3 and all(len(each) <= MAX_NAME_CHARACTERS for each in found)
+    assert len(set(found)) == 3 and all(len(each) <= MAX_ITEM_NAME for each in found)
 
 
 @pytest.mark.parametrize("kind", ["resources", "templates"])

@@ -7,8 +7,9 @@ from typing import Any
 
 from tabserver.handlers.toolbox import Toolbox
 from tabserver.tabs.hub import Hub
-from tabserver.tabs.presence import MAX_TITLE, MAX_URL, MOST_DEPARTED, MOST_OFFERS, MOST_TABS
+from tabserver.tabs.presence import MAX_URL, MOST_DEPARTED, MOST_OFFERS, MOST_TABS
 from tabserver.wire.control_messages import MAX_TAB_ID
+from tabserver.wire.limits import MAX_TITLE
 from tests.support.fake_port import FakePort
 from tests.support.paths import JS as JS_FOLDER
 

@@ -21,13 +21,19 @@ from ..rpc import Refusal, dump
 from ..wire.eras import META_SERVER_INFO, Era
 from ..wire.errors import BufferFull, MessageTooLarge
 from ..wire.frames import Kind
-from ..wire.jsonrpc import INTERNAL_ERROR, RequestId, error_message, notification, request, result_message
+from ..wire.jsonrpc import (
+    INTERNAL_ERROR,
+    RESOURCE_NOT_FOUND,
+    RequestId,
+    error_message,
+    notification,
+    request,
+    result_message,
+)
 from .sessions import CallerSession, CallerSessions
 
 # Outside the ranges that JSON-RPC and MCP reserve.
 RESULT_TOO_LARGE: Final = -31014
-# The code of handshake versions for an unknown resource. The modern version has none.
-RESOURCE_NOT_FOUND: Final = -32002
 
 
 class Outbox:

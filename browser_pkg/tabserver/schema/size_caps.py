@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-MAX_NAME: Final = 128
-MAX_TITLE: Final = 256
+from ..wire.limits import MAX_ITEM_NAME, MAX_TITLE
+
 MAX_DESCRIPTION: Final = 8 * 1024
 MAX_DEPTH: Final = 32
 # Control characters (but for tabs and line breaks), and characters that reverse or hide text.
@@ -23,8 +23,8 @@ _UNSEEN: Final = re.compile(
 def check_caps(item: Mapping[str, Any]) -> None:
     """Raises ValueError with the size and its limit."""
     name = item.get("name")
-    if isinstance(name, str) and len(name) > MAX_NAME and "uri" not in item and "uriTemplate" not in item:
-        raise ValueError(f"Its name has {len(name):,} characters; at most {MAX_NAME} are passed on.")
+    if isinstance(name, str) and len(name) > MAX_ITEM_NAME and "uri" not in item and "uriTemplate" not in item:
+        raise ValueError(f"Its name has {len(name):,} characters; at most {MAX_ITEM_NAME} are passed on.")
     for key, most in (("title", MAX_TITLE), ("description", MAX_DESCRIPTION)):
         text = item.get(key)
         if not isinstance(text, str):

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ..wire.limits import MAX_ITEM_NAME
 from .offers import Item
 from .tab import Offer, Tab, fingerprint_of
 
 # The kinds of items that can be offered, and the member that identifies an item of each kind.
 KINDS: Final = {"tools": "name", "resources": "uri", "templates": "uriTemplate", "prompts": "name"}
-MAX_NAME_CHARACTERS: Final = 128
 SUFFIX_CHARACTERS: Final = 6
 
 
@@ -98,7 +98,7 @@ class _List:
     def _suffixed(self, key: str, fingerprint: str, plain: Iterable[str]) -> str:
         """The key with a suffix; longer where a tool has that name itself, or where two suffixes collide."""
         for length in range(SUFFIX_CHARACTERS, len(fingerprint)):
-            name = f"{key[: MAX_NAME_CHARACTERS - length - 1]}_{fingerprint[:length]}"
+            name = f"{key[: MAX_ITEM_NAME - length - 1]}_{fingerprint[:length]}"
             if name not in self.entries and name not in plain and name not in self.aliases:
                 return name
         raise AssertionError("two definitions have one mark")

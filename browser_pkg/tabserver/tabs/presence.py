@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from ..timing import DEFAULTS
 from ..wire.control_messages import MAX_TAB_ID
+from ..wire.limits import MAX_TITLE
 from .listing import KINDS
 from .liveness import Later
 from .offers import CHECKS
@@ -23,7 +24,6 @@ from .tab import Message, Offer, PagePort, Tab, TabReadState, fingerprint_of
 MOST_TABS: Final = 512
 MOST_OFFERS: Final = 1024  # of one kind in one tab; the relay forwards no longer list
 # Characters of a page's title and URL. Callers and the relay's status show them.
-MAX_TITLE: Final = 256
 MAX_URL: Final = 2048
 # The most closed tabs whose titles are kept for error messages.
 MOST_DEPARTED: Final = 64

@@ -16,6 +16,7 @@ from ..wire.codec import Codec, TextCodec
 from ..wire.events import Closed, Event, Opened, Parted, Received, Silence, Violation, Welcomed
 from ..wire.frames import CLOSE_PROTOCOL, CLOSE_SLOW, Kind
 from ..wire.jsonrpc import RequestId
+from ..wire.limits import RETRY_TIMER_S
 from ..wire.link import Link
 from ..wire.request_history import RecordedAnswer, RequestHistory, RequestStanding
 from .channels import Channels
@@ -25,7 +26,6 @@ P = TypeVar("P")
 
 HIGH_WATER: Final = 1024 * 1024  # bytes in the socket's buffer; with more, frames wait in the outbox
 DRAIN_CHECK_S: Final = 0.02  # between checks of that buffer
-RETRY_TIMER_S: Final = 1.0  # L14: a timer whose handling failed is set again after this time
 MIN_EXPIRY_S: Final = 0.01  # a timer may fire a moment before it is due
 
 

@@ -19,6 +19,8 @@ REQUEST_CANCELLED: Final = -32800
 HEADER_MISMATCH: Final = -32020
 MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_VERSION: Final = -32022
+# The code of handshake versions for an unknown resource. The modern version has none.
+RESOURCE_NOT_FOUND: Final = -32002
 
 
 # Characters of an id or a progress token. L16: frame headers, responses and every message about a request repeat it.

@@ -1,4 +1,4 @@
-"""Times and sizes of the link, and the times that follow from them.
+"""Times and sizes of the link, the times that follow from them, and sizes of what a page offers.
 
 The watchdog and the least grace are functions of the heartbeat, so that a worker always notices a lost connection and
 reconnects before the relay gives its calls up. Limits of HTTP and of MCP are not here.
@@ -41,6 +41,12 @@ DEFAULTS: Final = Limits()
 CONNECT_S: Final = 5.0
 LONGEST_DELAY_S: Final = 3.0
 JITTER: Final = 0.1
+# L14: a timer whose handling failed is set again after this time.
+RETRY_TIMER_S: Final = 1.0
+
+# Characters of what a page offers. The worker refuses more, and the relay leaves it out of its lists.
+MAX_ITEM_NAME: Final = 128  # MCP's limit for tools
+MAX_TITLE: Final = 256
 
 
 def watchdog_s(heartbeat_s: float) -> float:

@@ -19,9 +19,8 @@ from tabrelay.payloads.hidden_text import has_hidden_in_json, searching_json
 from tabrelay.payloads.json_limits import is_deeper_than
 from tabrelay.payloads.printable_text import printable
 from tabserver.wire import jsonrpc, methods
+from tabserver.wire.limits import MAX_ITEM_NAME, MAX_TITLE
 
-MAX_NAME: Final = 128  # characters; MCP's limit for tools
-MAX_TITLE: Final = 256
 MAX_URI: Final = 2048
 MAX_ITEMS: Final = 1024  # of a list without a setting
 MAX_INSTRUCTIONS: Final = 64 * 1024
@@ -87,7 +86,7 @@ def read_server_description(result: object) -> dict[str, Any]:
     given = result if isinstance(result, dict) else {}
     about: dict[str, Any] = {}
     version, instructions = given.get("protocolVersion"), given.get("instructions")
-    if isinstance(version, str) and len(version) <= MAX_NAME:
+    if isinstance(version, str) and len(version) <= MAX_ITEM_NAME:
         about["protocolVersion"] = version
     if isinstance(given.get("capabilities"), dict):
         about["capabilities"] = _capabilities(given["capabilities"])
@@ -242,7 +241,7 @@ def _flaw_in_name(name: Any, *, is_needed: bool) -> str | None:
     if name is None and not is_needed:
         return None
     # A resource's name is used as a title.
-    most = MAX_NAME if is_needed else MAX_TITLE
+    most = MAX_ITEM_NAME if is_needed else MAX_TITLE
     if not isinstance(name, str) or not name or len(name) > most:
         return f"has no name of 1 to {most} characters"
     if not (is_plain(name) if is_needed else not _IN_TITLE.search(name)):

@@ -57,8 +57,7 @@ REMOVED: Final = frozenset(
 TASKS: Final = "io.modelcontextprotocol/tasks"
 
 
-# Error codes of the handshake era that must not reach a modern client.
-RESOURCE_NOT_FOUND: Final = -32002
+# Error code of the handshake era that must not reach a modern client.
 URL_ELICITATION_REQUIRED: Final = -32042
 
 # Filters of `subscriptions/listen`: key, capability that the server needs, notification.
@@ -188,7 +187,7 @@ def _without_execution(tool: object) -> object:
 
 
 def modern_error(error: Mapping[str, Any]) -> dict[str, Any]:
-    if error.get("code") == RESOURCE_NOT_FOUND:
+    if error.get("code") == jsonrpc.RESOURCE_NOT_FOUND:
         return {**error, "code": jsonrpc.INVALID_PARAMS}
     return dict(error)
 
@@ -251,7 +250,7 @@ def legacy_error(method: str, error: Mapping[str, Any]) -> dict[str, Any]:
     data = error.get("data")
     is_missing = error.get("code") == jsonrpc.INVALID_PARAMS and isinstance(data, dict) and "uri" in data
     if method == methods.RESOURCES_READ and is_missing:
-        return {**error, "code": RESOURCE_NOT_FOUND}
+        return {**error, "code": jsonrpc.RESOURCE_NOT_FOUND}
     return dict(error) if isinstance(error.get("code"), int) else {**error, "code": jsonrpc.INTERNAL_ERROR}
 
 

@@ -19,7 +19,7 @@ from tabrelay.payloads.sliced import Payload
 from tabserver.wire.errors import BufferFull, MessageTooLarge
 from tabserver.wire.events import Event, Violation
 from tabserver.wire.frames import CLOSE_REPLACED, CLOSE_SLOW, Caller
-from tabserver.wire.limits import LARGEST_PART
+from tabserver.wire.limits import LARGEST_PART, RETRY_TIMER_S
 from tabserver.wire.link import Link
 from tabserver.wire.pending_calls import PendingCalls
 
@@ -27,7 +27,6 @@ log = logging.getLogger(__name__)
 
 # Values of a frame's header, which may repeat a long request id. The standard library parses it.
 MAX_HEADER_VALUES: Final = 32_000
-RETRY_TIMER_S: Final = 1.0
 
 
 class LinkSocket(Protocol):
