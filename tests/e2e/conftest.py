@@ -47,7 +47,7 @@ async def browser(settings: ModuleType, snapshot: None) -> AsyncIterator[Browser
 
 @pytest.fixture
 def mode(request: pytest.FixtureRequest) -> str:
-    """Where the worker runs: "shared", or "elected" as in browsers without shared workers. See `support.worker_modes`."""
+    """Where the worker runs: "shared", or "elected" as in browsers without shared workers (`support.worker_modes`)."""
     return str(getattr(request, "param", os.environ.get("TABRELAY_MODE", "shared")))
 
 
