@@ -87,10 +87,11 @@ async def test_a_call_goes_to_a_free_tab_while_a_tool_blocks_the_one_in_front(pa
         assert await timed(client.call_tool("work", {"key": "before"})) == "front"
         blocking = asyncio.create_task(client.call_tool("block", {"key": "long", "ms": BLOCKED_MS}))
         # At once, and again when it is known that the tab in front is busy.
-        together = [client.call_tool("work", {"key": f"t{n}"}) for n in range(3)]
-        for said in await asyncio.gather(*map(timed, together)):
-            assert said in ("front", "other")
+        together = [asyncio.create_task(timed(client.call_tool("work", {"key": f"t{n}"}))) for n in range(3)]
+        # One of them may be behind the tool that blocks: then it is answered when that ends.
+        await asyncio.wait(together, timeout=BOUND_S, return_when=asyncio.FIRST_COMPLETED)
         assert await timed(client.call_tool("work", {"key": "later"})) == "other"
+        assert {await call for call in together} <= {"front", "other"}
         assert text(await blocking) == "front"
         async with asyncio.timeout(BOUND_S):
             while text(await client.call_tool("work", {"key": "again"})) != "front":
