@@ -395,7 +395,7 @@ async def test_a_key_that_is_gone_takes_its_tokens_along(host: Host) -> None:
     [
         ({"oauth_issuer": "https://a.example"}, "public_url"),
         ({"oauth_issuer": "http://a.example", "public_url": "https://r.example"}, "https"),
-        ({"public_url": "https://r.example", "no_auth": True}, "tokens"),
+        ({"public_url": "https://r.example", "no_auth": True}, "no_auth"),
         ({"public_url": "https://r.example", "plain": ("notes",)}, "plain"),
     ],
 )

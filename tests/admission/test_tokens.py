@@ -78,7 +78,7 @@ def test_a_link_in_place_of_a_secret_is_not_followed(home: Path, name: str, is_t
 def test_a_pipe_in_place_of_the_token_is_reported_and_not_waited_for(home: Path) -> None:
     home.mkdir(mode=0o700)
     os.mkfifo(home / "token", 0o600)
-    with pytest.raises(StateError, match="no file"):
+    with pytest.raises(StateError, match="not a regular file"):
         Tokens(home).master()
 
 

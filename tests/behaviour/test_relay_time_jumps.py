@@ -168,7 +168,8 @@ def test_a_pong_that_waited_unread_through_a_stall_keeps_the_socket(tmp_path: Pa
 
 # Where the time of day may be read: it is shown to people, or compared with a date that others know. No wait uses it.
 WALL_CLOCK = {
-    "relay/tabrelay/server/app.py": "how long ago, in the status",
+    "relay/tabrelay/server/cluster.py": "how long ago, in the status of other relays",
+    "relay/tabrelay/server/relay.py": "how long ago, in the status",
     "relay/tabrelay/bus/members.py": "since when a relay runs, for people",
     "relay/tabrelay/bridge/clock.py": "dates in Retry-After and OAuth",
     "relay/tabrelay/faces/web/pairing.py": "how old a grant is, for people",

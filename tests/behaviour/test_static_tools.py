@@ -71,7 +71,7 @@ def test_a_name_that_has_them_is_known_from_the_start() -> None:
 
 
 def test_plain_pages_can_not_have_them() -> None:
-    with pytest.raises(ConfigError, match='"notes" is opened to plain pages'):
+    with pytest.raises(ConfigError, match='"notes" is open to plain pages'):
         Settings(plain=("notes",), static_tools=("notes",))
 
 

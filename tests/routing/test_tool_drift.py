@@ -129,7 +129,7 @@ async def test_on_the_command_line_it_is_shown_and_accepted(tmp_path: Path, caps
         assert "1 (changed)" in capsys.readouterr().out
         assert await asyncio.to_thread(main, ["drift", "accept", "notes", *at]) == 0
         assert await asyncio.to_thread(main, ["drift", *at]) == 0
-        assert "All tools are as they were" in capsys.readouterr().out
+        assert "No tools have changed" in capsys.readouterr().out
 
 
 # -- one server can't reach into another ------------------------------------------------------------------------------
