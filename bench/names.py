@@ -46,7 +46,7 @@ async def names(bus: NatsServer, home: Path, count: int) -> tuple[str, ...]:
     await until(is_found, PATIENCE_S)
     took, cpu, memory = perf_counter() - began, process_time() - spent, bus.rss - before
     looks = [await look(seeker, f"name-{number}") for number in range(min(LOOKS, count - 1))]
-    missing = [await look(seeker, f"nobody-{number}") for number in range(50)]
+    missing = [await look(seeker, f"missing-{number}") for number in range(50)]
     await bus.kill()
     await until(lambda: not owner.cluster.is_up and not seeker.cluster.is_up)
     await bus.start()
