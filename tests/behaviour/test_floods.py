@@ -22,7 +22,7 @@ from tabrelay.faces.mcp.event_store import MAX_STREAM, EventStore, EventStream
 from tabrelay.faces.web.pairing import MAX_HELD
 from tabrelay.routing.catalogue_store import Catalogue, CatalogueStore, StoredServer
 from tabrelay.routing.registry import Registry
-from tabrelay.server.http_protocol import HttpProtocol
+from tabrelay.server.uvicorn_adapter.http_protocol import HttpProtocol
 from tabserver.wire.eras import Era
 from tabserver.wire.events import Violation
 from tabserver.wire.frames import BEARER_PREFIX, SUBPROTOCOL, Caller, Greeting, Terms

@@ -16,7 +16,7 @@ from websockets.server import ServerProtocol
 
 from tabrelay.calls.calls import Call
 from tabrelay.peers.browsers.writer import SocketWriter
-from tabrelay.server.websocket_protocol import WebSocketProtocol
+from tabrelay.server.uvicorn_adapter.websocket_protocol import WebSocketProtocol
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind

@@ -21,8 +21,8 @@ from tabrelay.calls.calls import MAX_UNREAD_SIZE, MAX_UNREAD_TOTAL, MIN_UNREAD_E
 from tabrelay.config.settings import Settings
 from tabrelay.faces.mcp.event_store import EventStore, EventStream
 from tabrelay.payloads.json_limits import PIECE, Weight, is_heavy
-from tabrelay.server.http_protocol import HttpProtocol
-from tabrelay.server.websocket_protocol import WebSocketProtocol
+from tabrelay.server.uvicorn_adapter.http_protocol import HttpProtocol
+from tabrelay.server.uvicorn_adapter.websocket_protocol import WebSocketProtocol
 from tabserver.wire import jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.events import Closed, Received, Violation

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tabrelay.server.http_protocol import HttpProtocol
 from tabrelay.server.listener_close import empty_queue, stop_handshakes
+from tabrelay.server.uvicorn_adapter.http_protocol import HttpProtocol
 from tests.support.demo import Demo
 from tests.support.raw_http import RawConnection, raw
 from tests.support.running_relay import RunningRelay

@@ -19,7 +19,7 @@ import h11
 import uvicorn
 from uvicorn.server import ServerState
 
-from tabrelay.server.http_protocol import HttpProtocol
+from tabrelay.server.uvicorn_adapter.http_protocol import HttpProtocol
 from tests.fuzz.fast_path import FakeFastPath, has_one_host
 from tests.fuzz.slicing import sliced
 from tests.fuzz.transport import FakeTransport, settle

@@ -23,7 +23,7 @@ from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import ProtocolError
 
 from tabrelay.peers.browsers.asgi_bypass import direct_channel
-from tabrelay.server.websocket_protocol import WebSocketProtocol
+from tabrelay.server.uvicorn_adapter.websocket_protocol import WebSocketProtocol
 from tests.fuzz.slicing import sliced
 from tests.fuzz.transport import FakeTransport, settle
 

@@ -96,7 +96,7 @@ MUTATIONS: Final = (
     Mutation(
         "bytes of a frame that comes in crumbs",
         "if not self._room:\n    taken = len(data)\n    self._blocks.append(bytes(data))\n    self.cost += taken\nelif len(data) >= BLOCK:",
-        "tests/server/test_websocket_buffers.py::test_it_takes_as_much_as_it_says_however_it_came",
+        "tests/server/uvicorn_adapter/test_websocket_buffers.py::test_it_takes_as_much_as_it_says_however_it_came",
     ),
     Mutation(
         "what is kept of a long message beside its slices",

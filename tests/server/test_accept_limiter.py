@@ -14,7 +14,7 @@ import pytest
 
 from tabrelay.server.accept_limiter import PER_ITERATION, HandshakeLimiter
 from tabrelay.server.runner import bind, listener_copies
-from tabrelay.server.websocket_protocol import WebSocketProtocol
+from tabrelay.server.uvicorn_adapter.websocket_protocol import WebSocketProtocol
 from tests.support.link_worker import SyntheticWorker, bearer
 from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until

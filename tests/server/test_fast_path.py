@@ -18,7 +18,7 @@ from tabrelay.calls.principal import CALL
 from tabrelay.config.specs import BrowserSpec
 from tabrelay.http.headers import RequestHeaders
 from tabrelay.routing.deadline_queue import DeadlineQueue
-from tabrelay.server import fast_request
+from tabrelay.server.uvicorn_adapter import fast_request
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Closed, Received
 from tabserver.wire.frames import META_ACP, Kind

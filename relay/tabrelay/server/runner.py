@@ -24,10 +24,10 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from tabrelay.config.settings import Settings
 from tabrelay.server.connection_slots import ConnectionSlots
-from tabrelay.server.fast_request import is_uvicorn_supported
-from tabrelay.server.http_protocol import HttpProtocol
 from tabrelay.server.listener_close import empty_queue, stop_handshakes
-from tabrelay.server.websocket_protocol import WebSocketProtocol
+from tabrelay.server.uvicorn_adapter.fast_request import is_uvicorn_supported
+from tabrelay.server.uvicorn_adapter.http_protocol import HttpProtocol
+from tabrelay.server.uvicorn_adapter.websocket_protocol import WebSocketProtocol
 from tabrelay.system.allocator import HeapTrimmer, limit_free_memory
 from tabserver.wire.frames import MAX_HEADER
 from tabserver.wire.limits import LARGEST_PART

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from uvicorn.server import ServerState
 
 from tabrelay.peers.browsers.asgi_bypass import direct_channel
-from tabrelay.server.websocket_protocol import FEED_CHUNK, WebSocketProtocol
+from tabrelay.server.uvicorn_adapter.websocket_protocol import FEED_CHUNK, WebSocketProtocol
 from tests.support.waiting import until
 
 KEY = "MDEyMzQ1Njc4OWFiY2RlZg=="

@@ -14,9 +14,9 @@ from http import HTTPStatus
 import httptools
 
 from tabrelay.http.request_framing import ChunkedBody, FramingError, RequestHead, SizedBody
-from tabrelay.server.fast_request import FastRequest, RequestTemplate
 from tabrelay.server.header_cache import header_cache_of
-from tabrelay.server.http_connection import HttpConnection
+from tabrelay.server.uvicorn_adapter.fast_request import FastRequest, RequestTemplate
+from tabrelay.server.uvicorn_adapter.http_connection import HttpConnection
 
 MAX_BUFFERED_BODY = 64 * 1024  # bytes of a body that is buffered for the fast path; uvicorn buffers as many
 

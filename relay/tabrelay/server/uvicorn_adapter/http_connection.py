@@ -14,9 +14,15 @@ from typing import Any, ClassVar
 from tabrelay.http.request_framing import ChunkedBody, HeadReader, SizedBody
 from tabrelay.routing.deadline_queue import EARLY_S
 from tabrelay.server.connection_slots import ConnectionSlots
-from tabrelay.server.fast_request import CycleTransport, FastConnection, FastPathProtocol, FastRequest, RequestTemplate
 from tabrelay.server.header_cache import HeaderCache
 from tabrelay.server.listener_close import has_unread
+from tabrelay.server.uvicorn_adapter.fast_request import (
+    CycleTransport,
+    FastConnection,
+    FastPathProtocol,
+    FastRequest,
+    RequestTemplate,
+)
 from tabrelay.system.patient_timer import PatientTimer
 
 RECHECK_S = 0.05

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tabrelay.server.http_protocol import HttpProtocol
-from tabrelay.server.websocket_protocol import WebSocketProtocol
+from tabrelay.server.uvicorn_adapter.http_protocol import HttpProtocol
+from tabrelay.server.uvicorn_adapter.websocket_protocol import WebSocketProtocol
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Closed, Received
 from tabserver.wire.frames import SUBPROTOCOL, Kind

@@ -16,7 +16,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import CloseCode, Frame
 
 from tabrelay.peers.browsers.asgi_bypass import EXTENSION
-from tabrelay.server.websocket_buffers import BufferedBytes, FrameBuffer
+from tabrelay.server.uvicorn_adapter.websocket_buffers import BufferedBytes, FrameBuffer
 from tabrelay.system.patient_timer import PatientTimer
 from tabserver.wire.frames import CLOSE_SLOW
 

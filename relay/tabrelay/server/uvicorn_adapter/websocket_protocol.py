@@ -18,8 +18,8 @@ from websockets.protocol import State
 
 from tabrelay.peers.browsers.asgi_bypass import EXTENSION
 from tabrelay.server.accept_limiter import HandshakeLimiter
-from tabrelay.server.websocket_buffers import FrameBuffer
-from tabrelay.server.websocket_connection import WebSocketConnection
+from tabrelay.server.uvicorn_adapter.websocket_buffers import FrameBuffer
+from tabrelay.server.uvicorn_adapter.websocket_connection import WebSocketConnection
 from tabserver.wire.frames import CLOSE_SLOW
 
 try:  # the compiled function, where the library has it

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabrelay.server.websocket_buffers import BLOCK, BufferedBytes, FrameBuffer
+from tabrelay.server.uvicorn_adapter.websocket_buffers import BLOCK, BufferedBytes, FrameBuffer
 
 THRESHOLD = 10
 
