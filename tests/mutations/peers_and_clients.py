@@ -8,6 +8,16 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "plain pages: an answer on another socket of the page",
+        "if False:",
+        "tests/peers/browsers/test_plain_sockets.py -k either",
+    ),
+    Mutation(
+        "plain pages: a page of another principal answers nothing",
+        "others = iter(self._sockets)",
+        "tests/peers/browsers/test_plain_sockets.py -k origin",
+    ),
+    Mutation(
         "memory: a writer that is done does not refer to itself",
         "pass  # a reference cycle",
         "tests/behaviour/test_freed_memory.py -k socket",

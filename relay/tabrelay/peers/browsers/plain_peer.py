@@ -2,12 +2,14 @@
 
 For pages that use an MCP SDK directly (subprotocol `mcp`) or that offer no subprotocol. A page may open several
 sockets: the newest one that answered `initialize` is used, the others stay open and idle, and none is closed by the
-relay. All callers share the page's one session; modern callers go through `ModernToLegacy`. A plain page can't resume:
-when its socket closes, its calls are lost.
+relay. All callers share the page's one session; modern callers go through `ModernToLegacy`. Request ids differ on all
+sockets, so an answer counts on whichever socket of the same principal it arrives. A plain page can't resume: when its
+socket closes, its calls are lost.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable
 from typing import Any, Final
@@ -56,6 +58,7 @@ class PlainPeer:
         self._on_up = on_up
         self._on_away = on_away
         self._translator = ModernToLegacy(self, parked_calls)
+        self._ids = itertools.count(1)
         self._sockets: set[PlainSession] = set()
         self._initialized: list[PlainSession] = []  # the newest is last, and is the one in use
         self._subscribers = Subscribers()
@@ -98,6 +101,7 @@ class PlainPeer:
             principal,
             socket,
             self,
+            ids=self._ids,
             repeat_s=self._repeat_s,
             limits=self._limits,
             max_values=self._max_values,
@@ -115,6 +119,11 @@ class PlainPeer:
         if was_used:
             self._activate()
         session.end(f'The page that offers "{self._server}" left while it had the call. It can\'t be resumed.')
+
+    def sender_of(self, session: PlainSession, id: object) -> PlainSession | None:
+        # defence: plain pages: a page of another principal answers nothing
+        others = (other for other in self._sockets if other.principal == session.principal)
+        return next((other for other in others if other.has_sent(id)), None)
 
     def initialized(self, session: PlainSession) -> None:
         if session not in self._sockets:

@@ -3,17 +3,17 @@
 The page has one client, so ids and progress tokens of all callers are replaced by numbers of this session, and restored
 in responses. A request of the page during a call is forwarded to the caller of that call; if it is not clear which call
 that is, it is refused. The owner (`PlainPeer`) decides which socket is used, and gets messages that belong to no call.
+A page may answer on another of its sockets: a message that names a request of another session is handled there.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import logging
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -66,6 +66,9 @@ class PlainSocket(Protocol):
 class PlainSessionOwner(Protocol):
     """What a session reports to its owner."""
 
+    def sender_of(self, session: PlainSession, id: object) -> PlainSession | None:
+        """Another session of the same principal, which sent the request with this id."""
+
     def initialized(self, session: PlainSession) -> None:
         """The page has answered `initialize`."""
 
@@ -95,11 +98,13 @@ class PlainSession:
         socket: PlainSocket,
         owner: PlainSessionOwner,
         *,
+        ids: Iterator[int],
         repeat_s: float,
         limits: QuestionLimits,
         max_values: int,
     ) -> None:
-        """`repeat_s`: an `initialize` without an answer is sent again after this. `limits`: of the page's questions."""
+        """`ids`: of requests, different for all sockets of a server. `repeat_s`: an `initialize` without an answer is
+        sent again after this. `limits`: of the page's questions."""
         self._max_values = max_values
         self.server = server
         self.principal = principal
@@ -107,7 +112,7 @@ class PlainSession:
         self._socket = socket
         self._owner = owner
         self._loop = asyncio.get_running_loop()
-        self._ids = itertools.count(1)
+        self._ids = ids
         self._initialize_ids: deque[int] = deque(maxlen=MAX_INITIALIZE_IDS)
         self._repeat_s = repeat_s
         self._timer: asyncio.TimerHandle | None = None
@@ -141,6 +146,10 @@ class PlainSession:
     def send_request(self, method: str, params: dict[str, Any]) -> None:
         """Send a request of the relay itself. Its answer is ignored."""
         self._write(jsonrpc.request(next(self._ids), method, params))
+
+    def has_sent(self, id: object) -> bool:
+        """Does a call, or an `initialize`, of this socket have the id?"""
+        return self._calls.get(id) is not None or id in self._initialize_ids
 
     def find(self, channel: str, id: object) -> Pending | None:
         return self._calls.find(channel, id)
@@ -209,7 +218,7 @@ class PlainSession:
             return
         del text
         await asyncio.sleep(0)
-        running = self._calls.get(message.get("id")) if "method" not in message else None
+        running = self._session_of(message)._calls.get(message.get("id")) if "method" not in message else None
         encoded = _encode_response(message, running.pending.call.id) if running is not None else None
         await asyncio.sleep(0)
         self._dispatch(message, encoded)
@@ -218,13 +227,28 @@ class PlainSession:
         """The message has more values than the relay parses. If it is a response, its call fails."""
         found = _FIRST_ID.match(text[:_ID_WINDOW]) or _LAST_ID.search(text[-_ID_WINDOW:])
         log.warning("%s: the page sent a message of more than %s values", self.server, f"{self._max_values:,}")
-        running = self._calls.take(int(found[1])) if found is not None else None
+        session = self._session_of({"id": int(found[1])}) if found is not None else self
+        running = session._calls.take(int(found[1])) if found is not None else None
         if running is not None:
-            self._close_questions(running)
+            session._close_questions(running)
             text = f"The page's answer has more than {self._max_values:,} values, where keys and lists count twice."
             running.pending.fail(ResultTooLarge(f"{text} Ask for less at once."))
 
+    def _session_of(self, message: dict[str, Any]) -> PlainSession:
+        """The session whose request a message names, if that is another one of the same principal. A page that gives up
+        a dial without closing it has two sockets: websocket-mcp handles what it receives on both, and sends on one."""
+        named = message.get("id") if "method" not in message else message.get("relatedRequestId")
+        if message.get("method") == methods.PROGRESS and isinstance(params := message.get("params"), dict):
+            named = params.get("progressToken")
+        # defence: plain pages: an answer on another socket of the page
+        if jsonrpc.is_request_id(named) and not self.has_sent(named):
+            return self._owner.sender_of(self, named) or self
+        return self
+
     def _dispatch(self, message: dict[str, Any], encoded: EncodedResponse | None = None) -> None:
+        if (session := self._session_of(message)) is not self:
+            session._dispatch(message, encoded)
+            return
         method, id = message.get("method"), message.get("id")
         # websocket-mcp adds members to the message. This one is used here, and none of them is passed on.
         related = message.get("relatedRequestId")
