@@ -1,18 +1,21 @@
-"""Does the relay's memory stay within its budget when many large results come at once?
+"""Does the memory of the relay and of a browser stay within its limits?
 
-64 callers ask for 8 MiB each at the same moment, again and again for some seconds, through one synthetic peer. The
-relay's resident memory is read all the while; it may grow by the budget of its links and 64 MiB, no more.
+First part: 64 callers ask for 8 MiB each at the same moment, again and again for some seconds, through one synthetic
+peer. The relay's resident memory is read all the while; it may grow by the budget of its links and 64 MiB, no more.
+Second part: what the first visit of a page costs the browser and the relay (`bench/first_visit.py`).
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
-from bench import machine, stage
+from bench import first_visit, machine, stage
 from bench.table import table
 from tabrelay.config.settings import Settings
 
@@ -39,13 +42,7 @@ def peak_during(child: subprocess.Popen[str], server: stage.Child) -> int:
         return peak
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--callers", type=int, default=64)
-    parser.add_argument("--mib", type=int, default=8, help="size of each result")
-    parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--era", choices=("modern", "legacy"), default="modern")
-    args = parser.parse_args()
+def large_results(args: argparse.Namespace) -> int:
     budget = Settings().replay_budget
     with stage.relay(pin=False) as pair:
         load(pair, "--callers", str(args.callers), "--seconds", "1").communicate()
@@ -67,9 +64,7 @@ def main() -> int:
         ["grown by", f"{grown / MIB:,.0f}"],
         ["allowed", f"{allowed / MIB:,.0f}"],
     ]
-    print(
-        "\n".join(machine.describe()), f"{args.callers} callers, {args.mib} MiB each, {args.era}", sep="\n", end="\n\n"
-    )
+    print(f"{args.callers} callers, {args.mib} MiB each, {args.era}", end="\n\n")
     print(table(["resident memory of the relay", "MiB"], rows))
     print(f"\n{got['total']} results, {got['bytes_per_s'] / MIB:,.0f} MiB/s, p50 {got['p50_ms']:,.0f} ms")
     if got["failures"]:
@@ -77,6 +72,23 @@ def main() -> int:
     is_good = grown <= allowed and not got["failures"]
     print("pass" if is_good else "FAIL")
     return 0 if is_good else 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=("results", "visit"), help="one part instead of both")
+    parser.add_argument("--callers", type=int, default=64)
+    parser.add_argument("--mib", type=int, default=8, help="size of each result")
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--era", choices=("modern", "legacy"), default="modern")
+    parser.add_argument("--rounds", type=int, default=3, help="visits of each tree")
+    parser.add_argument("--beside", type=Path, action="append", default=[], metavar="TREE", help="another source tree")
+    args = parser.parse_args()
+    print("\n".join(machine.describe()), end="\n\n")
+    codes = [large_results(args)] if args.only != "visit" else []
+    if args.only != "results":
+        codes.append(asyncio.run(first_visit.measure(args.rounds, [path.resolve() for path in args.beside])))
+    return max(codes)
 
 
 if __name__ == "__main__":

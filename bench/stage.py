@@ -43,12 +43,18 @@ class Child:
     """One process, ready when the constructor returns."""
 
     def __init__(
-        self, module: str, *arguments: str, on: set[int] | None = None, env: Mapping[str, str] | None = None
+        self,
+        module: str,
+        *arguments: str,
+        on: set[int] | None = None,
+        env: Mapping[str, str] | None = None,
+        tree: Path = ROOT,
     ) -> None:
-        command = [sys.executable, "-m", module, *arguments]
+        # Another source tree has an environment with its own packages.
+        python = sys.executable if tree == ROOT else str(tree / ".venv" / "bin" / "python")
         self._process = subprocess.Popen(
-            command,
-            cwd=ROOT,
+            [python, "-m", module, *arguments],
+            cwd=tree,
             env={**os.environ, **(env or {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -161,12 +167,13 @@ def lone_relay(
     program: str = "tabrelay",
     flags: Sequence[str] = (),
     servers: Sequence[str] = (SERVER,),
+    tree: Path = ROOT,
 ) -> Iterator[Child]:
     """The product as users start it, with a state directory of its own and no browser behind it yet."""
     with contextlib.ExitStack() as stack:
         home = stack.enter_context(tempfile.TemporaryDirectory(prefix="tabrelay-bench-"))
         command = ("serve", *servers, "--port", "0", "--json", "--home", home, *flags)
-        server = Child(program, *command, on=on, env={**ROOMY, **(env or {})})
+        server = Child(program, *command, on=on, env={**ROOMY, **(env or {})}, tree=tree)
         stack.callback(server.stop)
         yield server
 

@@ -1,0 +1,126 @@
+"""What does a first visit cost: memory of the page's processes, bytes that are fetched, and memory of the relay?
+
+A new Chromium with an empty profile opens a page that connects, beside the same page without the product. Memory of the
+browser is the proportional set size (PSS) of its renderers, where workers run too, some seconds after the page has
+connected. Bytes are encoded bodies, as they were on the wire, of all requests of pages and workers; they are counted in
+another Chromium, because a browser that records its requests keeps them in memory. The relay's is its resident memory.
+Relays of other source trees (`--beside TREE`) take turns with this one's within a round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from bench import stage
+from bench.boot import site
+from bench.table import table
+from tests.support.recording_chromium import pss_by_type, recording_chromium
+
+MB = 1_000_000
+SETTLE_S = 10.0
+LIMITS = {"renderer": 80 * MB, "fetched": 14 * MB, "relay": 65 * MB}
+
+PAGE = """<!doctype html>
+<title>visit</title>
+<p>A page with one tool.</p>
+<script type="module">
+const { connect } = await import("RELAY/-/client.js");
+globalThis.connection = connect(OPTIONS);
+connection.offerTool({ name: "title", description: "The page's title.", execute: () => document.title });
+</script>
+"""
+PLAIN_PAGE = PAGE.partition("<script")[0]
+CONNECTED = "connection.state.state === 'connected' && connection.catalogue?.tools.some(({ name }) => name === 'title')"
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """Bytes, of one tree in one round."""
+
+    plain: int
+    connected: int
+    fetched: int
+    relay_before: int
+    relay_after: int
+
+    @property
+    def renderer(self) -> int:
+        return self.connected - self.plain
+
+    @property
+    def relay(self) -> int:
+        return self.relay_after
+
+
+async def renderer_pss(url: str, condition: str) -> int:
+    async with recording_chromium(is_recording=False) as chromium:
+        await chromium.wait_for(await chromium.open(url), condition)
+        await asyncio.sleep(SETTLE_S)
+        return pss_by_type(chromium.pid)["renderer"]
+
+
+async def fetched_bytes(url: str, condition: str) -> int:
+    async with recording_chromium() as chromium:
+        await chromium.wait_for(await chromium.open(url), condition)
+        await asyncio.sleep(SETTLE_S)
+        assert all(download.is_finished for download in chromium.downloads)
+        return sum(download.body_bytes for download in chromium.downloads if download.url.startswith("http"))
+
+
+async def visit(tree: Path) -> Visit:
+    async with AsyncExitStack() as stack:
+        folder, origin = await stack.enter_async_context(site())
+        relay = stack.enter_context(stage.lone_relay(flags=("--allow-origin", origin), tree=tree))
+        base = relay.said["base_url"]
+        (folder / "worker.js").write_text(f'import "{base}/-/worker.js";\n')
+        options = {"server": stage.SERVER, "relay": base, "token": relay.said["token"], "worker": "/worker.js"}
+        page = PAGE.replace("RELAY", base).replace("OPTIONS", json.dumps(options))
+        (folder / "connected.html").write_text(page)
+        (folder / "plain.html").write_text(PLAIN_PAGE)
+        plain = await renderer_pss(f"{origin}/plain.html", "document.readyState === 'complete'")
+        relay_before = relay.rss()
+        connected = await renderer_pss(f"{origin}/connected.html", CONNECTED)
+        relay_after = relay.rss()
+        fetched = await fetched_bytes(f"{origin}/connected.html", CONNECTED)
+        return Visit(plain, connected, fetched, relay_before, relay_after)
+
+
+def report(trees: dict[str, list[Visit]]) -> str:
+    head = ["MB", "renderers, plain page", "connected", "more", "fetched", "relay before", "relay after"]
+    figures = ("plain", "connected", "renderer", "fetched", "relay_before", "relay_after")
+    rows = [
+        [name, *(f"{median(getattr(visit, figure) for visit in visits) / MB:.1f}" for figure in figures)]
+        for name, visits in trees.items()
+    ]
+    limits = {"renderer": "renderer", "fetched": "fetched", "relay_after": "relay"}
+    rows.append(["limit", *(f"{LIMITS[limits[figure]] / MB:.0f}" if figure in limits else "" for figure in figures)])
+    return table(head, rows)
+
+
+def broken(visits: Sequence[Visit]) -> list[str]:
+    medians = {name: median(getattr(visit, name) for visit in visits) for name in LIMITS}
+    return [
+        f"{name}: {medians[name] / MB:.1f} MB, the limit is {limit / MB:.0f} MB"
+        for name, limit in LIMITS.items()
+        if medians[name] > limit
+    ]
+
+
+async def measure(rounds: int, beside: Sequence[Path]) -> int:
+    trees = {"this tree": stage.ROOT, **{f"beside: {path.name}": path for path in beside}}
+    visits: dict[str, list[Visit]] = {name: [] for name in trees}
+    for number in range(rounds):
+        for name, tree in trees.items():
+            visits[name].append(await visit(tree))
+        print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+    print(report(visits))
+    problems = broken(visits["this tree"])
+    print("\n" + ("FAIL: " + "; ".join(problems) if problems else "pass"))
+    return 1 if problems else 0
