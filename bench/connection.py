@@ -29,7 +29,8 @@ from bench.table import table
 from tabrelay.admission.tokens import Tokens
 from tabrelay.config.settings import Settings
 from tabrelay.server.app import create_app
-from tabrelay.server.runner import configure, tune_garbage_collector
+from tabrelay.server.runner import tune_garbage_collector
+from tabrelay.server.uvicorn_adapter.configuration import configure
 
 PORT = 4747
 BATCH = 2000

@@ -142,7 +142,9 @@ def main(home: Path, settings: dict[str, Any], specs: list[dict[str, Any]]) -> N
     from tabrelay.config.settings import Settings
     from tabrelay.routing.drain import Drain
     from tabrelay.server.app import create_app
-    from tabrelay.server.runner import RelayServer, bind, configure, listener_copies, tune_garbage_collector
+    from tabrelay.server.runner import bind, listener_copies, tune_garbage_collector
+    from tabrelay.server.uvicorn_adapter.configuration import configure
+    from tabrelay.server.uvicorn_adapter.relay_server import RelayServer
 
     sock = bind("127.0.0.1", 0)
     port = sock.getsockname()[1]

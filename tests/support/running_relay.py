@@ -18,7 +18,9 @@ from tabrelay.config.specs import Spec
 from tabrelay.http import loopback
 from tabrelay.routing.drain import Drain
 from tabrelay.server.app import create_app
-from tabrelay.server.runner import RelayServer, bind, configure, listener_copies
+from tabrelay.server.runner import bind, listener_copies
+from tabrelay.server.uvicorn_adapter.configuration import configure
+from tabrelay.server.uvicorn_adapter.relay_server import RelayServer
 from tests import canary
 from tests.support.recorder import Recorder
 from tests.support.waiting import BOUND_S, until

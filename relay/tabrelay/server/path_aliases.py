@@ -23,7 +23,7 @@ class PathAliases:
         self._app = app
         self._on_change = on_change
         self._set(specs)
-        # For a server with the fast path: its calls bypass this class (`runner.configure`).
+        # For a server with the fast path: its calls bypass this class (`uvicorn_adapter.configuration`).
         self.fast_path: object = None
 
     async def change(self, specs: Sequence[Spec]) -> None:
