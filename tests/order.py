@@ -25,7 +25,9 @@ LONGEST: Final = (
     "test_wheel.py",
 )
 # Rooms whose tests start browsers and programs; after them come those of small change.
-SLOW_ROOMS: Final = ("e2e", "conformance", "behaviour", "browsers", "peers", "bridge", "acp", "bus", "server", "faces")
+SLOW_ROOMS: Final = (
+    *("e2e", "call_path", "conformance", "behaviour", "browsers", "peers", "bridge", "acp", "bus", "server", "faces"),
+)
 
 
 @pytest.hookimpl(optionalhook=True)
