@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -46,9 +47,15 @@ def tracked_files() -> list[str]:
     return [name for name in listing.split("\0") if name and (ROOT / name).is_file()]
 
 
+@lru_cache(maxsize=2048)
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of a file. Several tests walk the whole tree; parsing takes most of their time."""
+    return ast.parse(path.read_text())
+
+
 def imports_of(path: Path) -> Iterator[str]:
     """Absolute imports, wherever in the file they stand."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
@@ -98,7 +105,7 @@ def test_class_names_are_unique_in_both_packages() -> None:
         node.name
         for folder in (RELAY, BROWSER)
         for path in modules(folder, "*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.ClassDef) and "micropython" not in path.parts
     )
     assert {name for name, count in found.items() if count > 1} == SHARED_CLASS_NAMES
@@ -113,7 +120,7 @@ def test_method_and_header_names_are_defined_once() -> None:
         for folder in (RELAY, BROWSER)
         for path in modules(folder, "*.py")
         if path not in (RELAY / "mcp_headers.py", BROWSER / "wire" / "methods.py") and "micropython" not in path.parts
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Constant)
         and (node.value.decode() if isinstance(node.value, bytes) and node.value.isascii() else node.value) in names
     ]
@@ -139,7 +146,7 @@ def test_functions_are_short_enough_to_read() -> None:
         f"{name}:{node.lineno}: {node.name}"
         for name in tracked_files()
         if name.endswith(".py")
-        for node in ast.walk(ast.parse((ROOT / name).read_text()))
+        for node in ast.walk(parsed(ROOT / name))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (node.end_lineno or 0) - node.lineno >= MOST_LINES_OF_A_FUNCTION
     ] == []
@@ -177,7 +184,7 @@ def test_every_package_states_its_purpose() -> None:
     silent = [
         folder.relative_to(ROOT).as_posix()
         for folder in folders
-        if folder.name != "micropython" and not ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
+        if folder.name != "micropython" and not ast.get_docstring(parsed(folder / "__init__.py"))
     ]
     assert silent == []
 
