@@ -3,6 +3,9 @@
 What the relay's Python takes per call from the bytes of a request to the bytes of its answer, fast path, HTTP and
 WebSocket protocols included, beside the bare forwarder's. The smallest of many batches is shown: it is what the code
 costs without disturbance, so small changes can be told apart where calls per second drown in noise.
+
+The calls take the fast path. The other requests take the regular path: lists, descriptions, new sessions, and a call
+with progress, whose response is an event stream.
 """
 
 from __future__ import annotations
@@ -11,7 +14,8 @@ import argparse
 import asyncio
 import base64
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -22,7 +26,8 @@ import uvloop
 from uvicorn.server import ServerState
 
 from bench import forwarder
-from bench.inside import bare_answer, link_answer
+from bench.inside import bare_answer
+from bench.link_worker import PROGRESS, link_answers
 from bench.load import Target
 from bench.stage import SERVER
 from bench.table import table
@@ -34,6 +39,7 @@ from tabrelay.server.uvicorn_adapter.configuration import configure
 
 PORT = 4747
 BATCH = 2000
+REGULAR_BATCH = 400  # the regular path takes several times as long
 
 
 class Transport(asyncio.Transport):
@@ -90,7 +96,7 @@ class Server:
         transport.protocol.connection_made(transport)
         return transport
 
-    async def dial(self, token: str, subprotocol: str, answer: Callable[[str], str | None], hello: str) -> None:
+    async def dial(self, token: str, subprotocol: str, answers: Callable[[str], Sequence[str]], hello: str) -> None:
         """A browser that answers everything the server sends in one turn of the loop with one write."""
         loop, inbox = asyncio.get_running_loop(), bytearray()
         is_open = False
@@ -107,10 +113,10 @@ class Server:
             inbox.extend(data)
 
         def reply() -> None:
-            answers = [frame(text) for each in unframe(inbox) if (text := answer(each)) is not None]
+            frames = [frame(text) for each in unframe(inbox) for text in answers(each)]
             inbox.clear()
-            if answers:
-                transport.protocol.data_received(b"".join(answers))
+            if frames:
+                transport.protocol.data_received(b"".join(frames))
 
         transport = self.connect(receive)
         offered = [subprotocol, "bearer." + base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")]
@@ -150,7 +156,9 @@ def unframe(data: bytearray) -> list[str]:
 class Caller:
     """One keep-alive connection that sends its next request when the last answer is there."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, end: bytes = b'"jsonrpc"') -> None:
+        """`end`: what the last piece of an answer contains."""
+        self._end = end
         self._loop = asyncio.get_running_loop()
         self._transport = server.connect(self._receive)
         self._request = b""
@@ -167,7 +175,7 @@ class Caller:
         self.last = data
         self.received = self.received[-1024:] + data if self._left == 1 else b""
         # uvicorn writes an answer's header and body one after the other; the body is what counts.
-        if b'"jsonrpc"' not in data:
+        if self._end not in data:
             return
         self._left -= 1
         if self._left:
@@ -184,15 +192,15 @@ async def open_session(server: Server, target: Target) -> str:
     return head.partition(b"mcp-session-id: ")[2].partition(b"\r\n")[0].decode()
 
 
-async def batch(callers: list[Caller], requests: list[bytes]) -> float:
-    """Processor time per call, in microseconds."""
-    each = BATCH // len(callers)
+async def batch(callers: list[Caller], requests: list[bytes], size: int) -> float:
+    """Processor time per request, in microseconds."""
+    each = size // len(callers)
     began = process_time()
     for caller, request in zip(callers, requests, strict=True):
         caller.start(request, each)
     await asyncio.gather(*(caller.done for caller in callers))
     took = process_time() - began
-    assert b'"result"' in callers[0].last, callers[0].last
+    assert b'"result"' in callers[0].received, callers[0].received
     return took / (each * len(callers)) * 1e6
 
 
@@ -203,21 +211,36 @@ async def run(batches: int, size: int, callers: int, home: Path) -> list[list[st
     token = tokens.master()
     target = Target(f"http://127.0.0.1:{PORT}/{SERVER}", token)
     bare = Server(forwarder.configure())
+    sessions = 2 * callers + (batches + 1) * REGULAR_BATCH
     settings = Settings(home=home, port=PORT, in_flight_server=256, in_flight_caller=256, rate_s=0)
+    settings = replace(settings, max_sessions=sessions, max_sessions_token=sessions)
     relay = Server(configure(create_app(settings, tokens=tokens), settings))
-    await bare.dial("", "", bare_answer(result), "")
+    forward = bare_answer(result)
+    await bare.dial("", "", lambda text: [forward(text) or ""], "")
     hello = f'{{"t":"hello","v":[1,1],"build":"x","server":"{SERVER}","inst":"x","rx":0}}'
-    await relay.dial(token, "tabrelay.v1", link_answer(result), hello)
-    sessions = [await open_session(relay, target) for _ in range(callers)]
-    ways = {
-        "bare forwarder": ([Caller(bare) for _ in range(callers)], [target.modern()] * callers),
-        "tabrelay, modern": ([Caller(relay) for _ in range(callers)], [target.modern()] * callers),
-        "tabrelay, legacy": ([Caller(relay) for _ in range(callers)], [target.legacy(id) for id in sessions]),
+    await relay.dial(token, "tabrelay.v1", link_answers(result), hello)
+
+    def same(server: Server, request: bytes, end: bytes = b'"jsonrpc"') -> tuple[list[Caller], list[bytes]]:
+        return [Caller(server, end) for _ in range(callers)], [request] * callers
+
+    opened = [await open_session(relay, target) for _ in range(callers)]
+    calls = {
+        "bare forwarder": same(bare, target.modern()),
+        "tabrelay, modern": same(relay, target.modern()),
+        "tabrelay, legacy": ([Caller(relay) for _ in range(callers)], [target.legacy(id) for id in opened]),
     }
-    best = dict.fromkeys(ways, float("inf"))
+    regular = {
+        "regular path, tools/list": same(relay, target.other("tools/list")),
+        "regular path, server/discover": same(relay, target.other("server/discover")),
+        "regular path, initialize": same(relay, target.initialize()),
+        "regular path, call with progress": same(relay, target.modern(PROGRESS), b"0\r\n\r\n"),
+    }
+    ways = [(name, *way, BATCH) for name, way in calls.items()]
+    ways += [(name, *way, REGULAR_BATCH) for name, way in regular.items()]
+    best = {name: float("inf") for name, *_ in ways}
     for _ in range(batches):
-        for name, (who, what) in ways.items():
-            best[name] = min(best[name], await batch(who, what))
+        for name, who, what, number in ways:
+            best[name] = min(best[name], await batch(who, what, number))
     await bare.close()
     await relay.close()
     floor = best["bare forwarder"]
@@ -233,7 +256,7 @@ def main() -> None:
     tune_garbage_collector()  # as the relay does
     with tempfile.TemporaryDirectory(prefix="tabrelay-bench-", ignore_cleanup_errors=True) as home:
         rows = uvloop.run(run(args.batches, args.result, args.callers, Path(home)))
-    print(table(["", "µs/call", "× floor"], rows))
+    print(table(["", "µs/request", "× floor"], rows))
 
 
 if __name__ == "__main__":

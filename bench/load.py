@@ -23,6 +23,11 @@ from bench.stage import TOKEN
 
 MODERN: Final = "2026-07-28"
 LEGACY: Final = "2025-11-25"
+META: Final = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientCapabilities": {},
+    "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
+}
 ERAS: Final = ("modern", "legacy")
 WARM_UP_S: Final = 0.5
 HEAD: Final = 1024  # of an answer, as much is looked at
@@ -57,15 +62,17 @@ class Target:
         head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
         return f"POST {parts.path} HTTP/1.1\r\n{head}\r\n".encode() + body
 
-    def modern(self) -> bytes:
-        meta = {
-            "io.modelcontextprotocol/protocolVersion": MODERN,
-            "io.modelcontextprotocol/clientCapabilities": {},
-            "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
-        }
+    def modern(self, progress: str = "") -> bytes:
+        """A call. `progress`: the token for its progress."""
+        meta = {**META, "progressToken": progress} if progress else META
         params = {"name": self.tool, "arguments": self.arguments(), "_meta": meta}
         headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": self.tool}
         return self.request({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, headers)
+
+    def other(self, method: str) -> bytes:
+        """A modern request without arguments."""
+        headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
+        return self.request({"jsonrpc": "2.0", "id": 2, "method": method, "params": {"_meta": META}}, headers)
 
     def initialize(self) -> bytes:
         params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
