@@ -8,6 +8,26 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "upstreams: a notification that the SDK can't parse ends no call",
+        "if False:",
+        "tests/behaviour/upstreams/test_hostile_messages.py -k http",
+    ),
+    Mutation(
+        "upstreams: a progress token of many digits",
+        "is_number = isinstance(value, str) and value.isascii() and value.isdecimal()",
+        "tests/behaviour/upstreams/test_hostile_messages.py",
+    ),
+    Mutation(
+        "the length of an id, in questions of upstream servers",
+        "if isinstance(message, JSONRPCRequest) and (flaw := id_flaw(1)) is not None:",
+        "tests/behaviour/upstreams/test_hostile_messages.py -k child",
+    ),
+    Mutation(
+        "the length of an id, in messages of a client to the bridge",
+        "if (flaw := id_flaw(1)) is not None:",
+        "tests/behaviour/test_hostile_text.py -k bridge",
+    ),
+    Mutation(
         "plain pages: an answer on another socket of the page",
         "if False:",
         "tests/peers/browsers/test_plain_sockets.py -k either",

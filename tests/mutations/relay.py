@@ -357,7 +357,7 @@ MUTATIONS: Final = (
     Mutation(
         "one that puts the call log aside at a time",
         "if False:",
-        "tests/observe/test_call_log.py::test_a_process_that_finds_a_full_file_during_its_rotation_renames_nothing",
+        "tests/observe/test_log_file.py tests/observe/test_call_log.py::test_a_process_that_finds_a_full_file_during_its_rotation_renames_nothing",
     ),
     Mutation(
         "a call log that another has put aside",

@@ -1,6 +1,6 @@
 """Several processes rotate one log file: no line is lost, torn or written twice.
 
-The interleavings of single steps are in `test_journal`. Here real processes compete. `TABRELAY_ROTATION_ROUNDS` sets
+The interleavings of single steps are in `test_call_log`. Here real processes compete. `TABRELAY_ROTATION_ROUNDS` sets
 how often the whole is repeated; each round rotates the file about 50 times.
 """
 

@@ -114,6 +114,7 @@ def _parse_one(raw: bytes, value: Any) -> BridgeMessage:
         params = value.get("params")
         params = params if isinstance(params, dict) else {}
         if "id" in value:
+            # defence: the length of an id, in messages of a client to the bridge
             if (flaw := id_flaw(value["id"])) is not None:
                 raise Malformed(jsonrpc.INVALID_REQUEST, flaw)
             return BridgeMessage(raw, MessageKind.REQUEST, method, params, (value["id"],), _version(params))

@@ -27,6 +27,7 @@ from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.eras import Era
 
 ATTRIBUTE_S: Final = 10.0
+MAX_DIGITS: Final = 20  # of an id that the relay chose
 
 # Set where a call is sent. HTTP transports read the response in the sender's context, and the SDK's streams keep it.
 CALL: ContextVar[TrackedCall | None] = ContextVar("tabrelay_call", default=None)
@@ -260,5 +261,7 @@ class UpstreamConnection:
 
 
 def _as_id(value: object) -> object:
-    """Some servers return a number as text."""
-    return int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value
+    """Some servers return a number as text. Python converts at most 4,300 digits."""
+    # defence: upstreams: a progress token of many digits
+    is_number = isinstance(value, str) and len(value) <= MAX_DIGITS and value.isascii() and value.isdecimal()
+    return int(str(value)) if is_number else value

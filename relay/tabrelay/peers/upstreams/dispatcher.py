@@ -27,7 +27,7 @@ from mcp_types import CONNECTION_CLOSED, ErrorData, JSONRPCRequest
 
 from tabrelay.config.specs import IdFormat
 from tabrelay.peers.upstreams.faults import ConnectionFault, UpstreamFault
-from tabserver.wire.jsonrpc import RequestId
+from tabserver.wire.jsonrpc import RequestId, id_flaw
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +114,14 @@ class ReadHalf(Half[ReadStream]):
 
     async def receive(self) -> SessionMessage | Exception:
         try:
-            return await self._inner.receive()
+            while True:
+                item = await self._inner.receive()
+                message = item.message if isinstance(item, SessionMessage) else None
+                # defence: the length of an id, in questions of upstream servers
+                if isinstance(message, JSONRPCRequest) and (flaw := id_flaw(message.id)) is not None:
+                    log.warning("skipped a request of the server: %s", flaw)
+                    continue
+                return item
         except (anyio.EndOfStream, anyio.ClosedResourceError):
             self.is_over = True
             raise

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import json
+import logging
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -32,8 +34,11 @@ from mcp_types import (
 from tabrelay.payloads.json_skeleton import checking_weight
 from tabrelay.peers.upstreams.event_reader import EventReader, UpstreamEvent
 from tabrelay.system.loop_turns import run_in_turns
+from tabrelay.system.pipe_lines import too_long
 from tabserver.wire import methods
-from tabserver.wire.jsonrpc import INTERNAL_ERROR, RequestId
+from tabserver.wire.jsonrpc import INTERNAL_ERROR, RequestId, is_request_id
+
+log = logging.getLogger(__name__)
 
 # defence: loop time: large messages of upstream servers are not the SDK's
 LARGE: Final = 64 * 1024
@@ -41,6 +46,7 @@ LARGE: Final = 64 * 1024
 MAX_NOTICE: Final = 4 * 1024 * 1024
 EVENTS_AT_ONCE: Final = 32
 DROP_S: Final = 5.0
+HEAD: Final = 4096
 INVALID_JSON: Final = b"{"  # the SDK answers for it, as for any text that is not JSON
 _MEMBERS: Final = ("jsonrpc", "id", "method", "params", "result", "error")
 _CONTENTS: Final = ("params", "result")
@@ -274,6 +280,10 @@ async def small_events(
             if event.is_too_long:
                 on_heavy(event.data)
                 continue
+            # defence: upstreams: a notification that the SDK can't parse ends no call
+            if event.data and not _is_for_sdk(event.data):
+                log.warning("skipped a notification or request that is not a JSON-RPC message")
+                event.data = b""  # its other fields are still read
             pieces.append(event.text())
             if ticket or len(pieces) >= EVENTS_AT_ONCE:
                 try:
@@ -295,5 +305,26 @@ async def _replace(event: UpstreamEvent, store: LargeMessageStore, most: int) ->
     except TooManyValues:
         event.is_too_long = True
     except ValueError:
-        event.data = INVALID_JSON
+        found = too_long(event.data)
+        is_answer = found.is_answer or b'"method"' not in event.data[:HEAD] + event.data[-HEAD:]
+        event.data = INVALID_JSON if is_answer else b""
     return ticket
+
+
+def _is_for_sdk(data: bytes) -> bool:
+    """False for a notification or request that is not valid. For such a one, the SDK would fail the call to which the
+    stream belongs, with the text of the message in the error. A response that is not valid should fail its call."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError):
+            return True
+    if not isinstance(value, dict) or "method" not in value:
+        return True
+    try:
+        jsonrpc_message_adapter.validate_json(data, by_name=False)
+    except ValueError:
+        return False
+    return "id" not in value or is_request_id(value["id"])
