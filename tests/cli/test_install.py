@@ -161,6 +161,16 @@ def test_without_a_name_all_of_ours_go(home: Path) -> None:
     assert path.read_text() == '[mcp_servers.theirs]\ncommand = "x"\n'
 
 
+def test_a_file_that_can_not_be_changed_safely_is_not_touched(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = home / ".codex" / "config.toml"
+    path.parent.mkdir()
+    text = 'mcp_servers.notes.command = "x"\nmcp_servers.b.command = "z"\n'
+    path.write_text(text)
+    assert run("install", "codex", "notes", "--force") == 1
+    assert "by hand" in capsys.readouterr().err
+    assert path.read_text() == text and copies(path.parent) == []
+
+
 @pytest.mark.parametrize("name", [client.name for client in CLIENTS if client.project])
 def test_a_project_has_a_file_of_its_own(name: str, home: Path) -> None:
     assert run("install", name, "notes", "--project") == 0

@@ -131,13 +131,16 @@ theme = "dark"
 """
 
 
-def test_a_table_is_put_at_the_end_and_taken_out_again() -> None:
+def test_a_table_is_put_beside_the_others_and_taken_out_again() -> None:
     put = toml.put(CODEX, ("mcp_servers", "my notes"), {"command": "t", "args": ["stdio", "ä\\n"]})
-    assert put.startswith(CODEX)
-    assert put.endswith('\n[mcp_servers."my notes"]\ncommand = "t"\nargs = ["stdio", "ä\\\\n"]\n')
+    before, after = CODEX.split("[tui]")
+    assert put == f'{before}[mcp_servers."my notes"]\ncommand = "t"\nargs = ["stdio", "ä\\\\n"]\n\n[tui]{after}'
     assert toml.remove(put, ("mcp_servers", "my notes")) == CODEX
     assert toml.put("", ("a", "b"), {"c": "d"}) == '[a.b]\nc = "d"\n'
-    assert toml.put("x = 1", ("a",), {"c": "d"}) == 'x = 1\n\n[a]\nc = "d"\n'
+    last = toml.put("x = 1\n", ("a", "b"), {"c": "d"})
+    assert last == 'x = 1\n\n[a.b]\nc = "d"\n'
+    assert toml.remove(last, ("a", "b")) == "x = 1\n"
+    assert toml.remove(CODEX, ("mcp_servers", "none")) == toml.remove(CODEX, ("none", "none")) == CODEX
 
 
 def test_a_table_goes_with_all_that_is_below_it() -> None:
@@ -148,12 +151,15 @@ def test_a_table_goes_with_all_that_is_below_it() -> None:
     assert toml.parse(put)["mcp_servers"] == {"other": {"command": "new"}}
 
 
-@pytest.mark.parametrize("text", ['mcp_servers = {a = {command = "x"}}\n', 'mcp_servers.a.command = "x"\n'])
-def test_what_is_written_in_another_way_is_not_touched(text: str) -> None:
-    with pytest.raises(TomlError, match=r"by hand|declare"):
-        toml.put(text, ("mcp_servers", "a"), {"command": "y"})
-    with pytest.raises(TomlError, match="by hand"):
-        toml.remove(text, ("mcp_servers", "a"))
+def test_an_inline_table_is_changed_too() -> None:
+    text = 'mcp_servers = {a = {command = "x"}, b = {}} # mine\n'
+    put = toml.put(text, ("mcp_servers", "a"), {"command": "y"})
+    assert put == 'mcp_servers = {a = {command = "y"}, b = {}} # mine\n'
+    added = toml.put(text, ("mcp_servers", "c"), {"command": "z"})
+    assert added == 'mcp_servers = {a = {command = "x"}, b = {}, c = {command = "z"}} # mine\n'
+    assert toml.parse(toml.remove(text, ("mcp_servers", "a"))) == {"mcp_servers": {"b": {}}}
+    in_table = toml.put('[mcp_servers]\na = {command = "x"}\nb = {}\n', ("mcp_servers", "a"), {"command": "y"})
+    assert toml.parse(in_table) == {"mcp_servers": {"a": {"command": "y"}, "b": {}}}
 
 
 def test_a_file_that_is_not_toml_is_said_to_be_so() -> None:
