@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tabrelay.bus.memory import MemoryBroker, MemoryBus
 from tabrelay.routing.deadline_queue import EARLY_S, DeadlineQueue
 from tabserver import tool
 from tabserver.handlers.toolbox import Toolbox
@@ -19,6 +18,7 @@ from tests.support.cpython_worker import CPythonWorker
 from tests.support.fake_clock import JUMPS_S
 from tests.support.jumping_loop import JumpingLoop, run_jumping
 from tests.support.link_worker import SyntheticWorker
+from tests.support.memory_bus import MemoryBroker, MemoryBus
 from tests.support.paths import ROOT
 from tests.support.relay_pair import answer_of
 from tests.support.running_relay import RunningRelay

@@ -11,8 +11,8 @@ from typing import Protocol
 import pytest
 
 from tabrelay.bus.bus import Bus, BusDown, BusMessage
-from tabrelay.bus.memory import MemoryBroker, MemoryBus
 from tabrelay.bus.nats import NatsAuth, NatsBus
+from tests.support.memory_bus import MemoryBroker, MemoryBus
 from tests.support.nats_server import NatsServer
 from tests.support.waiting import until
 

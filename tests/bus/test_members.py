@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tabrelay.bus.members import MISSED, Membership
-from tabrelay.bus.memory import MemoryBroker, MemoryBus
 from tabserver.wire.events import Opened, Violation
+from tests.support.memory_bus import MemoryBroker, MemoryBus
 from tests.support.relay_pair import Pair
 from tests.support.waiting import until
 

@@ -12,7 +12,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tabrelay.admission.tokens import Tokens
-from tabrelay.bus.memory import MemoryBroker, MemoryBus
 from tabrelay.calls.calls import Call
 from tabrelay.cli.main import main
 from tabrelay.errors import Busy
@@ -23,6 +22,7 @@ from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 from tests.support.bridge_harness import until
 from tests.support.link_worker import SyntheticWorker
+from tests.support.memory_bus import MemoryBroker, MemoryBus
 from tests.support.paths import ROOT
 from tests.support.running_relay import RunningRelay
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from time import thread_time
+from typing import Any
 
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tabrelay.payloads import hidden_text
 from tabrelay.payloads.confusables import skeleton
-from tabrelay.payloads.hidden_text import DEFAULT_IGNORABLE, has_hidden, has_hidden_in_value
+from tabrelay.payloads.hidden_text import DEFAULT_IGNORABLE, has_hidden_in_json
 
 HIDDEN = {
     "an escape sequence": "a\x1b[31mred",
@@ -58,6 +60,14 @@ SEEN = [
     "C:\\bin\\files\\new",
     '"quotes" and \\\\ backslashes \\\\\\u0007',
 ]
+
+
+def has_hidden(text: str) -> bool:
+    return hidden_text._HIDDEN.search(text) is not None
+
+
+def has_hidden_in_value(value: Any) -> bool:
+    return has_hidden_in_json(orjson.dumps(value).decode())
 
 
 @pytest.mark.parametrize("text", HIDDEN.values(), ids=HIDDEN)

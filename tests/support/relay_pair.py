@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import httpx2
 import pytest
 
-from tabrelay.bus.memory import MemoryBroker, MemoryBus
 from tests.support.link_worker import SyntheticWorker
+from tests.support.memory_bus import MemoryBroker, MemoryBus
 from tests.support.running_relay import RunningRelay, events
 from tests.support.waiting import until
 

@@ -7,7 +7,7 @@ what the bridge depends on, and leaves the rest to the server.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
@@ -195,7 +195,3 @@ def answered(value: Any) -> Key | None:
 
 def error_reply(id: Any, code: int, text: str, data: Any = None) -> bytes:
     return dump(jsonrpc.error_message(id, code, text, data))
-
-
-def error_replies(ids: Iterable[Any], code: int, text: str, data: Any = None) -> list[bytes]:
-    return [error_reply(id, code, text, data) for id in ids]

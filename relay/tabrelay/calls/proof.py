@@ -206,8 +206,6 @@ class ClientProof:
 
 # -- relay -------------------------------------------------------------------------------------------------------------
 
-FindKey = Callable[[str], bytes | None]
-
 
 @dataclass(frozen=True, slots=True)
 class ShownProof:

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator
-from typing import Any, Final
-
-import orjson
+from typing import Final
 
 # Unicode's Default_Ignorable_Code_Point: not rendered. Joiners and variation selectors are among them.
 _IGNORABLE: Final = (
@@ -36,7 +34,6 @@ _LEGAL_SELECTOR: Final = (
     f"|(?<={_MATHEMATICAL})\ufe00(?![{_SELECTORS}])"
 )
 _HIDDEN: Final = re.compile(f"(?!{_LEGAL_JOINER}|{_LEGAL_SELECTOR})[{_CONTROLS}{_IGNORABLE}{_MORE}]")
-_CONTROL: Final = re.compile(f"[{_CONTROLS}]")  # the only hidden characters in ASCII
 # The same in JSON text as orjson writes it, where controls below U+0020 are escapes. An escaped backslash is not one.
 _ESCAPED_CONTROL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\(?:u00[01][0-9a-f]|[bf])")
 
@@ -45,13 +42,8 @@ STRETCH: Final = 64 * 1024  # characters
 _BACKSLASHES: Final = re.compile(r"\\*+")
 
 
-def has_hidden(text: str) -> bool:
-    """Does the text contain hidden characters?"""
-    return (_CONTROL if text.isascii() else _HIDDEN).search(text) is not None
-
-
 def has_hidden_in_json(text: str) -> bool:
-    """The same for a value's JSON text, as orjson writes it."""
+    """Does a value's JSON text, as orjson writes it, contain hidden characters?"""
     if "\x7f" in text or ("\\" in text and _ESCAPED_CONTROL.search(text) is not None):
         return True
     return not text.isascii() and _HIDDEN.search(text) is not None
@@ -77,8 +69,3 @@ def searching_json(text: str) -> Generator[None, None, bool]:
             return True
         yield
     return False
-
-
-def has_hidden_in_value(value: Any) -> bool:
-    """The same for a JSON value, including its keys."""
-    return has_hidden_in_json(orjson.dumps(value).decode())

@@ -6,12 +6,12 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from tabrelay.bus.memory import MemoryBroker, MemoryBus
 from tabrelay.faces.mcp.session_store import SessionStore, digest
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
 from tests import canary
 from tests.support.link_worker import SyntheticWorker
+from tests.support.memory_bus import MemoryBroker, MemoryBus
 from tests.support.relay_pair import Pair, request
 from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until

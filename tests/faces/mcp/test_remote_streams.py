@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tabrelay.bus.members import Membership
-from tabrelay.bus.memory import MemoryBus
 from tabrelay.faces.mcp.event_store import node_of
 from tabrelay.faces.mcp.session_store import digest
 from tabserver import Context, tool
 from tabserver.handlers.toolbox import Toolbox
 from tests.support.cpython_worker import CPythonWorker
+from tests.support.memory_bus import MemoryBus
 from tests.support.relay_pair import Pair, Stream, open_session, request
 from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until

@@ -11,8 +11,8 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from tabrelay.bus.members import Membership
-from tabrelay.bus.memory import MemoryBroker, MemoryBus
 from tabrelay.faces.nodes.leader import LeaderProxy
+from tests.support.memory_bus import MemoryBroker, MemoryBus
 from tests.support.waiting import until
 
 

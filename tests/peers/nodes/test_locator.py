@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tabrelay.bus.memory import MemoryBus
 from tests.support.link_worker import ECHO_TOOL, OTHER_TOOL, SyntheticWorker
+from tests.support.memory_bus import MemoryBus
 from tests.support.relay_pair import Pair, Stream, answer_of, ending, meeting, open_session
 from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tabrelay.bus.memory import MemoryBroker, MemoryBus
 from tabserver import tool
 from tabserver.handlers.toolbox import Toolbox
 from tabserver.wire import jsonrpc
@@ -18,6 +17,7 @@ from tabserver.wire.events import Closed, Received
 from tabserver.wire.frames import Kind
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.link_worker import DONE, OTHER_TOOL, SyntheticWorker
+from tests.support.memory_bus import MemoryBroker, MemoryBus
 from tests.support.relay_pair import Pair, meeting
 from tests.support.running_relay import RunningRelay, events, modern
 from tests.support.waiting import until
