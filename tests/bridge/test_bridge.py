@@ -295,6 +295,7 @@ def test_before_the_first_byte_nothing_heavy_is_loaded() -> None:
         "tabrelay.errors",
         "tabrelay.http.addresses",
         "tabrelay.http.param_headers",
+        "tabrelay.http.sse_parser",
         "tabrelay.mcp_headers",
         "tabrelay.observe.log_setup",
         "tabrelay.payloads.printable_text",

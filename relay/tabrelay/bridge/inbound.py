@@ -14,14 +14,14 @@ from tabrelay.bridge.delivery import Delivery
 from tabrelay.bridge.messages import BridgeMessage, answered, dump, elements, load, on_one_line
 from tabrelay.bridge.parsing import parsed
 from tabrelay.bridge.session import ClientSession, SessionSnapshot
-from tabrelay.bridge.sse_parser import SseEvent
 from tabrelay.bridge.tool_headers import ToolHeaders
+from tabrelay.http.sse_parser import SseEvent
 from tabserver.wire import methods
 
 log = logging.getLogger("tabrelay.bridge")
 
 # Some servers still use `completion`, the name in a draft.
-EVENT_TYPES: Final = ("message", "completion")
+EVENT_TYPES: Final = (b"message", b"completion")
 
 Deliver = Callable[[bytes, Any], Awaitable[None]]
 

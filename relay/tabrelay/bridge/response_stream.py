@@ -18,8 +18,8 @@ from tabrelay.bridge.errors import BridgeFault, Failure
 from tabrelay.bridge.http import HttpAnswer
 from tabrelay.bridge.inbound import InboundMessages
 from tabrelay.bridge.outbound import Outbound
+from tabrelay.bridge.resumable_events import EventTooLarge, ResumableEvents
 from tabrelay.bridge.session import ClientSession, SessionSnapshot
-from tabrelay.bridge.sse_parser import EventTooLarge, SseParser
 
 RESUME_TRIES: Final = 10
 RESUME_S: Final = 1.0
@@ -35,7 +35,7 @@ class ResponseStreams:
 
     async def read(self, delivery: Delivery, answer: HttpAnswer, snapshot: SessionSnapshot) -> BridgeFault | None:
         """Reads until the request is answered, or returns the fault."""
-        events = SseParser(self._outbound.limits.max_event)
+        events = ResumableEvents(self._outbound.limits.max_event)
         fault = await self._to_end(delivery, answer, events, snapshot)
         failures = 0
         # 2025-11-25: the server MAY close the connection after it sent an event id, and the client reconnects for the
@@ -51,13 +51,13 @@ class ResponseStreams:
             failures = 0 if events.last_id != before else failures + 1
         return fault
 
-    def _wait_s(self, failures: int, events: SseParser) -> float:
+    def _wait_s(self, failures: int, events: ResumableEvents) -> float:
         if failures:
             return listen_wait_s(failures, self._clock.chance())
         return RESUME_S if events.retry_ms is None else events.retry_ms / 1000
 
     async def _resume(
-        self, delivery: Delivery, events: SseParser, snapshot: SessionSnapshot
+        self, delivery: Delivery, events: ResumableEvents, snapshot: SessionSnapshot
     ) -> tuple[BridgeFault | None, bool]:
         """The current fault, and whether another attempt could help."""
         where = self._outbound.where
@@ -76,7 +76,7 @@ class ResponseStreams:
             return errors.of_failure(failure, where), True
 
     async def _to_end(
-        self, delivery: Delivery, answer: HttpAnswer, events: SseParser, snapshot: SessionSnapshot
+        self, delivery: Delivery, answer: HttpAnswer, events: ResumableEvents, snapshot: SessionSnapshot
     ) -> BridgeFault | None:
         """Reads until the stream ends, or for LINGER_S after everything was answered."""
         where = self._outbound.where

@@ -19,8 +19,8 @@ from tabrelay.bridge.errors import Failure
 from tabrelay.bridge.http import HttpAnswer
 from tabrelay.bridge.inbound import InboundMessages
 from tabrelay.bridge.outbound import Outbound
+from tabrelay.bridge.resumable_events import EventTooLarge, ResumableEvents
 from tabrelay.bridge.session import SessionSnapshot
-from tabrelay.bridge.sse_parser import EventTooLarge, SseParser
 
 log = logging.getLogger("tabrelay.bridge")
 
@@ -60,7 +60,7 @@ class ServerStream:
             self._task = None
 
     async def run(self, snapshot: SessionSnapshot) -> None:
-        events = SseParser(self._outbound.limits.max_event)
+        events = ResumableEvents(self._outbound.limits.max_event)
         failures = 0
         was_open = False
         while failures < LISTEN_TRIES:
@@ -84,7 +84,7 @@ class ServerStream:
                 await self._clock.sleep(wait_s)
         log.warning("The server stream failed %d times in a row: it is not opened again", failures)
 
-    async def _try(self, snapshot: SessionSnapshot, events: SseParser, was_open: bool) -> tuple[StreamEnd, bool]:
+    async def _try(self, snapshot: SessionSnapshot, events: ResumableEvents, was_open: bool) -> tuple[StreamEnd, bool]:
         """How the attempt ended, and whether the stream was open in between."""
         is_open = False
         try:
@@ -105,7 +105,7 @@ class ServerStream:
             log.warning("The server stream had an event that is too large (see --max-buffer)")
             return StreamEnd.FAILED, is_open
 
-    async def _read(self, answer: HttpAnswer, events: SseParser, snapshot: SessionSnapshot) -> None:
+    async def _read(self, answer: HttpAnswer, events: ResumableEvents, snapshot: SessionSnapshot) -> None:
         events.restart()
         async with contextlib.aclosing(answer.chunks()) as chunks:
             async for chunk in chunks:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
+from tabrelay.http.sse_parser import SseParser
 from tabrelay.peers.upstreams import large_messages
-from tabrelay.peers.upstreams.event_reader import EventReader
 from tabrelay.peers.upstreams.large_messages import LARGE, LargeMessageStore, MessageLimits, small_events, to_message
 from tests.peers.upstreams.transports.test_http import legacy, modern, relay_for
 from tests.support.child_specs import child, until
@@ -127,7 +127,7 @@ def test_the_data_of_an_error_is_kept() -> None:
 def test_events_are_found_however_they_are_cut(end: str, size: int) -> None:
     first = ["\ufeff: hello", "event: a", "data: 1", "data:2", "id:7", "x: y", ""]
     text = end.join([*first, "", "data", "", "data: 3", "", ""])
-    data, reader = text.encode(), EventReader(1_000)
+    data, reader = text.encode(), SseParser(1_000)
     found = [event for at in range(0, len(data), size) for event in reader.feed(data[at : at + size])]
     assert [(event.data, event.fields) for event in found] == [
         (b"1\n2", {b"event": b"a", b"id": b"7"}),
@@ -138,7 +138,7 @@ def test_events_are_found_however_they_are_cut(end: str, size: int) -> None:
 
 
 def test_an_event_that_is_too_long_is_told_by_its_beginning_and_the_next_is_read() -> None:
-    reader = EventReader(100)
+    reader = SseParser(100)
     [long, next] = [*reader.feed(b'data: {"id":1,' + b"x" * 200), *reader.feed(b"\n\ndata: 2\n\n")]
     assert long.is_too_long and long.data.startswith(b'{"id":1,x')
     assert (next.data, next.is_too_long) == (b"2", False)

@@ -1,7 +1,7 @@
 """In-place edits of TOML with tomlkit: one table is set or removed, and the rest stays unchanged.
 
-Tables with a header and inline tables can be changed. tomlkit misplaces some dotted keys: the caller compares the result
-with the intent, and refuses such a change. Pure.
+Tables with a header and inline tables can be changed. tomlkit misplaces some dotted keys: the caller compares the
+result with the intent, and refuses such a change. Pure.
 """
 
 from __future__ import annotations

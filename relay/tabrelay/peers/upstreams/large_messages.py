@@ -31,8 +31,8 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 
+from tabrelay.http.sse_parser import SseEvent, SseParser
 from tabrelay.payloads.json_skeleton import checking_weight
-from tabrelay.peers.upstreams.event_reader import EventReader, UpstreamEvent
 from tabrelay.system.loop_turns import run_in_turns
 from tabrelay.system.pipe_lines import too_long
 from tabserver.wire import methods
@@ -270,7 +270,7 @@ async def small_events(
 ) -> AsyncGenerator[bytes, None]:
     """An event stream for the SDK: few events at a time, and a small message in place of each large one. A message
     beyond the limits is dropped and passed to `on_heavy`; of one that is too long, only its beginning."""
-    reader = EventReader(limits.size)
+    reader = SseParser(limits.size)
     async for chunk in chunks:
         pieces: list[bytes] = []
         for event in reader.feed(chunk):
@@ -297,7 +297,7 @@ async def small_events(
         await asyncio.sleep(0)
 
 
-async def _replace(event: UpstreamEvent, store: LargeMessageStore, most: int) -> str:
+async def _replace(event: SseEvent, store: LargeMessageStore, most: int) -> str:
     """Store the large message of an event; returns its ticket."""
     ticket = ""
     try:

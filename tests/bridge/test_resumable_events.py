@@ -6,32 +6,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabrelay.bridge.sse_parser import EventTooLarge, SseEvent, SseParser
+from tabrelay.bridge.resumable_events import EventTooLarge, ResumableEvents
 
 LINES = ["data: ä€𝄞", "data: x", "", ": c", "id: é", "event: e", "retry: 5"]
 
 
-def read(*chunks: bytes, limit: int = 1000) -> tuple[list[SseEvent], SseParser]:
-    events = SseParser(limit)
+def read(*chunks: bytes, limit: int = 1000) -> tuple[list[tuple[bytes, bytes]], ResumableEvents]:
+    events = ResumableEvents(limit)
     found = [event for chunk in chunks for event in events.feed(chunk)]
     last = events.close()
-    return (found if last is None else [*found, last]), events
+    return [(event.type, event.data) for event in (found if last is None else [*found, last])], events
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_lines_may_end_in_three_ways(end: bytes) -> None:
     found, _ = read(end.join([b": hello", b"event: message", b"data: one", b"", b"data:two", b"data: three", b"", b""]))
-    assert found == [SseEvent("message", b"one"), SseEvent("message", b"two\nthree")]
+    assert found == [(b"message", b"one"), (b"message", b"two\nthree")]
 
 
 def test_one_blank_after_the_colon_is_left_out_and_no_more() -> None:
     found, _ = read(b"data:  x\n\n")
-    assert found == [SseEvent("message", b" x")]
+    assert found == [(b"message", b" x")]
 
 
 def test_an_event_that_the_end_cut_off_is_given_but_its_id_does_not_count() -> None:
     found, events = read(b"id: 1\ndata: a\n\nid: 2\ndata: b")
-    assert found == [SseEvent("message", b"a"), SseEvent("message", b"b")]
+    assert found == [(b"message", b"a"), (b"message", b"b")]
     assert events.last_id == "1"
 
 
@@ -44,7 +44,7 @@ def test_an_event_without_data_only_says_where_we_are() -> None:
 
 def test_fields_that_make_no_sense_are_left_out() -> None:
     found, events = read(b"\xef\xbb\xbfdata: x\nretry: soon\nid: a\0b\nwhat: ever\nretry\n\n")
-    assert found == [SseEvent("message", b"x")]
+    assert found == [(b"message", b"x")]
     assert (events.last_id, events.retry_ms) == (None, None)
 
 
@@ -75,10 +75,10 @@ def test_the_limit_is_for_one_event_and_comments_are_none() -> None:
 
 
 def test_a_stream_that_goes_on_begins_with_a_whole_event() -> None:
-    events = SseParser(1000)
-    assert list(events.feed(b"id: 1\ndata: a\n\nid: 2\ndata: hal")) == [SseEvent("message", b"a")]
+    events = ResumableEvents(1000)
+    assert [event.data for event in events.feed(b"id: 1\ndata: a\n\nid: 2\ndata: hal")] == [b"a"]
     events.restart()
-    assert list(events.feed(b"id: 2\ndata: half\n\n")) == [SseEvent("message", b"half")]
+    assert [event.data for event in events.feed(b"id: 2\ndata: half\n\n")] == [b"half"]
     assert events.last_id == "2"
 
 
