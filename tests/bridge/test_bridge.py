@@ -300,6 +300,7 @@ def test_before_the_first_byte_nothing_heavy_is_loaded() -> None:
         "tabrelay.observe.log_setup",
         "tabrelay.payloads.printable_text",
         "tabrelay.system.pipe_lines",
+        "tabrelay.system.tasks",
         "tabserver.wire.eras",
         "tabserver.wire.jsonrpc",
         "tabserver.wire.limits",

@@ -6,7 +6,6 @@ and error codes. Servers that the editor provides are in `editor_connection`.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import itertools
 import json
@@ -27,6 +26,7 @@ from tabrelay.bridge import errors
 from tabrelay.bridge.messages import Key, key
 from tabrelay.bridge.outbound import Outbound
 from tabrelay.errors import Busy
+from tabrelay.system.tasks import BackgroundTasks
 from tabserver.wire import jsonrpc
 from tabserver.wire.eras import META_VERSION
 
@@ -57,7 +57,7 @@ class BrowserServers:
         self._connections: dict[str, tuple[OfferedServer, AcpConnection, RelaySession]] = {}
         self._envelopes: dict[Key, McpEnvelope] = {}
         self._numbers = itertools.count(1)
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing = BackgroundTasks()
 
     # -- offers --------------------------------------------------------------------------------------------------------
 
@@ -79,9 +79,7 @@ class BrowserServers:
 
     async def close(self) -> None:
         """Stops sending disconnects to the agent."""
-        for ending in list(self._closing):
-            ending.cancel()
-        await asyncio.gather(*self._closing, return_exceptions=True)
+        await self._closing.cancel()
 
     def owns(self, message: AcpMessage) -> bool:
         """Whether the agent's message is for one of these servers."""
@@ -139,9 +137,7 @@ class BrowserServers:
             await connection.send(relay_session)
 
         def stuck() -> None:
-            ending = asyncio.create_task(self._disconnect_stuck(id))
-            self._closing.add(ending)
-            ending.add_done_callback(self._closing.discard)
+            self._closing.start(self._disconnect_stuck(id))
 
         line = RelaySession(self._make_outbound(offer, id), deliver, has_server_stream=True, on_stuck=stuck)
         connection = AcpConnection(dialect, id, self._requests, line.send, lambda: offer.session.id)

@@ -20,6 +20,7 @@ from tabrelay.acp.message import AcpMessage
 from tabrelay.acp.requests import ConnectionGone
 from tabrelay.bridge.messages import Key
 from tabrelay.errors import Busy
+from tabrelay.system.tasks import cancel
 
 log = logging.getLogger("tabrelay.acp")
 
@@ -92,10 +93,7 @@ class OrderedDelivery:
         self._queue.clear()
         self._size = 0
         self._has_room.set()
-        tasks = [task for task in (self._starting, self._expiring) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(*(task for task in (self._starting, self._expiring) if task is not None))
 
     def _is_full(self, size: int) -> bool:
         """A request larger than the whole queue is accepted when the queue is empty."""

@@ -42,6 +42,7 @@ from tabrelay.acp.router import (
 from tabrelay.acp.session_servers import ConductorOptions, SessionServers, make_outbound
 from tabrelay.acp.sessions import AcpSession
 from tabrelay.bridge.bridge import Output
+from tabrelay.system.tasks import cancel
 from tabserver.wire import jsonrpc
 
 log = logging.getLogger("tabrelay.acp")
@@ -164,8 +165,7 @@ class Conductor:
             if telling.done():
                 telling.result()
         finally:
-            telling.cancel()
-            await asyncio.gather(telling, return_exceptions=True)
+            await cancel(telling)
         code = component.code or 0
         return code if code >= 0 else 128 - code
 
@@ -182,10 +182,7 @@ class Conductor:
         await asyncio.gather(*(self._release(session) for session in self._sessions.values()))
 
     async def _close(self, tasks: list[asyncio.Task[Any]]) -> None:
-        everything = [*tasks, *self._readers]
-        for task in everything:
-            task.cancel()
-        await asyncio.gather(*everything, return_exceptions=True)
+        await cancel(*tasks, *self._readers)
         self._editor_requests.close()
         self._agent_requests.close()
         sessions = {*self._sessions.values(), *self._openings.values()}

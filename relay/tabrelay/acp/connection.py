@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from tabrelay.acp import message as acp_message
@@ -23,6 +23,7 @@ from tabrelay.acp.message import AcpMessage
 from tabrelay.acp.requests import ConnectionGone, RequestTable, SentRequest, WaitForRoom
 from tabrelay.bridge.messages import Key, elements, key
 from tabrelay.errors import Busy
+from tabrelay.system.tasks import BackgroundTasks
 from tabserver.wire import jsonrpc, methods
 
 log = logging.getLogger("tabrelay.acp")
@@ -34,7 +35,7 @@ MAX_INBOUND: Final = 256
 # Methods that only one of G1 and G2 has; both connect alike.
 _DIALECT_SHOWN: Final = {G1.request: G1, G1.notification: G1, G2.request: G2}
 
-Write = Callable[[bytes], Awaitable[None]]
+Write = Callable[[bytes], Coroutine[Any, Any, None]]
 
 
 class AcpConnection:
@@ -58,7 +59,7 @@ class AcpConnection:
         self._session = session
         self._queue = OrderedDelivery(MAX_RUNNING, self._send_request, write)
         self._sent: dict[Key, SentRequest] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self._inbound: dict[str, tuple[Key, str]] = {}  # our inner id -> the peer's request
         self._ids = itertools.count(1)
         self.closed_by_peer = asyncio.Event()  # by the peer
@@ -88,9 +89,7 @@ class AcpConnection:
         self._sent[message.key] = sent
         # Keep no more of the request than a second attempt needs: a call may be large and run for a long time.
         again = None if self._is_certain else (message.method, params)
-        task = asyncio.create_task(self._await_answer(message.key, message.id_text, sent, again))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._await_answer(message.key, message.id_text, sent, again))
 
     async def _await_answer(self, one: Key, id: str, sent: SentRequest, again: tuple[str, str | None] | None) -> None:
         try:
@@ -180,10 +179,7 @@ class AcpConnection:
         for _, outer in self._inbound.values():
             await self._requests.refuse(outer, jsonrpc.INTERNAL_ERROR, "The MCP connection was closed.")
         self._inbound.clear()
-        for task in list(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.cancel()
 
 
 async def disconnect(requests: RequestTable, dialect: Dialect, id: str) -> None:

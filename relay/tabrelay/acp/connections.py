@@ -15,6 +15,7 @@ from tabrelay.acp.connection import AcpConnection
 from tabrelay.acp.envelope_requests import EnvelopeRequests
 from tabrelay.acp.message import AcpMessage
 from tabrelay.acp.requests import RequestTable
+from tabrelay.system.tasks import BackgroundTasks
 
 
 class OpenConnections:
@@ -22,7 +23,7 @@ class OpenConnections:
         self._requests = requests
         self._connections: dict[str, AcpConnection] = {}
         self._envelopes: list[tuple[str, EnvelopeRequests]] = []
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing = BackgroundTasks()
 
     def add_connection(self, connection: AcpConnection) -> None:
         self._connections[connection.id] = connection
@@ -38,16 +39,11 @@ class OpenConnections:
 
     async def run_to_end(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs the work that ends a connection to completion, even if the caller is cancelled."""
-        ending = asyncio.create_task(work)
-        self._closing.add(ending)
-        ending.add_done_callback(self._closing.discard)
-        await asyncio.shield(ending)
+        await asyncio.shield(self._closing.start(work))
 
     async def close(self) -> None:
         """Cancels the endings: the editor reads nothing any more."""
-        for ending in list(self._closing):
-            ending.cancel()
-        await asyncio.gather(*self._closing, return_exceptions=True)
+        await self._closing.cancel()
 
     def owns(self, message: AcpMessage) -> bool:
         return self._find(message) is not None

@@ -26,6 +26,7 @@ from tabrelay.acp.line_writer import LineWriter
 from tabrelay.acp.message import AcpMessage
 from tabrelay.acp.requests import ConnectionGone, RequestTable
 from tabrelay.bridge.messages import Key, key, parse
+from tabrelay.system.tasks import BackgroundTasks, cancel
 from tabserver.wire import jsonrpc, methods
 
 log = logging.getLogger("tabrelay.acp")
@@ -128,9 +129,7 @@ class EditorConnection:
                 raise TimeoutError
             return False
         finally:
-            for task in (doing, gone):
-                task.cancel()
-            await asyncio.gather(doing, gone, return_exceptions=True)
+            await cancel(doing, gone)
 
     async def _connect(self, dialect: Dialect) -> None:
         """Opens a connection, or records that the editor has none (G4). Raises ConnectionGone when it refuses."""
@@ -180,9 +179,7 @@ class EditorConnection:
             if sending.done():
                 sending.result()
         finally:
-            for end in ends:
-                end.cancel()
-            await asyncio.gather(*ends, return_exceptions=True)
+            await cancel(*ends)
 
     # -- with connections ----------------------------------------------------------------------------------------------
 
@@ -235,7 +232,7 @@ class EnvelopeForwarder:
         self._write = write
         self._queue = OrderedDelivery(MAX_ACTIVE, self._start, write)  # the provider's limit: it would refuse one more
         self._running: dict[Key, EnvelopeRequest] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self._legacy_agent: LegacyAgent | None = None
 
     async def send(self, line: bytes) -> None:
@@ -276,9 +273,7 @@ class EnvelopeForwarder:
 
         request = await self._envelopes.start(message.id_text, message.method, message.part("params"), on_notification)
         self._running[message.key] = request
-        task = asyncio.create_task(self._finish(message.key, message.id_text, request))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._finish(message.key, message.id_text, request))
 
     async def _finish(self, one: Key, id: str, request: EnvelopeRequest) -> None:
         try:
@@ -296,7 +291,4 @@ class EnvelopeForwarder:
         await self._envelopes.close()  # before the waiting tasks end: their requests would be lost
         if self._legacy_agent is not None:
             await self._legacy_agent.close()
-        for task in list(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.cancel()

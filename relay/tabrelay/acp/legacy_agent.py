@@ -20,6 +20,7 @@ from tabrelay.acp.message import AcpMessage
 from tabrelay.bridge.messages import load
 from tabrelay.calls.calls import Call, Notice, Pending, Reply
 from tabrelay.errors import BadAnswer, BadRequest, RelayError
+from tabrelay.system.tasks import BackgroundTasks
 from tabrelay.translation import messages
 from tabrelay.translation.to_modern import LegacyToModern
 from tabserver.wire import eras, jsonrpc, methods
@@ -47,7 +48,7 @@ class LegacyAgent:
         self._caller = Caller(Era.LEGACY, eras.NEWEST_LEGACY, "agent")
         self._translator = LegacyToModern(self, INFO)
         self._running: dict[Pending, EnvelopeRequest] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     # -- from the agent ------------------------------------------------------------------------------------------------
 
@@ -73,8 +74,11 @@ class LegacyAgent:
             return
         found = load(outcome.result.encode())
         self.discovered, self.is_modern = (found if isinstance(found, dict) else {}), True
-        self._translator.listen(CHANNEL, lambda notice: self._spawn(self._write(notice.payload.encode())))
+        self._translator.listen(CHANNEL, self._deliver)
         self.start_request(message, lambda: None)
+
+    def _deliver(self, notice: Notice) -> None:
+        self._tasks.start(self._write(notice.payload.encode()))
 
     async def _discover(self) -> EnvelopeOutcome:
         modern = Caller(Era.MODERN, eras.MODERN_VERSIONS[0], "agent", self._caller.client, self._caller.capabilities)
@@ -104,7 +108,7 @@ class LegacyAgent:
         ) as problem:  # such as half of a surrogate pair, or 1e400: valid JSON that the translator can't parse
             text = f"This request can't be translated for the server: {problem}"
             outer.fail(BadRequest(text, code=jsonrpc.INVALID_PARAMS))
-        self._spawn(self._write_replies(message.id_text, outer, on_done))
+        self._tasks.start(self._write_replies(message.id_text, outer, on_done))
 
     async def _write_replies(self, id: str, outer: Pending, on_done: Callable[[], None]) -> None:
         try:
@@ -125,12 +129,12 @@ class LegacyAgent:
             if not pending.is_done:  # it may be cancelled before it is sent
                 await self._send_request(pending)
 
-        self._spawn(carry())
+        self._tasks.start(carry())
 
     def cancel(self, pending: Pending, why: str) -> None:
         request = self._running.pop(pending, None)
         if request is not None:
-            self._spawn(self._envelopes.cancel(request))
+            self._tasks.start(self._envelopes.cancel(request))
 
     async def _send_request(self, pending: Pending) -> None:
         message = AcpMessage.read(pending.call.payload.encode())
@@ -166,12 +170,4 @@ class LegacyAgent:
     async def close(self) -> None:
         self.is_modern = False
         self._translator.end(CHANNEL)
-        for task in list(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        await self._tasks.cancel()

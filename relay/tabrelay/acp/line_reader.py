@@ -18,6 +18,7 @@ from tabrelay.acp import message as acp_message
 from tabrelay.acp.message import AcpMessage
 from tabrelay.bridge.parsing import LINES_AT_ONCE, parsed
 from tabrelay.system.pipe_lines import LineSplitter, LineTooLong
+from tabrelay.system.tasks import cancel
 from tabserver.wire import jsonrpc
 
 log = logging.getLogger("tabrelay.acp")
@@ -108,8 +109,7 @@ class LineReader:
             await self._has_news.wait()
 
     async def close(self) -> None:
-        self._reading.cancel()
-        await asyncio.wait({self._reading})
+        await cancel(self._reading)
 
     async def _read(self) -> None:
         try:

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from tabrelay.acp.line_writer import LineWriter
+from tabrelay.system.tasks import cancel
 
 log = logging.getLogger("tabrelay.acp")
 
@@ -53,10 +54,7 @@ class LocalPort:
         if self._server is not None:
             self._server.close()
         self._is_closed = True
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await cancel(*self._tasks)
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

@@ -1,6 +1,6 @@
 """Client of the relay for the conductor: lists connected browsers, connects to them, and reports ACP sessions.
 
-The relay proves itself on every connection before it gets a request (`bridge.proven_connection`). A missing relay is
+The relay proves itself on every connection before it gets a request (`bridge.http`). A missing relay is
 not an error: the agent then gets no browser tools, and one warning is logged.
 """
 
@@ -13,22 +13,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-import httpx2
-
 from tabrelay import mcp_headers
 from tabrelay.admission.token_store import TEMPORARY_PREFIX
 from tabrelay.admission.tokens import StateError, Tokens
 from tabrelay.bridge.credentials import CredentialsError, TokenFile
+from tabrelay.bridge.errors import UNPROVEN, Failure
 from tabrelay.bridge.http import HttpEndpoint
+from tabrelay.bridge.messages import dump, load
 from tabrelay.bridge.outbound import Outbound, OutboundLimits
-from tabrelay.bridge.proven_connection import ProvenConnections
-from tabrelay.bridge.target import NameTarget
+from tabrelay.bridge.target import NameTarget, relay_address
 from tabrelay.calls.principal import CALL
-from tabrelay.calls.proof import Unproven, key_of
 
 log = logging.getLogger("tabrelay.acp")
 
 REQUEST_S: Final = 2.0
+MAX_ANSWER: Final = 16 << 20
 TOKEN_LIFE_S: Final = 24 * 3600.0
 START_HINT: Final = "Start one: tabrelay demo"
 HOME_HINT: Final = "Was the relay started with another --home?"
@@ -43,7 +42,7 @@ class RelayClient:
         self.base = base
         self._names = names
         self._id = secrets.token_hex(8)
-        self._proven_client: tuple[bytes, httpx2.AsyncClient, ProvenConnections] | None = None
+        self._endpoints: dict[str, HttpEndpoint] = {}  # by path
         self._credentials = TokenFile(home / "token", HOME_HINT, is_required=False)
         self._last_warning: str | None = ""  # the last warning, logged once; None: log none
 
@@ -85,7 +84,8 @@ class RelayClient:
     async def close(self) -> None:
         self._last_warning = None  # a warning has no use any more
         await self._request_json("DELETE", f"/-/acp/{self._id}")
-        await self._close_client()
+        for endpoint in self._endpoints.values():
+            await endpoint.close()
 
     async def _request_json(self, method: str, path: str, body: Any = None) -> Any:
         """The JSON of the answer; None when no relay answers."""
@@ -97,53 +97,33 @@ class RelayClient:
                     f"No relay answers at {base}: there is no token in {self._home}. {HOME_HINT} {START_HINT}"
                 )
                 return None
-            async with asyncio.timeout(
-                REQUEST_S
-            ):  # for the whole exchange: another program on the port may be slow on purpose
-                answer = await self._send(key_of(authorization.partition(" ")[2]), method, f"{base}{path}", body)
-            value = answer.raise_for_status().json()
-        except Unproven as problem:
-            self._warn_once(str(problem))
+            # For the whole exchange: another program on the port may be slow on purpose.
+            async with asyncio.timeout(REQUEST_S):
+                status, text = await self._send(authorization, method, path, None if body is None else dump(body))
+            if 200 <= status < 300:
+                self._last_warning = ""
+                return load(text)
+            hint = HOME_HINT if status in (401, 403) else "Is it a relay?"
+            self._warn_once(f"The relay at {base} refused ({status}). {hint}")
         except CredentialsError as problem:
             self._warn_once(str(problem))
-        except httpx2.HTTPStatusError as refused:
-            code = refused.response.status_code
-            self._warn_once(
-                f"The relay at {base} refused ({code}). {HOME_HINT if code in (401, 403) else 'Is it a relay?'}"
-            )
-        except (TimeoutError, httpx2.HTTPError, httpx2.InvalidURL, ValueError) as problem:
+        except (TimeoutError, Failure, ValueError) as problem:
             log.info("%s%s: %s", base, path, str(problem) or type(problem).__name__)
-            self._warn_once(f"No relay answers at {base}: the agent gets no browser tools. {START_HINT}")
-        else:
-            self._last_warning = ""
-            return value
+            is_unproven = isinstance(problem, Failure) and problem.code == UNPROVEN
+            absent = f"No relay answers at {base}: the agent gets no browser tools. {START_HINT}"
+            self._warn_once(str(problem) if is_unproven else absent)
         return None
 
-    async def _send(self, key: bytes, method: str, url: str, body: Any) -> httpx2.Response:
+    async def _send(self, authorization: str, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
         """Sends a request on a connection on which the relay has proved itself. A refused proof is renewed once."""
-        if self._proven_client is None or self._proven_client[0] != key:
-            await self._close_client()
-            proven = ProvenConnections(key)
-            self._proven_client = (
-                key,
-                httpx2.AsyncClient(trust_env=False, timeout=REQUEST_S, transport=proven.transport),
-                proven,
-            )
-        _, client, proven = self._proven_client
-        where = httpx2.URL(url)
-        for is_last in (False, True):
-            shown = await proven.authorization(where.host, where.port or 80)
-            answer = await client.request(method, url, json=body, headers={"Authorization": shown})
-            if is_last or answer.status_code != 401 or not proven.forget(shown):
+        endpoint = self._endpoints.setdefault(path, HttpEndpoint(lambda: relay_address(f"{self.base()}{path}")))
+        headers = {"authorization": authorization, "content-type": "application/json"}
+        for _ in range(2):
+            async with endpoint.open(method, headers, body, deadline_ms=None, idle_ms=None) as answer:
+                text, _ = await answer.read(MAX_ANSWER)
+            if answer.status != 401 or not endpoint.forget_proof(answer):
                 break
-        return answer
-
-    async def _close_client(self) -> None:
-        if self._proven_client is not None:
-            _, client, proven = self._proven_client
-            self._proven_client = None
-            await client.aclose()
-            await proven.close()
+        return answer.status, text
 
     def _warn_once(self, text: str) -> None:
         if self._last_warning is not None and text != self._last_warning:

@@ -15,6 +15,7 @@ from typing import Final
 
 from tabrelay.acp import message as acp_message
 from tabrelay.acp.message import AcpMessage, RequestIds
+from tabrelay.system.tasks import BackgroundTasks
 
 MAX_LATE: Final = 1024
 
@@ -49,7 +50,7 @@ class RequestTable:
         self._ids = ids
         self._waiting: dict[str, SentRequest] = {}
         self._late: dict[str, OnLateAnswer] = {}  # cancelled requests whose answer must still be handled
-        self._sending: set[asyncio.Task[None]] = set()
+        self._sending = BackgroundTasks()
         self._is_gone = False
 
     async def start(
@@ -81,10 +82,7 @@ class RequestTable:
     async def _send_shielded(self, line: bytes) -> None:
         """Writes the line even if the caller is cancelled: a caller that gives up can't know whether the request was
         written, so it always is, and an answer always comes."""
-        sending = asyncio.create_task(self._send_line(line))
-        self._sending.add(sending)
-        sending.add_done_callback(self._sending.discard)
-        await asyncio.shield(sending)
+        await asyncio.shield(self._sending.start(self._send_line(line)))
 
     async def _send_line(self, line: bytes) -> None:
         await self._send(line)

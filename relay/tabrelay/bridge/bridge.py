@@ -22,6 +22,7 @@ from tabrelay.bridge.parsing import LINES_AT_ONCE, parsed
 from tabrelay.bridge.server_stream import ServerStream
 from tabrelay.bridge.session import ClientSession
 from tabrelay.system.pipe_lines import LineSplitter, LineTooLong
+from tabrelay.system.tasks import BackgroundTasks, cancel
 from tabserver.wire import jsonrpc, methods
 
 log = logging.getLogger("tabrelay.bridge")
@@ -70,7 +71,7 @@ class Bridge:
         self._forwarder.on_renewed = self._start_server_stream
         self._server_stream = ServerStream(outbound, inbound, clock, self._forwarder.renew)
         self._pending: dict[Key, ForwardedMessage] = {}
-        self._running: set[asyncio.Task[None]] = set()
+        self._running = BackgroundTasks()
         self._queue: asyncio.Queue[BridgeMessage | None] = asyncio.Queue()
         self._queued = 0
         self._has_room = asyncio.Event()
@@ -108,7 +109,7 @@ class Bridge:
         async def rest() -> None:
             await dispatching
             while self._running:
-                await asyncio.wait(self._running)
+                await asyncio.wait([*self._running])
 
         finishing = asyncio.create_task(rest())
         await asyncio.wait([finishing, *ends], timeout=FINISH_S, return_when=asyncio.FIRST_COMPLETED)
@@ -118,10 +119,7 @@ class Bridge:
 
     async def _close(self, tasks: list[asyncio.Task[Any]]) -> None:
         self._server_stream.stop()
-        leaving = [*tasks, *self._running]
-        for task in leaving:
-            task.cancel()
-        await asyncio.gather(*leaving, return_exceptions=True)
+        await cancel(*tasks, *self._running)
         await self._forwarder.end_session()
 
     async def _read(self, chunks: AsyncIterator[bytes]) -> None:
@@ -190,9 +188,7 @@ class Bridge:
                 written.set_result(None)
 
         work = self._cancel if message.method == methods.CANCELLED else self._forward
-        task = asyncio.create_task(work(message, on_written))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        task = self._running.start(work(message, on_written))
         running = ForwardedMessage(message, task)
         for one in message.keys:
             if (before := self._pending.get(one)) is not None:

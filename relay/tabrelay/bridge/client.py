@@ -18,6 +18,7 @@ from tabrelay.bridge.bridge import Bridge
 from tabrelay.bridge.messages import dump, load
 from tabrelay.bridge.outbound import Outbound
 from tabrelay.payloads.list_checks import read_server_description
+from tabrelay.system.tasks import BackgroundTasks
 from tabserver.wire import jsonrpc, methods
 from tabserver.wire.eras import (
     META_CAPABILITIES,
@@ -76,7 +77,7 @@ class McpClient:
         self._ids = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._on_progress: dict[int, OnProgress] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self._meta: dict[str, Any] = {}
 
     async def __aenter__(self) -> McpClient:
@@ -84,8 +85,7 @@ class McpClient:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        for task in self._tasks:
-            task.cancel()
+        await self._tasks.cancel()
         self._lines.put_nowait(b"")
         await self._running
 
@@ -188,9 +188,7 @@ class McpClient:
             if waiting is not None and not waiting.done():
                 waiting.set_result(message)
         elif "id" in message:
-            task = asyncio.create_task(self._answer_request(message["id"], method, params))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._answer_request(message["id"], method, params))
         elif method == methods.PROGRESS and isinstance(token := params.get("progressToken"), int):
             self._on_progress.get(token, _ignore)(params)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tabrelay.bridge.errors import UNPROVEN, Failure
 from tabrelay.bridge.target import Address
 from tabrelay.calls.proof import Unproven, is_access_token, is_relay_token, key_of
+from tabrelay.system.tasks import BackgroundTasks
 
 if TYPE_CHECKING:
     import httpx2
@@ -81,7 +82,7 @@ class HttpEndpoint:
         self._client_key: tuple[Address, bytes | None] | None = None
         self._proven: ProvenConnections | None = None
         self._old_clients: list[tuple[httpx2.AsyncClient, ProvenConnections | None]] = []
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing = BackgroundTasks()
 
     @property
     def where(self) -> str:
@@ -139,9 +140,7 @@ class HttpEndpoint:
             if self._client is not None:
                 self._old_clients.append((self._client, self._proven))  # its streams may still be in use
                 if len(self._old_clients) > MAX_OLD_CLIENTS:
-                    closing = asyncio.get_running_loop().create_task(_close(*self._old_clients.pop(0)))
-                    self._closing.add(closing)
-                    closing.add_done_callback(self._closing.discard)
+                    self._closing.start(_close(*self._old_clients.pop(0)))
             self._client_key = address, key
             self._client, self._proven = make_client(address, key)
         return self._client

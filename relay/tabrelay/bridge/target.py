@@ -58,8 +58,12 @@ class NameTarget:
         self._base = base
 
     def __call__(self) -> Address:
-        found = parse_url(f"{self._base()}/{self._name}", allows_plain=True)
-        return replace(found, is_relay=True, advice=f"Is the relay running? Start it: tabrelay serve {self._server}")
+        found = relay_address(f"{self._base()}/{self._name}")
+        return replace(found, advice=f"Is the relay running? Start it: tabrelay serve {self._server}")
+
+
+def relay_address(url: str) -> Address:
+    return replace(parse_url(url, allows_plain=True), is_relay=True)
 
 
 def is_url(text: str) -> bool:

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tabrelay.bus.bus import BusDown
 from tabrelay.bus.members import Membership
 from tabrelay.calls.principal import Principal
+from tabrelay.system.tasks import BackgroundTasks
 
 PATHS: Final = frozenset({"/-/pair", "/-/ask", "/-/ask/answer", "/-/pairs", "/-/codes"})
 REDEEM: Final = "/-/pair"
@@ -40,7 +41,7 @@ class LeaderProxy:
         self._numbers = itertools.count(1)
         # By the number of the request: the node that was asked, and the future of its answer.
         self._waiting: dict[int, tuple[str, asyncio.Future[Answer]]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         cluster.handle("http", self._receive_request)
         cluster.handle("http-answer", self._receive_answer)
         cluster.on_lost.append(self._fail_waiting)
@@ -129,9 +130,7 @@ class LeaderProxy:
     # -- requests of other nodes ---------------------------------------------------------------------------------------
 
     def _receive_request(self, node: str, header: dict[str, Any], payload: str | None) -> None:
-        task = asyncio.create_task(self._answer(node, header, (payload or "").encode()))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._answer(node, header, (payload or "").encode()))
 
     async def _answer(self, node: str, header: dict[str, Any], body: bytes) -> None:
         response, text = await self._run_here(_unpack(header), body)

@@ -29,6 +29,7 @@ from tabrelay.peers.nodes.replies import ReplyInbox
 from tabrelay.routing.catalogue_store import Catalogue
 from tabrelay.routing.instances import TabInfo
 from tabrelay.routing.registry import Registry
+from tabrelay.system.tasks import BackgroundTasks
 from tabserver.wire.names import server_of
 from tabserver.wire.pending_calls import PendingCalls
 
@@ -67,7 +68,7 @@ class BrowserLocator:
         self._on_gone = on_gone
         self._followed: dict[str, Followed] = {}
         self._remote = RemoteBrowsers(calls_by_address)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         # Is it a call of another relay, which follows the browser itself? Then it is dropped here.
         self.has_moved: Callable[[Pending], bool] = lambda pending: False
         self._local = LocalBrowsers(cluster, registry, on_first=self._follow, displace=self._displace)
@@ -331,7 +332,7 @@ class BrowserLocator:
 
     def _stalled(self) -> None:
         """The other relays considered this one lost: they cancelled its calls and forgot its browsers."""
-        self._spawn(self._local.announce_all())
+        self._tasks.start(self._local.announce_all())
         for peer in self._remote.all():
             address = peer.location.address
             text = (
@@ -357,7 +358,7 @@ class BrowserLocator:
 
     def _bus_up(self) -> None:
         """The bus is back, and messages in between are lost. Announce our browsers, and resend calls that wait."""
-        self._spawn(self._local.announce_all())
+        self._tasks.start(self._local.announce_all())
         for followed in self._followed.values():
             followed.is_located = False
         # Only these calls may be lost: those that are sent from now on arrive.
@@ -367,7 +368,7 @@ class BrowserLocator:
                 calls = list(self._remote.calls(peer.location.address).values())
                 asked.setdefault(server_of(peer.location.address), []).append((peer, calls))
         for server, calls_of in asked.items():
-            self._spawn(self._resume(server, calls_of))
+            self._tasks.start(self._resume(server, calls_of))
 
     async def _resume(self, server: str, asked: list[tuple[RemotePeer, list[Pending]]]) -> None:
         with suppress(RelayError, BusDown):
@@ -375,11 +376,6 @@ class BrowserLocator:
         for peer, calls in asked:
             if self._remote.peer_with_calls(peer.location.address) is peer:  # else its successor has the calls
                 peer.resend_all(calls)
-
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _is_better(location: BrowserLocation, row: dict[str, Any], known: RemotePeer) -> bool:

@@ -18,6 +18,7 @@ from tabrelay.payloads.sliced import Payload, SlicedPayload
 from tabrelay.peers.nodes.remote_browsers import RemoteBrowsers
 from tabrelay.peers.nodes.remote_peer import RemotePeer
 from tabrelay.routing.registry import Registry
+from tabrelay.system.tasks import BackgroundTasks
 from tabserver.wire.control_messages import is_pin
 from tabserver.wire.pending_calls import PendingCalls
 
@@ -49,7 +50,7 @@ class ReplyInbox:
         self._locate = locate
         self._drop = drop
         self._retry_until: dict[Pending, float] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         for op, handler in (
             ("fail", self._failed),
             ("note", self._noted),
@@ -122,9 +123,7 @@ class ReplyInbox:
         if is_gone:
             self._drop(peer)
         if was_awaited:
-            task = asyncio.create_task(self._retry(address, pending))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._retry(address, pending))
 
     async def _retry(self, address: str, pending: Pending) -> None:
         loop = asyncio.get_running_loop()

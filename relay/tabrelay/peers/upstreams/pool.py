@@ -32,6 +32,7 @@ from tabrelay.peers.upstreams.transports.stdio import UpstreamProcess
 from tabrelay.peers.upstreams.upstream import Upstream
 from tabrelay.routing.question_limits import limits_of
 from tabrelay.routing.registry import Registry
+from tabrelay.system.tasks import cancel
 from tabrelay.translation.legacy_call import LegacyCall
 from tabrelay.translation.parked_calls import ParkedCalls
 
@@ -108,10 +109,8 @@ class UpstreamPool:
         await self.change(specs)
         waits = [asyncio.create_task(pooled.wait_for_start()) for pooled in self._upstreams.values()]
         if waits:
-            _there, late = await asyncio.wait(waits, timeout=START_WAIT_S)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+            await asyncio.wait(waits, timeout=START_WAIT_S)
+            await cancel(*waits)
 
     async def change(self, specs: Iterable[UpstreamSpec]) -> None:
         """Replace the set of upstreams. Those with an unchanged spec are not touched."""

@@ -20,6 +20,7 @@ from tabrelay.errors import Busy, RelayError
 from tabrelay.peers.upstreams.handshake import CLIENT, ClientIdentity
 from tabrelay.peers.upstreams.supervisor import Supervisor
 from tabrelay.peers.upstreams.upstream import Upstream
+from tabrelay.system.tasks import BackgroundTasks
 from tabserver.wire import methods
 from tabserver.wire.control_messages import RELAY
 from tabserver.wire.eras import Era
@@ -72,7 +73,7 @@ class UpstreamSessions:
         self._bound: dict[str, UpstreamSession] = {}
         self._sinks: dict[str, tuple[Caller, Callable[[Notice], None]]] = {}
         self._waiting: dict[Pending, asyncio.Task[None]] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending = BackgroundTasks()
         self._sweeping: asyncio.TimerHandle | None = None
         self._share_until = 0.0
         self._loop = asyncio.get_running_loop()
@@ -224,9 +225,7 @@ class UpstreamSessions:
     def _drop(self, session: UpstreamSession) -> None:
         self._own.pop(session.key, None)
         session.upstream.retire()
-        task = asyncio.create_task(session.supervisor.stop())
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        self._ending.start(session.supervisor.stop())
 
     # -- sessions that are not connected yet --------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from tabrelay.peers.upstreams.connection import UpstreamConnection
 from tabrelay.peers.upstreams.faults import ConnectionFault, UpstreamFault, relay_error
 from tabrelay.peers.upstreams.handshake import CLIENT
 from tabrelay.peers.upstreams.request_headers import RoutingHeaders
+from tabrelay.system.tasks import BackgroundTasks
 from tabrelay.translation import messages
 from tabrelay.translation.legacy_call import LegacyCall
 from tabrelay.translation.parked_calls import ParkedCalls
@@ -79,7 +80,7 @@ class Upstream:
         self._to_legacy = ModernToLegacy(self, parked_calls)
         self._to_modern = LegacyToModern(self, dict(CLIENT))
         self._tasks: dict[Pending, asyncio.Task[None]] = {}
-        self._own_requests: set[asyncio.Task[None]] = set()
+        self._own_requests = BackgroundTasks()
 
     # -- connections --------------------------------------------------------------------------------------------------
 
@@ -352,9 +353,7 @@ class Upstream:
             except (MCPError, ConnectionFault) as error:
                 log.debug("%s: %s: %s", self._server, method, error)
 
-        task = asyncio.create_task(send())
-        self._own_requests.add(task)
-        task.add_done_callback(self._own_requests.discard)
+        self._own_requests.start(send())
 
     # -- reports of the connection ------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from tabrelay.peers.upstreams.faults import ConnectionFault, Redactor, UpstreamF
 from tabrelay.peers.upstreams.large_messages import LARGE, MessageLimits, TooManyValues, encode, parse, to_message
 from tabrelay.system import process_group
 from tabrelay.system.pipe_lines import LineSplitter, LineTooLong, too_long
+from tabrelay.system.tasks import cancel
 from tabserver.wire import jsonrpc
 
 log = logging.getLogger(__name__)
@@ -112,10 +113,7 @@ class StdioTransport:
 
     async def end(self) -> None:
         await process_group.stop(self._process)
-        tasks = {self._stdout_task, self._stdin_task, self._stderr_task}
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+        await cancel(self._stdout_task, self._stdin_task, self._stderr_task)
         self._incoming.close()
         self._outgoing.close()
         process_group.release(self._process)
