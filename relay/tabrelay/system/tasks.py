@@ -1,6 +1,6 @@
 """Background tasks of an object: kept until they end, and cancelled together.
 
-asyncio has only weak references to tasks, so a task that no one keeps may disappear before it ends.
+asyncio has only weak references to tasks: without another reference, a task may disappear before it ends.
 """
 
 from __future__ import annotations
