@@ -50,28 +50,22 @@ async function bytes(path) {
 }
 
 /**
- * Most of the memory is zero. Kept are the stretches that are not, in 4 kB pages, after a table of where they belong; all
- * numbers are 32 bits, least byte first: length of the whole, number of stretches, and for each its offset and its length.
- * js/worker/snapshot.js reads it.
+ * Most of the memory is zero. Kept are the head that Pyodide reads and, of the memory behind it, the pages that are not zero,
+ * after a table of where they belong; all numbers are 32 bits, least byte first: length of the whole, number of ranges, and for
+ * each its offset and its length. js/worker/snapshot.js reads it.
  */
 function sparse(whole) {
-  const stretches = [];
-  for (let offset = 0; offset < whole.length; offset += PAGE) {
-    if (!whole.subarray(offset, offset + PAGE).some((byte) => byte !== 0)) continue;
+  const head = new DataView(whole.buffer, whole.byteOffset).getUint32(Uint32Array.BYTES_PER_ELEMENT, true);
+  const ranges = [{ offset: 0, end: head }];
+  for (let offset = head; offset < whole.length; offset += PAGE) {
     const end = Math.min(offset + PAGE, whole.length);
-    const last = stretches.at(-1);
-    if (last?.end === offset) last.end = end;
-    else stretches.push({ offset, end });
+    if (!whole.subarray(offset, end).some((byte) => byte !== 0)) continue;
+    const last = ranges.at(-1);
+    if (last.offset !== 0 && last.end === offset) last.end = end;
+    else ranges.push({ offset, end });
   }
-  const table = new Uint32Array([
-    whole.length,
-    stretches.length,
-    ...stretches.flatMap(({ offset, end }) => [offset, end - offset]),
-  ]);
-  const head = new DataView(new ArrayBuffer(table.byteLength));
-  table.forEach((value, index) => head.setUint32(4 * index, value, true));
-  return Buffer.concat([
-    new Uint8Array(head.buffer),
-    ...stretches.map(({ offset, end }) => whole.subarray(offset, end)),
-  ]);
+  const table = new Uint32Array([whole.length, ranges.length, ...ranges.flatMap(({ offset, end }) => [offset, end - offset])]);
+  const words = new DataView(new ArrayBuffer(table.byteLength));
+  table.forEach((value, index) => words.setUint32(Uint32Array.BYTES_PER_ELEMENT * index, value, true));
+  return Buffer.concat([new Uint8Array(words.buffer), ...ranges.map(({ offset, end }) => whole.subarray(offset, end))]);
 }

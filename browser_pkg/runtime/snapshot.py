@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from runtime.assets import compress
+from runtime.assets import LIBRARY, compress
 from tabrelay.assets.files import Assets
 
 HERE = Path(__file__).resolve().parent
@@ -48,7 +48,12 @@ def bake(assets: Assets, node: str) -> None:
         # No zone of the machine that bakes: what a browser does not set itself must at least be neutral.
         subprocess.run(command, check=True, timeout=TIMEOUT_S, env={**os.environ, "TZ": "UTC"})
     sha256 = base64.b64encode(hashlib.sha256(image.read_bytes()).digest()).decode()
-    about = {"fits": assets.snapshot_fingerprint, "integrity": f"sha256-{sha256}", "recipe": recipe()}
+    about = {
+        "fits": assets.snapshot_fingerprint,
+        "integrity": f"sha256-{sha256}",
+        "library_bytes": (assets.pyodide / LIBRARY).stat().st_size,
+        "recipe": recipe(),
+    }
     (draft / "snapshot.json").write_text(json.dumps(about))
     compress(image, level=6)  # made anew with every change of tabserver: a tenth smaller is not worth seconds
     shutil.rmtree(TARGET, ignore_errors=True)

@@ -262,7 +262,8 @@ def give_snapshot(root: Path, fits: str | None = None) -> None:
     folder = root / "snapshot"
     folder.mkdir(exist_ok=True)
     (folder / "snapshot.bin").write_bytes(b"memory")
-    about = {"fits": assets(root).snapshot_fingerprint if fits is None else fits, "integrity": "sha256-x"}
+    fits = assets(root).snapshot_fingerprint if fits is None else fits
+    about = {"fits": fits, "integrity": "sha256-x", "library_bytes": 7}
     (folder / "snapshot.json").write_text(json.dumps(about))
 
 
@@ -271,7 +272,7 @@ def test_a_snapshot_made_of_these_files_is_offered_with_its_hash(root: Path) -> 
     give_snapshot(root)
     made = assets(root)
     offered = made.manifest()["snapshot"]
-    assert offered["integrity"] == "sha256-x"
+    assert offered["integrity"] == "sha256-x" and offered["library_bytes"] == 7
     asset = made.lookup(offered["url"].removeprefix("/-/"))
     assert asset is not None and asset.body == b"memory" and asset.immutable
 

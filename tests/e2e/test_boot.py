@@ -24,6 +24,8 @@ from tests.support.running_relay import RunningRelay
 
 SERVER = "boot"
 PATIENCE_MS = 10_000
+LIBRARY = "/python_stdlib.zip"
+OTHER_HOST = "relay.example"
 
 PAGE = """<!doctype html>
 <title>Booting</title>
@@ -64,6 +66,14 @@ def clock() -> dict[str, object]:
         "constants": [time.timezone, time.altzone, time.daylight, *time.tzname],
         "age_s": abs(time.time() - now.timestamp()),
     }
+
+
+@tool
+def late_import() -> list[str]:
+    """A module of the library that no snapshot contains."""
+    import colorsys
+
+    return [colorsys.__name__]
 
 
 @tool
@@ -110,15 +120,29 @@ def held_back() -> tuple[Tampered, threading.Event, threading.Event]:
     return assets, arrived, goes_on
 
 
+def with_library_noted() -> tuple[Tampered, list[str]]:
+    """Files, and the requests for Python's library so far."""
+    assets = tampered()
+    requested: list[str] = []
+
+    def note(asset: Asset) -> Asset:
+        requested.append(asset.etag)
+        return asset
+
+    assets.marked, assets.tamper = LIBRARY, note
+    return assets, requested
+
+
 class Stand:
     """A relay with the assets given, and a web app of another origin whose pages boot a worker."""
 
-    def __init__(self, relay: RunningRelay, site: Site) -> None:
+    def __init__(self, relay: RunningRelay, site: Site, host: str) -> None:
         self._site = site
         self.relay = relay
+        url = f"http://{host}:{relay.port}"
         for name, query in (("patient", ""), ("impatient", f"?boot_ms={PATIENCE_MS}")):
-            (site.folder / f"{name}.js").write_text(f'import "{relay.url}/-/worker.js{query}";')
-            filled = PAGE.replace("RELAY", relay.url).replace("TOKEN", relay.token)
+            (site.folder / f"{name}.js").write_text(f'import "{url}/-/worker.js{query}";')
+            filled = PAGE.replace("RELAY", url).replace("TOKEN", relay.token)
             (site.folder / f"{name}.html").write_text(filled.replace("WORKER", f"{name}.js"))
         (site.folder / "tools.py").write_text(TOOLS)
 
@@ -143,12 +167,12 @@ class Stand:
 
 
 @asynccontextmanager
-async def standing(folder: Path, assets: Assets | None = None) -> AsyncIterator[Stand]:
+async def standing(folder: Path, assets: Assets | None = None, host: str = "127.0.0.1") -> AsyncIterator[Stand]:
     (folder / "app").mkdir()
     with Site(folder / "app") as site:
-        known = RunningRelay(folder / "home", assets=assets, servers=(SERVER,), allow_origins=(site.origin,))
-        async with known as relay:
-            yield Stand(relay, site)
+        allowed: dict[str, Any] = {"allow_origins": (site.origin,), "allow_hosts": (host,)}
+        async with RunningRelay(folder / "home", assets=assets, servers=(SERVER,), **allowed) as relay:
+            yield Stand(relay, site, host)
 
 
 async def booted(page: Page, settings: ModuleType) -> dict[str, Any]:
@@ -193,6 +217,53 @@ async def test_python_from_a_snapshot_calls_functions_the_way_this_browser_can(
         page = await stand.visit(context)
         assert (await booted(page, settings))["from"] == "snapshot"
         assert await stand.call("trampoline") > 0
+
+
+async def test_the_library_is_downloaded_when_a_tool_imports_a_module_that_is_not_in_the_snapshot(
+    context: BrowserContext, settings: ModuleType, tmp_path: Path
+) -> None:
+    assets, requested = with_library_noted()
+    async with standing(tmp_path, assets) as stand:
+        page = await stand.visit(context)
+        assert (await booted(page, settings))["from"] == "snapshot"
+        await stand.call("chance")
+        assert requested == []
+        for _ in range(2):
+            assert (await stand.call("late_import"))[0] == "colorsys"
+        assert len(requested) == 1
+
+
+async def test_from_another_computer_the_library_is_downloaded_before_python_runs(
+    browser: Browser, settings: ModuleType, tmp_path: Path
+) -> None:
+    """An import is synchronous: a slow network would stop the worker for as long as the download takes."""
+    assets, requested = with_library_noted()
+    flags = [f"--host-resolver-rules=MAP {OTHER_HOST} 127.0.0.1"]
+    distant = await browser.browser_type.launch(**settings.launch_options(args=flags))
+    try:
+        async with standing(tmp_path, assets, OTHER_HOST) as stand:
+            page = await stand.visit(await distant.new_context())
+            assert (await booted(page, settings))["from"] == "snapshot"
+            assert len(requested) == 1
+            assert (await stand.call("late_import"))[0] == "colorsys"
+            assert len(requested) == 1
+    finally:
+        await distant.close()
+
+
+async def test_an_import_fails_alone_while_the_library_cannot_be_downloaded(
+    context: BrowserContext, settings: ModuleType, tmp_path: Path
+) -> None:
+    assets = tampered()
+    assets.marked, assets.tamper = LIBRARY, missing
+    async with standing(tmp_path, assets) as stand:
+        page = await stand.visit(context)
+        assert (await booted(page, settings))["from"] == "snapshot"
+        refused = (await stand.relay.call(SERVER, "late_import")).json()["result"]
+        assert refused["isError"]
+        await stand.works()
+        del assets.tamper
+        assert (await stand.call("late_import"))[0] == "colorsys"
 
 
 async def test_without_a_snapshot_that_fits_a_worker_starts_from_the_files(
@@ -240,7 +311,7 @@ async def test_the_tools_of_a_page_that_came_before_python_are_listed_as_soon_as
             goes_on.set()
         # A tool of Python's own answers: the worker runs. Nothing is waited for from here on.
         await calling
-        assert await stand.tools() == {"title", "chance", "clock", "trampoline"}
+        assert await stand.tools() == {"title", "chance", "clock", "late_import", "trampoline"}
 
 
 # -- what can go wrong -------------------------------------------------------------------------------------------------
@@ -258,10 +329,10 @@ def damaged(asset: Asset) -> Asset:
 
 def emptied(asset: Asset) -> Asset:
     """A memory with the right head and nothing else: Python falls over as soon as it runs in it."""
-    length, count, offset = struct.unpack_from("<III", asset.body)
+    length, count, offset, size = struct.unpack_from("<IIII", asset.body)
     start = 8 + 8 * count
-    head = asset.body[start : start + 4096]
-    return replace(asset, body=struct.pack("<IIII", length, 1, offset, len(head)) + head, gzip_body=None)
+    head = asset.body[start : start + size]
+    return replace(asset, body=struct.pack("<IIII", length, 1, offset, size) + head, gzip_body=None)
 
 
 def cut_short(asset: Asset) -> Asset:

@@ -170,7 +170,7 @@ export interface Manifest {
   tabserver: string;
   pyodide: string;
   /** Absent if there is no snapshot of exactly these files. */
-  snapshot?: { url: string; integrity: string };
+  snapshot?: { url: string; integrity: string; library_bytes: number };
 }
 
 /** The part of Pyodide that boot.js uses. */

@@ -199,7 +199,8 @@ class Assets:
         if self.snapshot is None:
             return manifest
         url = f"{prefix}/snapshot-{self._runtimes['snapshot'].hash}/snapshot.bin"
-        return {**manifest, "snapshot": {"url": url, "integrity": self.snapshot["integrity"]}}
+        about = {"integrity": self.snapshot["integrity"], "library_bytes": self.snapshot["library_bytes"]}
+        return {**manifest, "snapshot": {"url": url, **about}}
 
     @property
     def pyodide(self) -> Path:
@@ -218,7 +219,8 @@ class Assets:
         except (OSError, ValueError):
             return None
         fits = isinstance(about, dict) and about.get("fits") == self.snapshot_fingerprint
-        return about if fits and isinstance(about.get("integrity"), str) else None
+        is_sound = fits and isinstance(about.get("integrity"), str) and isinstance(about.get("library_bytes"), int)
+        return about if is_sound else None
 
     def index(self) -> Asset | None:
         """The relay's own page."""

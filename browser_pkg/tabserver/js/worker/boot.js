@@ -9,10 +9,13 @@
  */
 
 import { DownloadProgress } from "./download_progress.js";
-import { expand } from "./snapshot.js";
+import { checkedSize, downloadNow, installLibrary } from "./lazy_library.js";
+import { readHead, restore } from "./snapshot.js";
 
 /** A boot without progress for this long has failed: the next method is tried, if there is one. */
 const STALL_MS = 30_000;
+
+const LIBRARY = "python_stdlib.zip";
 
 const scope = /** @type {SharedWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 
@@ -85,6 +88,18 @@ async function checkDigest(file, integrity) {
   if (integrity !== `sha256-${btoa(String.fromCharCode(...digest))}`) throw new Error("The memory snapshot is damaged.");
 }
 
+/**
+ * Free the memory of a buffer now: the next garbage collection may be minutes away. Chromium keeps the memory after
+ * `buffer.transfer(0)`, but not after it was sent to a port that is closed.
+ * @param {ArrayBuffer} buffer
+ */
+function release(buffer) {
+  const { port1, port2 } = new MessageChannel();
+  port2.close();
+  port1.postMessage(null, [buffer]);
+  port1.close();
+}
+
 /** One attempt to start Python. It replaces `fetch` and `instantiateStreaming` meanwhile. */
 class Attempt {
   manifest;
@@ -130,6 +145,10 @@ class Attempt {
     }
   }
 
+  get isRelayLocal() {
+    return isRelayLocal(this.#relay);
+  }
+
   /** @param {string} path */
   address(path) {
     return new URL(path, this.#relay).href;
@@ -173,13 +192,24 @@ class Attempt {
 const SNAPSHOT = {
   from: "snapshot",
   async load(attempt, index) {
-    const { url, integrity } = /** @type {NonNullable<Manifest["snapshot"]>} */ (attempt.manifest.snapshot);
-    const memory = attempt.bytes(attempt.address(url)).then(async (file) => {
-      // In parallel: the browser computes the hash on another thread. (`integrity` of fetch would compute it on this one.)
-      const [whole] = await Promise.all([expand(file), checkDigest(file, integrity)]);
-      return whole;
+    const { url, integrity, library_bytes } = /** @type {NonNullable<Manifest["snapshot"]>} */ (attempt.manifest.snapshot);
+    const file = attempt.mustSucceed(attempt.bytes(attempt.address(url)));
+    // In parallel: the browser computes the hash on another thread. (`integrity` of fetch would compute it on this one.)
+    const checked = attempt.mustSucceed(file.then((bytes) => checkDigest(bytes, integrity)));
+    const archive = attempt.isRelayLocal
+      ? undefined
+      : attempt.mustSucceed(attempt.bytes(index + LIBRARY).then((bytes) => checkedSize(bytes, library_bytes)));
+    const python = await loadInParallel(attempt, index, {
+      head: attempt.mustSucceed(file.then(readHead)),
+      async restore(c) {
+        await checked;
+        const bytes = await file;
+        restore(bytes, c.HEAPU8);
+        release(bytes);
+      },
     });
-    const python = await loadInParallel(attempt, index, { _loadSnapshot: attempt.mustSucceed(memory) });
+    const early = await archive;
+    installLibrary(python._module, library_bytes, () => early ?? downloadNow(index + LIBRARY, library_bytes));
     setTimeZone(python);
     return python;
   },
@@ -190,7 +220,7 @@ const FILES = {
   from: "files",
   async load(attempt, index) {
     const archive = attempt.mustSucceed(attempt.bytes(attempt.address(attempt.manifest.tabserver)));
-    const python = await loadInParallel(attempt, index, {});
+    const python = await loadInParallel(attempt, index);
     python.unpackArchive(await archive, "zip");
     return python;
   },
@@ -224,14 +254,16 @@ function setTimeZone({ _module: c }) {
  * Pyodide fetches one file after the other. Here all downloads start together, and the wasm is compiled while it arrives.
  * @param {Attempt} attempt
  * @param {string} index
- * @param {{ _loadSnapshot?: Promise<Uint8Array> }} more
+ * @param {{ head: Promise<Uint8Array>, restore: (c: Pyodide["_module"]) => Promise<void> }} [snapshot] without one, Python
+ *   reads its library while it starts
  */
-async function loadInParallel(attempt, index, more) {
+async function loadInParallel(attempt, index, snapshot) {
   const wasm = `${index}pyodide.asm.wasm`;
   const compiled = attempt.mustSucceed(WebAssembly.compileStreaming(attempt.progress.fetch(wasm)));
-  const names = ["python_stdlib.zip", "pyodide-lock.json"];
+  const names = ["pyodide-lock.json", ...(snapshot ? [] : [LIBRARY])];
   /** @type {Map<string, Promise<Response>>} */
   const downloads = new Map(names.map((name) => [index + name, attempt.mustSucceed(attempt.progress.fetch(index + name))]));
+  if (snapshot) downloads.set(index + LIBRARY, Promise.resolve(new Response(new Uint8Array())));
   downloads.set(wasm, new Promise(() => {})); // Pyodide requests it too, and does not await it
   const [{ default: createPyodideModule }, { loadPyodide }] = /** @type {[{ default: Create }, PyodideModule]} */ (
     await Promise.all([import(`${index}pyodide.asm.mjs`), import(`${index}pyodide.mjs`)])
@@ -249,9 +281,11 @@ async function loadInParallel(attempt, index, more) {
     createPyodideModule: async (/** @type {unknown} */ settings) => {
       const c = await createPyodideModule(settings);
       trampoline = c.HEAPU32[trampolineAt(c)];
+      await snapshot?.restore(c);
       return c;
     },
-    ...more,
+    // Pyodide reads the head, and finds no memory behind it that it would have to copy.
+    ...(snapshot ? { _loadSnapshot: snapshot.head } : {}),
   });
   // A snapshot contains the value of the engine that made it, which had no trampoline.
   python._module.HEAPU32[trampolineAt(python._module)] = trampoline;
