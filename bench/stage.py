@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -168,10 +168,13 @@ def lone_relay(
     flags: Sequence[str] = (),
     servers: Sequence[str] = (SERVER,),
     tree: Path = ROOT,
+    prepare: Callable[[Path], None] = lambda home: None,
 ) -> Iterator[Child]:
-    """The product as users start it, with a state directory of its own and no browser behind it yet."""
+    """The product as users start it, with a state directory of its own and no browser behind it yet. `prepare` may put
+    files into that directory first."""
     with contextlib.ExitStack() as stack:
         home = stack.enter_context(tempfile.TemporaryDirectory(prefix="tabrelay-bench-"))
+        prepare(Path(home))
         command = ("serve", *servers, "--port", "0", "--json", "--home", home, *flags)
         server = Child(program, *command, on=on, env={**ROOMY, **(env or {})}, tree=tree)
         stack.callback(server.stop)

@@ -2,8 +2,9 @@
 
 While an attack goes on, the relay's resident memory is read, and an honest request is made again and again: it must be
 answered. Then comes a second round, of two attackers at once. An attack fails the run if memory grows by more than its
-limits allow, if twice the attack takes much more than the attack did, or if an honest request gets no answer. It
-stays on loopback and ends by itself.
+limits allow, if twice the attack takes much more than the attack did, or if an honest request gets no answer; that on
+the state of sessions also if the relay writes much more than one state file every two seconds. It stays on loopback and
+ends by itself.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic
 from urllib.parse import urlsplit
 
@@ -39,6 +41,8 @@ BROWSER = 48 * 1024  # what one takes that does nothing
 # What has not come whole, however many browsers there are, and these browsers.
 FRAMES = LIMITS.body_budget + LIMITS.max_connections * BROWSER
 PROBE_S = 5.0
+# Bytes in a second. A state file of this size is written every two seconds at most, a smaller one more often.
+WRITES = LIMITS.max_subscribed
 PLAIN = {"TABRELAY_IN_FLIGHT_SERVER": "64", "TABRELAY_IN_FLIGHT_CALLER": "16", "TABRELAY_RATE_S": "200"}
 
 Attack = Callable[[Target, float], Awaitable[None]]
@@ -144,6 +148,7 @@ class Round:
     peak: int
     held: int
     wait_s: float
+    written: int = 0  # bytes, since the relay started
 
 
 async def besiege(server: stage.Child, target: Target, name: str, seconds: float, attackers: int) -> Round:
@@ -155,11 +160,11 @@ async def besiege(server: stage.Child, target: Target, name: str, seconds: float
     sizes: list[int] = []
     waits: list[float] = []
     await asyncio.gather(honest(target, until, waits), watch(server, until, sizes))
-    held = (await asyncio.to_thread(server.ask))["held"]
+    said = await asyncio.to_thread(server.ask)
     for attacker in attack:
         if await attacker.wait():
             raise SystemExit(f"The attack itself failed: {name}")
-    return Round(max(sizes), held, max(waits, default=PROBE_S))
+    return Round(max(sizes), said["held"], max(waits, default=PROBE_S), said["written"])
 
 
 async def _rounds(server: stage.Child, name: str, seconds: float) -> tuple[int, list[Round]]:
@@ -171,6 +176,10 @@ async def _rounds(server: stage.Child, name: str, seconds: float) -> tuple[int, 
     return before, [await besiege(server, target, name, seconds, attackers) for attackers in (1, 2)]
 
 
+def _leave_empty(home: Path) -> None:
+    """A relay that starts for the first time."""
+
+
 def measure(name: str, seconds: float) -> list[str]:
     """One row of the table; its last cell says whether all is well."""
     attack, limit, allowed = ATTACKS[name]
@@ -179,8 +188,10 @@ def measure(name: str, seconds: float) -> list[str]:
     with contextlib.ExitStack() as stack:
         flags = stack.enter_context(authority.running()) if is_hosted else ()
         flags = ("--plain", tables.PLAIN_SERVER) if attack is tables.questions else flags
+        # Within the rate limit, a token takes minutes to subscribe to as much as it may.
+        prepare = tables.fill_states if attack is tables.states else _leave_empty
         server = stack.enter_context(
-            stage.lone_relay(env=PLAIN, flags=flags, servers=(stage.SERVER,), program="bench.siege.besieged")
+            stage.lone_relay(env=PLAIN, flags=flags, program="bench.siege.besieged", prepare=prepare)
         )
         before, (once, twice) = asyncio.run(_rounds(server, name, seconds))
     wait_s = max(once.wait_s, twice.wait_s)
@@ -188,9 +199,12 @@ def measure(name: str, seconds: float) -> list[str]:
     has_asked_little = authority.asked <= 2 * (2 * seconds / PAUSE_S + 2)
     again = max(AGAIN, (allowed + SLACK) // 3)
     is_bounded = max(once.peak, twice.peak) - before <= allowed + SLACK and twice.peak - once.peak <= again
-    is_good = is_bounded and wait_s < PROBE_S and has_asked_little
+    has_written_little = attack is not tables.states or twice.written <= WRITES * 2 * seconds
+    is_good = is_bounded and wait_s < PROBE_S and has_asked_little and has_written_little
     sizes = (once.peak - before, twice.peak - before, allowed + SLACK, max(once.held, twice.held) - before)
     figures = [f"{size / MIB:,.0f}" for size in sizes]
+    if attack is tables.states:
+        print(f"{name}: wrote {twice.written / MIB / 2 / seconds:,.1f} MiB in a second", file=sys.stderr)
     return [name, limit, *figures, f"{wait_s * 1000:,.0f}", "pass" if is_good else "FAIL"]
 
 

@@ -1,7 +1,8 @@
 """The relay under attack, in a process that can be asked what it still needs of its memory.
 
-For each line of input it says one of JSON: its resident bytes after everything that is free was given back. Nothing is
-added to the product for this: a thread asks the garbage collector and the C library.
+For each line of input it prints one of JSON: its resident bytes after everything that is free was given back, and the
+bytes that it has written to files and sockets so far. Nothing is added to the product for this: a thread asks the
+garbage collector, the C library and the system.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ def answer() -> None:
         gc.collect()
         libc.malloc_trim(0)
         held = int(Path("/proc/self/statm").read_text().split()[1]) * page
-        print(json.dumps({"held": held}), flush=True)
+        written = int(Path("/proc/self/io").read_text().split("wchar:")[1].split()[0])
+        print(json.dumps({"held": held, "written": written}), flush=True)
 
 
 if __name__ == "__main__":

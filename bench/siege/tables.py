@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import itertools
 import json
+import time
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -54,8 +56,17 @@ async def pins(target: Target, until: float) -> None:
     socket.cut()
 
 
+def fill_states(home: Path) -> None:
+    """A state file of nearly as many subscriptions as all sessions may have."""
+    uris = [f"x:{number}".ljust(URI_CHARACTERS, "x") for number in range(256)]
+    row = {"last_used": time.time(), "level": "debug", "subscriptions": uris}
+    path = home / "sessions.json"
+    path.write_text(json.dumps({f"{number:032x}": row for number in range(32)}))
+    path.chmod(0o600)
+
+
 async def states(target: Target, until: float) -> None:
-    """Sessions with as many subscriptions as they may have, which set their log level again and again."""
+    """Sessions that subscribe and set their log level again and again, beside the state of `fill_states`."""
     socket = await behind(target, Linked("bench", "agreeable"))
     numbers = itertools.count()
     async with httpx2.AsyncClient(base_url=target.url, headers=target.headers, trust_env=False) as http:
