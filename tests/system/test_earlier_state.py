@@ -62,7 +62,7 @@ async def test_tokens(relay: RunningRelay) -> None:
     assert (await status(relay, EXPECTED["revoked"])).status_code == 401
     tokens = relay.tokens
     named = tokens.identify(EXPECTED["named"], None)
-    assert named is not None and named.scopes == {"call"} and named.servers == {"notes"}
+    assert named is not None and named.scopes == {"call"} and named.servers == frozenset({"notes"})
     issued = {row.name: row for row in tokens.issued()}
     assert set(issued) == {"reader", None} and issued["reader"].expires is not None
 
@@ -70,7 +70,7 @@ async def test_tokens(relay: RunningRelay) -> None:
 async def test_pairings(relay: RunningRelay) -> None:
     tokens = relay.tokens
     page = tokens.identify(EXPECTED["page"], "https://app.example")
-    assert page is not None and page.scopes == {"serve"} and page.servers == {"notes"}
+    assert page is not None and page.scopes == {"serve"} and page.servers == frozenset({"notes"})
     assert tokens.identify(EXPECTED["page"], "https://other.example") is None
     assert tokens.has_page("https://other.example") and not tokens.has_page("https://third.example")
 
