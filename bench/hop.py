@@ -21,6 +21,7 @@ from statistics import median
 from typing import Any
 
 from bench import machine, stage
+from bench.load import CALL
 from bench.plot import Bar, bars
 from bench.stage import Pair
 from bench.table import table
@@ -76,13 +77,17 @@ def call(
     seconds: float,
     *,
     tool: str = "echo",
+    method: str = CALL,
+    progress: str = "",
     result: int | None = None,
     pin: bool = False,
     yields: bool = False,
 ) -> dict[str, Any]:
     """What the load generator found. `yields`: it lets others go first where they share a core."""
     command = [sys.executable, "-m", "bench.load", url, "--era", era, "--callers", str(callers), "--tool", tool]
-    command += ["--seconds", str(seconds)] + (["--result", str(result)] if result is not None else [])
+    command += ["--method", method, "--progress", progress, "--seconds", str(seconds)] + (
+        ["--result", str(result)] if result is not None else []
+    )
     env = {**os.environ, stage.TOKEN: token}
     child = subprocess.Popen(command, cwd=stage.ROOT, env=env, stdout=subprocess.PIPE, text=True)
     os.sched_setaffinity(child.pid, stage.cores(pin)[1])

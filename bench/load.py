@@ -29,6 +29,8 @@ META: Final = {
     "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
 }
 ERAS: Final = ("modern", "legacy")
+CALL: Final = "tools/call"
+INITIALIZE: Final = "initialize"
 WARM_UP_S: Final = 0.5
 HEAD: Final = 1024  # of an answer, as much is looked at
 ENVELOPE: Final = 1024  # of a large result, its text is smaller by this: the size is the whole message's
@@ -44,6 +46,8 @@ class Target:
     payload: int = 200
     result: int | None = None
     tool: str = "echo"
+    method: str = CALL
+    progress: str = ""
 
     def arguments(self) -> dict[str, Any]:
         return {"bytes": self.result - ENVELOPE} if self.result is not None else {"text": "x" * self.payload}
@@ -108,7 +112,11 @@ class Caller(asyncio.Protocol):
     def start(self, until: float) -> None:
         self._until = until
         if self._target.era == "modern":
-            self._request = self._target.modern()
+            target = self._target
+            self._request = target.modern(target.progress) if target.method == CALL else target.other(target.method)
+            self._call()
+        elif self._target.method == INITIALIZE:
+            self._request = self._target.initialize()
             self._call()
         else:
             self._send(self._target.initialize())
@@ -212,8 +220,19 @@ def main() -> None:
     parser.add_argument("--payload", type=int, default=200, help="bytes of text in the arguments")
     parser.add_argument("--tool", default="echo")
     parser.add_argument("--result", type=int, help="ask for a result of this many bytes")
+    parser.add_argument("--method", default=CALL, help="of modern requests; initialize: with --era legacy")
+    parser.add_argument("--progress", default="", metavar="TOKEN", help="ask for progress, in modern calls")
     args = parser.parse_args()
-    target = Target(args.url, os.environ.get(TOKEN, "none"), args.era, args.payload, args.result, args.tool)
+    target = Target(
+        args.url,
+        os.environ.get(TOKEN, "none"),
+        args.era,
+        args.payload,
+        args.result,
+        args.tool,
+        args.method,
+        args.progress,
+    )
     outcome = uvloop.run(run(target, args.callers, args.seconds, args.warm_up))
     print(json.dumps({name: getattr(outcome, name) for name in Outcome.__slots__}), flush=True)
 

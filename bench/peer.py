@@ -26,6 +26,7 @@ from websockets.protocol import State
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
+from bench.link_worker import PROGRESS
 from bench.stage import SERVER, TOKEN, announce
 from tabserver.wire import frames
 from tabserver.wire.errors import BufferFull
@@ -35,6 +36,10 @@ from tabserver.wire.limits import DEFAULTS, Limits
 from tabserver.wire.link import Link
 
 ABOUT = {"name": "bench", "version": "1"}
+# A call that asks for progress gets one notice before its result.
+NOTICE = orjson.dumps(
+    {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": PROGRESS, "progress": 1}}
+).decode()
 
 
 class Speaker(Protocol):
@@ -256,6 +261,8 @@ class Linked:
         while self._waiting:
             event, text = self._waiting[0]
             try:
+                if PROGRESS in event.payload:
+                    self.link.send(event.channel, Kind.NOTE, NOTICE, now, related=event.id)
                 self.link.send(event.channel, Kind.RES, text, now, id=event.id)
             except BufferFull:
                 break
