@@ -49,11 +49,13 @@ class Child:
         on: set[int] | None = None,
         env: Mapping[str, str] | None = None,
         tree: Path = ROOT,
+        program: Sequence[str] = (),
     ) -> None:
+        """`program`: what runs the module, if not Python."""
         # Another source tree has an environment with its own packages.
         python = sys.executable if tree == ROOT else str(tree / ".venv" / "bin" / "python")
         self._process = subprocess.Popen(
-            [python, "-m", module, *arguments],
+            [*(program or (python, "-m")), module, *arguments],
             cwd=tree,
             env={**os.environ, **(env or {})},
             stdin=subprocess.PIPE,

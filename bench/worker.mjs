@@ -1,11 +1,13 @@
 // Runs tabserver's worker in Pyodide under Node, and calls it: see worker.py, which starts this.
 //
 //   node worker.mjs RUNTIME TABSERVER SHIM CALLS BYTES [TOOL]     TOOL: profile calls to this one instead of timing them
+//   node worker.mjs RUNTIME TABSERVER SHIM CALLS BYTES serve      for each line of input, the time of one kind of request
 
 import { readFile } from "node:fs/promises";
+import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 
-const [runtime, archive, shimFile, calls, bytes, profiled] = process.argv.slice(2);
+const [runtime, archive, shimFile, calls, bytes, mode] = process.argv.slice(2);
 const { loadPyodide } = await import(pathToFileURL(`${runtime}/pyodide.mjs`).href);
 const META = {
   "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -23,6 +25,8 @@ const CALLER = JSON.stringify({
 const WELCOME = JSON.stringify({
   t: "welcome", sid: "s", epoch: "e", build: "b", resumed: false, rx: 0, grace_ms: 30000, max_msg: 1 << 24, window: 1024,
 });
+// As of an authorization server: for others the relay has to prove itself, and there is none.
+const TOKEN = "eyJ.e.x";
 const TOOL = `
 from tabserver import tool
 
@@ -87,9 +91,12 @@ const tell = (message) => port.onmessage({ data: structuredClone(message) });
 // -- calls -------------------------------------------------------------------------------------------------------------
 
 const shim = await import(pathToFileURL(shimFile).href);
-python.pyimport("tabserver.worker.main").start(shim, "http://localhost/", "b", "1")(port);
-const tab = { id: "t1", title: "Bench", url: "http://localhost/", visible: true, watches: false };
-tell({ t: "attach", tab, lock: "l", server: "bench", token: "x", modules: [], instance: null, readsText: true, readsRequests: true });
+// It was `tabserver.worker` in earlier versions.
+const isPackage = python.runPython('import tabserver.worker; hasattr(tabserver.worker, "__path__")');
+python.pyimport(isPackage ? "tabserver.worker.main" : "tabserver.worker").start(shim, "https://localhost/", "b", "1")(port);
+
+const tab = { id: "t1", title: "Bench", url: "https://localhost/", visible: true, watches: false };
+tell({ t: "attach", tab, lock: "l", server: "bench", token: TOKEN, modules: [], instance: null, readsText: true, readsRequests: true });
 const inputSchema = { type: "object", properties: { text: { type: "string" } } };
 tell({ t: "offer", tools: [{ name: "in_tab", description: "Say it again.", inputSchema }] });
 while (port.state !== "connected") await new Promise((resolve) => setTimeout(resolve, 20));
@@ -97,28 +104,52 @@ while (port.state !== "connected") await new Promise((resolve) => setTimeout(res
 let sent = 0;
 let acknowledged = 0;
 
-/** Nanoseconds until the tab had the call (0 for the worker's own), from its answer until the relay had it, and in all. */
-function call(tool) {
-  const params = { name: tool, arguments: { text: "x".repeat(200) }, _meta: META };
+/**
+ * Nanoseconds until the tab had the call (0 for what the worker does), from its answer until the relay had it, and in all.
+ * @param {string} method
+ * @param {{ name?: string }} params
+ */
+function request(method, params) {
   const head = `{"t":"msg","s":${++sent},"a":${acknowledged},"c":"c${sent}","k":"req","i":1,"o":${CALLER}}`;
-  const data = `${head}\n${JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params })}`;
+  const data = `${head}\n${JSON.stringify({ jsonrpc: "2.0", id: 1, method, params })}`;
   socket.sent = "";
   const begun = process.hrtime.bigint();
   socket.onmessage({ data });
   const half = process.hrtime.bigint();
-  const isInTab = tool === "in_tab";
+  const isInTab = params.name === "in_tab";
   if (isInTab) port.onmessage({ data: port.answer });
   const end = process.hrtime.bigint();
-  if (!socket.sent.includes("xxx")) throw new Error(`no answer: ${socket.sent}`);
+  if (!socket.sent.includes('"result"')) throw new Error(`no answer: ${socket.sent}`);
   acknowledged = Number(/"s":(\d+)/.exec(socket.sent)[1]);
   const [there, back] = isInTab ? [port.at - begun, socket.at - half] : [0, socket.at - begun];
   return { there: Number(there), back: Number(back), all: Number(end - begun) };
 }
 
-if (profiled) {
-  for (let n = 0; n < 500; n++) call(profiled);
+const call = (name, meta = META) => request("tools/call", { name, arguments: { text: "x".repeat(200) }, _meta: meta });
+
+if (mode === "serve") {
+  const asksProgress = { ...META, progressToken: "p" };
+  const kinds = {
+    "tool in the tab": () => call("in_tab"),
+    "tool in the worker": () => call("in_worker"),
+    "tool in the tab, asks for progress": () => call("in_tab", asksProgress),
+    "tool in the worker, asks for progress": () => call("in_worker", asksProgress),
+    "tools/list": () => request("tools/list", { _meta: META }),
+    "server/discover": () => request("server/discover", { _meta: META }),
+  };
+  console.log(JSON.stringify({ ways: Object.keys(kinds) }));
+  for await (const line of createInterface({ input: process.stdin })) {
+    const begun = process.hrtime.bigint();
+    for (let n = 0; n < calls; n++) kinds[line]();
+    console.log(JSON.stringify({ us: Number(process.hrtime.bigint() - begun) / 1000 / calls }));
+  }
+  process.exit();
+}
+
+if (mode) {
+  for (let n = 0; n < 500; n++) call(mode);
   python.runPython("import cProfile, pstats; profile = cProfile.Profile(); profile.enable()");
-  for (let n = 0; n < calls; n++) call(profiled);
+  for (let n = 0; n < calls; n++) call(mode);
   python.runPython("profile.disable(); pstats.Stats(profile).sort_stats('tottime').print_stats(60)");
   process.exit();
 }

@@ -24,7 +24,7 @@ from bench.load import Target
 from bench.stage import SERVER, announce
 
 CALLERS = 16
-CALLS = {FAST: 960, REGULAR: 240}
+CALLS = {FAST: 480, REGULAR: 96}
 RESULT = 200  # bytes of text
 MAX_SESSIONS = 100_000
 CHUNKED_END = b"0\r\n\r\n"

@@ -42,14 +42,18 @@ class Pairs:
         return [after.rate / before.rate for before, after in self.samples if before.rate and after.rate]
 
 
-def take_turns(pairs: Sequence[Pairs], rounds: int, measure: Callable[[int, Pairs], Sample]) -> None:
-    """`measure` gets 0 for the tree before and 1 for the one after."""
+def take_turns(pairs: Sequence[Pairs], rounds: int, measure: Callable[[int, Pairs], Sample], repeats: int = 1) -> None:
+    """`measure` gets 0 for the tree before and 1 for the one after. `repeats`: a round has so many turns of each, of
+    which the cheapest counts. It is what the code costs without disturbance."""
     for round in range(rounds):
         for each in pairs:
-            # Each is first in turn: a machine that becomes slower or faster favours none.
-            order = (0, 1) if round % 2 == 0 else (1, 0)
-            got = {which: measure(which, each) for which in order}
-            each.samples.append((got[0], got[1]))
+            got: tuple[list[Sample], list[Sample]] = ([], [])
+            for turn in range(repeats):
+                # Each is first in turn: a machine that becomes slower or faster favours none.
+                for which in (0, 1) if (round + turn) % 2 == 0 else (1, 0):
+                    got[which].append(measure(which, each))
+            before, after = (min(samples, key=lambda sample: sample.cost) for samples in got)
+            each.samples.append((before, after))
         print(f"round {round + 1} of {rounds}", file=sys.stderr, flush=True)
 
 
