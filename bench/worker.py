@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from bench.stage import ROOT
-from tabrelay.assets.files import Assets
+from tabrelay.assets.files import Assets, read_all
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
     assets = Assets.find()
     with tempfile.TemporaryDirectory(prefix="tabrelay-bench-") as folder:
         archive = Path(folder) / "tabserver.zip"
-        archive.write_bytes(assets.tabserver.body)
+        archive.write_bytes(read_all(assets.tabserver.body))
         shim = ROOT / "browser_pkg" / "tabserver" / "js" / "worker" / "python_bridge.js"
         files = [ROOT / "bench" / "worker.mjs", assets.pyodide, archive, shim]
         subprocess.run([node, *map(str, files), str(args.calls), str(args.bytes), args.profile or ""], check=True)

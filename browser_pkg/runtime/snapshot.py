@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 from runtime.assets import LIBRARY, compress
-from tabrelay.assets.files import Assets
+from tabrelay.assets.files import Assets, read_all
 
 HERE = Path(__file__).resolve().parent
 TARGET = HERE.parents[1] / "build" / "assets" / "snapshot"
@@ -43,7 +43,7 @@ def bake(assets: Assets, node: str) -> None:
     image = draft / "snapshot.bin"
     with tempfile.TemporaryDirectory() as folder:
         archive = Path(folder) / "tabserver.zip"
-        archive.write_bytes(assets.tabserver.body)
+        archive.write_bytes(read_all(assets.tabserver.body))
         command = [node, str(HERE / "bake.mjs"), "memory", str(assets.pyodide), str(archive), str(image)]
         # No zone of the machine that bakes: what a browser does not set itself must at least be neutral.
         subprocess.run(command, check=True, timeout=TIMEOUT_S, env={**os.environ, "TZ": "UTC"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -15,7 +16,7 @@ import pytest
 
 import tabrelay
 import tabserver
-from tabrelay.assets.files import Assets, AssetsMissing
+from tabrelay.assets.files import MAX_IN_MEMORY, Assets, AssetsMissing, read_all
 
 WORKER = "import './shim.js';\n" * 20
 
@@ -215,16 +216,16 @@ def test_a_compressed_sibling_is_used_and_text_is_compressed_here(root: Path) ->
     wasm = made.lookup(made.manifest()["pyodide"].removeprefix("/-/") + "pyodide.asm.wasm")
     script = made.lookup("worker.js")
     assert wasm is not None and wasm.gzip_body is not None
-    assert gzip.decompress(wasm.gzip_body) == wasm.body
+    assert gzip.decompress(read_all(wasm.gzip_body)) == read_all(wasm.body)
     assert script is not None and script.gzip_body is not None
-    assert gzip.decompress(script.gzip_body) == script.body
+    assert gzip.decompress(read_all(script.gzip_body)) == script.body
 
 
 def test_the_npm_package_holds_the_client_and_what_it_imports_and_is_the_same_every_time(root: Path) -> None:
     package, again = assets(root).lookup("tabrelay.tgz"), assets(root).lookup("tabrelay.tgz")
     assert package is not None and again is not None and package.body == again.body
     assert package.mime == "application/gzip"
-    with tarfile.open(fileobj=io.BytesIO(package.body)) as archive:
+    with tarfile.open(fileobj=io.BytesIO(read_all(package.body))) as archive:
         names = archive.getnames()
         about = archive.extractfile("package/package.json")
         build = archive.extractfile("package/build.js")
@@ -250,7 +251,7 @@ def test_the_zip_holds_the_python_of_the_package_and_is_the_same_every_time(root
         made = assets(root)
         asset = made.lookup(made.manifest()["tabserver"].removeprefix("/-/"))
         assert asset is not None
-        bodies.append(asset.body)
+        bodies.append(read_all(asset.body))
         os.utime(root / "tabserver/__init__.py", (1, 1))
     assert bodies[0] == bodies[1]
     with zipfile.ZipFile(io.BytesIO(bodies[0])) as archive:
@@ -306,6 +307,22 @@ def test_the_found_package_is_the_imported_one() -> None:
     zipped = found.lookup(found.manifest()["tabserver"].removeprefix("/-/"))
     assert zipped is not None
     assert tabserver.__file__ is not None
-    with zipfile.ZipFile(io.BytesIO(zipped.body)) as archive:
+    with zipfile.ZipFile(io.BytesIO(read_all(zipped.body))) as archive:
         assert archive.read("tabserver/__init__.py") == Path(tabserver.__file__).read_bytes()
         assert "tabserver/wire/link.py" in archive.namelist()
+
+
+def test_a_large_file_of_a_runtime_stays_on_disk_and_what_was_hashed_is_what_is_read(root: Path) -> None:
+    first, second = os.urandom(MAX_IN_MEMORY + 1), os.urandom(MAX_IN_MEMORY + 1)
+    file = root / "pyodide/large.bin"
+    file.write_bytes(first)
+    made = assets(root)
+    address = made.manifest()["pyodide"].removeprefix("/-/") + "large.bin"
+    # As an upgrade does: another file under the name of the old one.
+    file.unlink()
+    file.write_bytes(second)
+    asset = made.lookup(address)
+    assert asset is not None and not isinstance(asset.body, bytes)
+    assert len(asset.body) == len(first) and read_all(asset.body) == first
+    assert asset.etag == hashlib.sha256(first).hexdigest()[:32]
+    assert assets(root).manifest()["pyodide"] != made.manifest()["pyodide"]

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page
 
-from tabrelay.assets.files import Asset, Assets
+from tabrelay.assets.files import Asset, Assets, read_all
 from tests.support.other_origin import Site
 from tests.support.running_relay import RunningRelay
 
@@ -322,21 +322,23 @@ def missing(_asset: Asset) -> None:
 
 
 def damaged(asset: Asset) -> Asset:
-    middle = len(asset.body) // 2
-    flipped = asset.body[:middle] + bytes([asset.body[middle] ^ 1]) + asset.body[middle + 1 :]
-    return replace(asset, body=flipped, gzip_body=None)
+    body = bytearray(read_all(asset.body))
+    body[len(body) // 2] ^= 1
+    return replace(asset, body=bytes(body), gzip_body=None)
 
 
 def emptied(asset: Asset) -> Asset:
     """A memory with the right head and nothing else: Python falls over as soon as it runs in it."""
-    length, count, offset, size = struct.unpack_from("<IIII", asset.body)
+    body = read_all(asset.body)
+    length, count, offset, size = struct.unpack_from("<IIII", body)
     start = 8 + 8 * count
-    head = asset.body[start : start + size]
+    head = body[start : start + size]
     return replace(asset, body=struct.pack("<IIII", length, 1, offset, size) + head, gzip_body=None)
 
 
 def cut_short(asset: Asset) -> Asset:
-    return replace(asset, body=asset.body[: len(asset.body) // 2], gzip_body=None)
+    body = read_all(asset.body)
+    return replace(asset, body=body[: len(body) // 2], gzip_body=None)
 
 
 def integrity(body: bytes) -> str:
@@ -353,7 +355,7 @@ async def test_a_bad_snapshot_costs_time_and_nothing_else(
         url = assets.manifest()["snapshot"]["url"]
         bad = assets.lookup(url.removeprefix("/-/"))
         assert bad is not None
-        snapshot = {"url": url, "integrity": integrity(bad.body)}
+        snapshot = {"url": url, "integrity": integrity(read_all(bad.body))}
         assets.about = lambda manifest: {**manifest, "snapshot": snapshot}
     async with standing(tmp_path, assets) as stand:
         page = await stand.visit(context)

@@ -3,7 +3,8 @@
 Groups under a hashed address (js, tabserver, pyodide, pyscript, micropython, snapshot) never change there and may be
 cached without limit. All of them also have stable names; the pages (demo, page) have only those. ``tabserver.zip`` is
 built from the package that this process imports, so relay and tab have the same `wire`. A memory snapshot is offered
-only if it was created from exactly these files. Does not write responses: `faces/web` does.
+only if it was created from exactly these files. Large files of the runtimes stay on disk. Does not write responses:
+`faces/web` does.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 
 from tabrelay import __version__
 from tabrelay.assets.npm_package import make_package
+from tabrelay.assets.stored_file import StoredFile
 
 MIMES = {
     "": "text/plain; charset=utf-8",  # licences
@@ -51,6 +53,9 @@ SCRIPT_FOLDERS = ("client", "schema", "webmcp", "worker")  # of the JavaScript m
 DEFAULT_RELAY = "http://127.0.0.1:4747"  # in the loader of the source tree
 COMPRESSIBLE = {".css", ".html", ".js", ".json", ".map", ".md", ".mjs", ".py", ".svg", ".toml", ".ts", ".txt"}
 MAX_GZIP_HERE = 2 * 1024 * 1024  # larger files are compressed by the build, or not at all
+MAX_IN_MEMORY = 64 * 1024  # bytes; larger files of the runtimes are read from disk for each response
+
+Body = bytes | StoredFile
 
 # No segment of a path can be "..", hidden or empty: a path can't leave its folder.
 _PATH = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9_@+.-]*(/[A-Za-z0-9_@+-][A-Za-z0-9_@+.-]*)*")
@@ -68,15 +73,16 @@ class AssetsMissing(Exception):
 class Asset:
     """One file, ready to send. ``etag`` has no quotes: the HTTP side adds them and distinguishes the encodings."""
 
-    body: bytes
-    gzip_body: bytes | None
+    body: Body
+    gzip_body: Body | None
     mime: str
     etag: str
     immutable: bool = False
 
 
 class Folder:
-    """Files below one directory, read on demand. A live folder reads a file again when it has changed on disk."""
+    """Files below one directory, read on demand. A live folder reads a file again when it has changed on disk. Others
+    keep each file as it was first seen: small ones in memory, large ones open."""
 
     def __init__(self, root: Path, is_live: bool = False) -> None:
         self.root = root
@@ -96,28 +102,36 @@ class Folder:
                 return None
             stamp = (found.st_mtime_ns, found.st_size)
             if cached is None or cached[0] != stamp:
-                cached = stamp, make_asset(file.name, file.read_bytes(), immutable, file.with_name(file.name + ".gz"))
+                packed = file.with_name(file.name + ".gz")
+                gzip_body = self._read(packed) if packed.is_file() else None
+                cached = stamp, make_asset(file.name, self._read(file), immutable, gzip_body)
                 self._cache[path] = cached
         except OSError:
             return None
         return cached[1]
 
-    def files(self) -> Iterator[tuple[str, Path]]:
+    def _read(self, file: Path) -> Body:
+        is_large = file.stat().st_size > MAX_IN_MEMORY
+        return StoredFile(file) if is_large and not self._is_live else file.read_bytes()
+
+    def preload(self) -> Folder:
+        """Open all files now, so that the relay serves what was hashed, even if the files change."""
+        for name in self._names():
+            self.get(name, immutable=True)
+        return self
+
+    def _names(self) -> Iterator[str]:
         """All files that can be requested, in a fixed order, for the hash."""
         for file in sorted(self.root.rglob("*")):
             name = file.relative_to(self.root).as_posix()
             if file.is_file() and _PATH.fullmatch(name) and not name.endswith((".gz", ".pyc")):
-                yield name, file
-
-    def preload(self) -> Folder:
-        """Read all files now, so that the relay serves what was hashed, even if the files change."""
-        for name, _ in self.files():
-            self.get(name, immutable=True)
-        return self
+                yield name
 
     @cached_property
     def hash(self) -> str:
-        return content_hash((name, file.read_bytes()) for name, file in self.files())
+        """Of the files as they are served from now on."""
+        found = ((name, self.get(name, immutable=True)) for name in self._names())
+        return content_hash((name, asset.etag.encode()) for name, asset in found if asset is not None)
 
 
 class Assets:
@@ -255,7 +269,8 @@ class Assets:
         found = self._js.get(LOADER)
         if found is None:
             return None
-        return make_asset(LOADER, found.body.replace(DEFAULT_RELAY.encode(), relay.encode()), immutable=False)
+        text = read_all(found.body).replace(DEFAULT_RELAY.encode(), relay.encode())
+        return make_asset(LOADER, text, immutable=False)
 
     def _hashed(self, group: str, hash: str, path: str) -> Asset | None:
         if group == "tabserver":
@@ -284,17 +299,20 @@ class Assets:
         return Asset(make_zip(files), None, MIMES[".zip"], content_hash(iter(files)), immutable=True)
 
 
-def make_asset(name: str, body: bytes, immutable: bool, packed: Path | None = None) -> Asset:
+def make_asset(name: str, body: Body, immutable: bool, gzip_body: Body | None = None) -> Asset:
     suffix = Path(name).suffix.lower()
-    gzip_body: bytes | None = None
-    if packed is not None and packed.is_file():
-        gzip_body = packed.read_bytes()
-    elif suffix in COMPRESSIBLE and len(body) <= MAX_GZIP_HERE:
+    if gzip_body is None and suffix in COMPRESSIBLE and isinstance(body, bytes) and len(body) <= MAX_GZIP_HERE:
         gzip_body = gzip.compress(body, 6, mtime=0)
     if gzip_body is not None and len(gzip_body) >= len(body):
         gzip_body = None
+    digest = hashlib.sha256(body).hexdigest() if isinstance(body, bytes) else body.sha256
     mime = MIMES.get(suffix, "application/octet-stream")
-    return Asset(body, gzip_body, mime, hashlib.sha256(body).hexdigest()[:32], immutable)
+    return Asset(body, gzip_body, mime, digest[:32], immutable)
+
+
+def read_all(body: Body) -> bytes:
+    """The whole content, in memory."""
+    return body if isinstance(body, bytes) else b"".join(body.chunks())
 
 
 def make_zip(files: list[tuple[str, bytes]]) -> bytes:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 
 import pytest
 
 from tabrelay import __version__
 from tabrelay.admission.policy import Refuse
+from tabrelay.assets.stored_file import CHUNK
 from tabrelay.calls.principal import Principal
 from tabrelay.faces.web.routes import PAGE_CSP, WORKER_CSP, web_app
 from tests.support.asgi_client import request
@@ -151,6 +153,17 @@ async def test_a_large_file_goes_unpacked_to_a_browser_on_this_computer(
 async def test_head_is_answered_like_get(web: WebRoutes) -> None:
     for path in ("/", "/-/healthz", "/-/manifest.json", "/-/worker.js", "/-/demo/"):
         assert (await web.get(path, method="HEAD")).status == 200
+
+
+async def test_a_file_on_disk_is_sent_whole_in_pieces_and_not_at_all_for_head(web: WebRoutes, tmp_path: Path) -> None:
+    body = os.urandom(2 * CHUNK + 5)
+    (tmp_path / "pyodide/large.bin").write_bytes(body)
+    path = web.assets.manifest()["pyodide"] + "large.bin"
+    got, head = await web.get(path), await web.get(path, method="HEAD")
+    assert got.body == body and head.body == b""
+    assert got.header("content-length") == head.header("content-length") == str(len(body))
+    again = await web.get(path, ("If-None-Match", str(got.header("etag"))))
+    assert again.status == 304 and again.body == b""
 
 
 async def test_a_probe_says_whether_the_name_may_be_served(tmp_path: Path) -> None:

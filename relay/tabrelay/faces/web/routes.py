@@ -13,10 +13,12 @@ from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
 
 from tabrelay import __version__
 from tabrelay.admission.policy import Refuse
 from tabrelay.assets.files import LOADER, Asset, Assets, AssetsMissing
+from tabrelay.assets.stored_file import CHUNK, StoredFile
 from tabrelay.calls.principal import Principal
 from tabrelay.faces.web.csp_reports import ROUTE as REPORTS
 from tabrelay.http.addresses import is_loopback
@@ -40,6 +42,26 @@ PAGE_HEADERS = {
 
 LARGE = 1024 * 1024  # bytes; larger files are sent without gzip on loopback
 SHARED = {"Access-Control-Allow-Origin": "*", "Cross-Origin-Resource-Policy": "cross-origin"}
+
+
+class StoredFileResponse(Response):
+    """A file that is read while it is sent: one piece of it is in memory at a time."""
+
+    def __init__(self, file: StoredFile, headers: dict[str, str]) -> None:
+        super().__init__(headers={**headers, "Content-Length": str(len(file))})
+        self._file = file
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        offset = 0
+        while scope["method"] != "HEAD" and offset < len(self._file):
+            # In a thread, because a disk may be slow.
+            chunk = await asyncio.to_thread(self._file.read, offset, CHUNK)
+            if not chunk:
+                raise OSError("a file became shorter while it was sent")
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            offset += len(chunk)
+        await send({"type": "http.response.body", "body": b""})
 
 
 class RouteGroup(Protocol):
@@ -163,7 +185,9 @@ def _file(asset: Asset | None, request: Request, headers: dict[str, str]) -> Res
         return Response(status_code=304, headers=headers)
     if zipped is not None:
         headers["Content-Encoding"] = "gzip"
-    return Response(asset.body if zipped is None else zipped, headers={**headers, "Content-Type": asset.mime})
+    body = asset.body if zipped is None else zipped
+    headers["Content-Type"] = asset.mime
+    return Response(body, headers=headers) if isinstance(body, bytes) else StoredFileResponse(body, headers)
 
 
 def _wants_gzip(asset: Asset, request: Request) -> bool:
