@@ -26,6 +26,7 @@ from bench.stage import SERVER, announce
 CALLERS = 16
 CALLS = {FAST: 480, REGULAR: 96}
 RESULT = 200  # bytes of text
+WARM_UP = 2  # calls on each connection
 MAX_SESSIONS = 100_000
 CHUNKED_END = b"0\r\n\r\n"
 
@@ -73,7 +74,7 @@ class Way:
     async def measure(self, relay: Server, calls: int) -> float:
         """On new connections: the relay closes those that are idle."""
         callers = [Caller(relay, self.end) for _ in self.requests]
-        await batch(callers, self.requests, calls // 10)
+        await batch(callers, self.requests, WARM_UP * len(callers))
         took = await batch(callers, self.requests, calls)
         for caller in callers:
             caller.close()
