@@ -8,6 +8,12 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "bounds: requests of an editor without an answer",
+        None,
+        "tests/behaviour/test_table_bounds.py -k editor",
+        lines=2,
+    ),
+    Mutation(
         "upstreams: a notification that the SDK can't parse ends no call",
         "if False:",
         "tests/behaviour/upstreams/test_hostile_messages.py -k http",

@@ -142,7 +142,11 @@ class Router:
             text = "A request with this id is still waiting for its answer."
             return [SendUp(acp_message.refusal(message.id_text, jsonrpc.INVALID_REQUEST, text))]
         if len(self._waiting) >= MAX_WAITING:
-            self._waiting.pop(next(iter(self._waiting)))
+            oldest = next(iter(self._waiting))
+            del self._waiting[oldest]
+            # defence: bounds: requests of an editor without an answer
+            self._initialize_keys.discard(oldest)
+            self._closings.pop(oldest, None)
         self._waiting[message.key] = message.id_text
         if message.method == "initialize":
             self._initialize_keys.add(message.key)
