@@ -61,8 +61,7 @@ def offer(connect: Any, *, server: str, toolbox: Toolbox = default_toolbox, **op
     """
     connection = connect(to_javascript({"server": server, **options}))
     sync = _OfferSync(connection, toolbox)
-    toolbox.on_change = sync.update
-    toolbox.on_update = connection.resourceUpdated
+    toolbox.listen(sync.update, connection.resourceUpdated)
     sync.update()
     return connection
 

@@ -30,11 +30,17 @@ class Child:
 
     def __init__(self, era: Era) -> None:
         loop = asyncio.get_running_loop()
-        hub = Hub(default_toolbox, now_ms=lambda: loop.time() * 1000, defer=defer, later=later)
+        hub = Hub(
+            default_toolbox,
+            now_ms=lambda: loop.time() * 1000,
+            defer=defer,
+            later=later,
+            on_change=lambda lists: self._core.catalogue_changed(lists),
+            on_update=lambda uri: self._core.resource_updated(uri),
+        )
         self._era = era
         self._can_sample = False
         self._core = Server("conformance", "1.0", hub, self._send)
-        hub.on_change, hub.on_update = self._core.catalogue_changed, self._core.resource_updated
         if era is Era.LEGACY:
             self._core.receive(Opened(PIPE, Caller(Era.LEGACY, NEWEST_LEGACY, "pipe")))
 

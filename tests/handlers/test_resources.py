@@ -184,8 +184,7 @@ def test_one_uri_is_offered_by_one_function(box: Toolbox) -> None:
 
 
 def watched(bench: Bench, box: Toolbox) -> None:
-    box.on_update = bench.server.resource_updated
-    box.on_change = bench.server.catalogue_changed
+    box.listen(bench.server.catalogue_changed, bench.server.resource_updated)
 
 
 def test_a_session_is_notified_of_what_it_subscribed_to_until_it_unsubscribes(box: Toolbox, bench: Bench) -> None:

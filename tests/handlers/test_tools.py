@@ -311,7 +311,7 @@ def test_the_same_function_may_be_declared_again_but_another_may_not_take_its_na
 
     box = Toolbox()
     changes: list[int] = []
-    box.on_change = lambda: changes.append(len(box.tools()))
+    box.listen(lambda: changes.append(len(box.tools())), lambda uri: None)
     box.add(declare(f, name="t"))
     box.add(declare(f, name="t"))
     with pytest.raises(ValueError, match=r'tool "t" is already offered by .*give one of them another name'):

@@ -12,7 +12,7 @@ import pytest
 from tabserver.handlers.context import Context
 from tabserver.handlers.questions import ClientError, Elicit, InputRequired, ListRoots, MissingCapability, Sample
 from tabserver.handlers.toolbox import Toolbox, prompt, resource, tool
-from tabserver.mcp import call as calls
+from tabserver.mcp import questions
 from tabserver.mcp.parked_calls import MOST_PARKED, TTL_S, ParkedHandles, StateSeal, digest
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Caller, Kind
@@ -138,7 +138,7 @@ async def test_a_call_that_is_cancelled_withdraws_its_question(box: Toolbox, ben
 async def test_a_session_that_does_not_answer_is_not_waited_for_for_ever(
     box: Toolbox, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "ASK_S", 0.0)
+    monkeypatch.setattr(questions, "ASK_S", 0.0)
     offer_greeting(box)
     bench.open(SESSION)
     bench.request("tools/call", call("greet"))
@@ -354,7 +354,7 @@ async def test_a_state_expires(box: Toolbox, bench: Bench) -> None:
 async def test_a_call_that_nobody_comes_back_for_is_stopped(
     box: Toolbox, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "TTL_S", 0.0)
+    monkeypatch.setattr(questions, "TTL_S", 0.0)
     stopped = asyncio.Event()
 
     @tool(toolbox=box)
@@ -537,7 +537,7 @@ async def test_a_session_is_not_asked_without_end(box: Toolbox, bench: Bench) ->
     offer_counting(box, 1000)
     bench.open(SESSION)
     bench.request("tools/call", call("count"))
-    for n in range(calls.MOST_ROUNDS):
+    for n in range(questions.MOST_ROUNDS):
         bench.answer((await bench.until(Kind.REQ, n + 1))[n]["id"], {"result": ALICE})
     error = await bench.reply("c")
     assert error["code"] == -32603 and "after 8 rounds" in error["message"]

@@ -14,7 +14,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "calls of JavaScript: reported before Python sends",
-        "now = self._clock()",
+        "return change(*args)",
         "tests/worker/test_js_calls.py",
         lines=2,
     ),
@@ -132,8 +132,8 @@ MUTATIONS: Final = (
         "tests/js/test_proof.py::test_a_socket_is_open_when_the_relay_has_signed_it_and_says_nothing_before",
     ),
     Mutation(
-        "calls of JavaScript: reported before all other calls end",
-        "for plain in [plain for plain in self.plain_calls.values() if plain.tab is tab]:",
+        "calls of JavaScript: reported before a timer",
+        "function()",
         "tests/worker/test_js_calls.py",
         lines=2,
     ),
@@ -144,12 +144,12 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a tool that changed while a call waited for its page",
-        "self._send(run, routed, destination, is_new=False)",
+        "self._send(call, routed, destination, is_new=False)",
         "tests/tabs/test_approvals.py::test_a_call_that_waited_for_its_page_asks_if_it_would_have_to_by_now",
     ),
     Mutation(
         "a question about what a page offered before it was left",
-        "if asked is None or self.must_wait(destination, is_new=True):",
+        "if asked is None or self._must_wait(destination, is_new=True):",
         "tests/tabs/test_approvals.py::test_the_user_is_asked_about_what_a_page_offers_and_not_about_what_it_offered_before_it_was_left",
     ),
     Mutation(
@@ -215,7 +215,7 @@ MUTATIONS: Final = (
     Mutation("questions that are open", "elif False:", "tests/tabs/test_approvals.py"),
     Mutation(
         "a question without an answer",
-        "if False:\n    self.drop(call)\n    tab, name, wait_s = question.tab, question.asked.name, self.timing.approve_s",
+        "if False:\n    self.drop(call)\n    tab, name, wait_s = question.tab, question.asked.name, self._timing.approve_s",
         "tests/tabs/test_approvals.py",
         lines=3,
     ),
@@ -232,7 +232,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a state of a worker before",
-        'call.begin(start, answers, held["s"], goes_on=True)',
+        'call.begin(answers, held["s"], goes_on=True)',
         "tests/tabs/test_requests.py::test_what_was_allowed_in_a_worker_before_is_asked_about_again",
     ),
     Mutation(

@@ -8,6 +8,7 @@ import itertools
 import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
@@ -117,17 +118,24 @@ class NetworkDialer:
 class RemoteWorker:
     """A worker's transport with the product's own schedule; remembers every state it went through, and when."""
 
-    def __init__(self, url: str, token: str, server: str, timing: Timing = DEFAULTS) -> None:
+    def __init__(self, url: str, token: str, server: str, timing: Timing = DEFAULTS, **listeners: Any) -> None:
+        """`listeners`: as in Transport."""
         clock = asyncio.get_running_loop().time
         self.dialer = NetworkDialer(url, token, server)
         link: Link[str] = Link.dialer(Greeting(server, f"inst-{server}", "test-build"))
         self.transport: Transport[str] = Transport(
-            link, self.dialer, clock=clock, new_abort=FakeAbort, jitter=random.random, timing=timing
+            link,
+            self.dialer,
+            clock=clock,
+            new_abort=FakeAbort,
+            jitter=random.random,
+            timing=timing,
+            on_state=self._note,
+            **listeners,
         )
         self.states: list[tuple[float, TransportState]] = []
         self._changed = asyncio.Event()
         self._clock = clock
-        self.transport.on_state = self._note
 
     def _note(self, state: TransportState) -> None:
         self.states.append((self._clock(), state))

@@ -21,16 +21,27 @@ class CPythonWorker(RemoteWorker):
     def __init__(
         self, url: str, token: str, server: str, toolbox: Toolbox = default_toolbox, timing: Timing = DEFAULTS
     ) -> None:
-        super().__init__(url, token, server, timing)
-        self._toolbox = toolbox
-        self.hub = Hub(toolbox, now_ms=lambda: self._clock() * 1000, defer=defer, later=later)
-        self.core = Server(server, "1.0", self.hub, self.transport.session.send)
         self.errors: list[Exception] = []
-        self.transport.session.on_message = self.core.receive
-        self.transport.on_error = self.errors.append
-        self.transport.on_open = self._opened
-        self.hub.on_change = self.core.catalogue_changed
-        self.hub.on_update = self.core.resource_updated
+        self.core: Server
+        super().__init__(
+            url,
+            token,
+            server,
+            timing,
+            receive=lambda event: self.core.receive(event),
+            on_error=self.errors.append,
+            on_open=self._opened,
+        )
+        self._toolbox = toolbox
+        self.hub = Hub(
+            toolbox,
+            now_ms=lambda: self._clock() * 1000,
+            defer=defer,
+            later=later,
+            on_change=lambda lists: self.core.catalogue_changed(lists),
+            on_update=lambda uri: self.core.resource_updated(uri),
+        )
+        self.core = Server(server, "1.0", self.hub, self.transport.session.send)
 
     def _opened(self) -> None:
         assert self.transport.welcome is not None
@@ -45,8 +56,7 @@ class CPythonWorker(RemoteWorker):
         self.core.stop()
         await self.transport.close()
         # The default toolbox outlives this worker: what is declared later must not reach for its loop.
-        self._toolbox.on_change = lambda: None
-        self._toolbox.on_update = lambda uri: None
+        self._toolbox.listen(lambda: None, lambda uri: None)
 
 
 def defer(function: Callable[[], None]) -> None:

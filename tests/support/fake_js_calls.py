@@ -8,15 +8,16 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tabserver.mcp.outbox import written_response
+from tabserver.handlers.toolbox import Toolbox
+from tabserver.mcp.server import Server
+from tabserver.mcp.sessions import written_response
 from tabserver.tabs.hub import Hub
 from tabserver.tabs.tab import TabReadState
 from tabserver.transport.connection import LinkSession
 from tabserver.wire.events import Closed, Opened, Received
 from tabserver.wire.frames import Caller, Kind
 from tabserver.wire.jsonrpc import RequestId
-from tabserver.worker.fast_path import WorkerFastPath
-from tabserver.worker.js_calls import MAX_RESULT_CHARACTERS, GrantedCalls
+from tabserver.worker.js_calls import MAX_RESULT_CHARACTERS, CallGrants, JsCallRecorder
 from tests.support.fake_port import FakePort
 
 Event = Opened | Received[str] | Closed
@@ -40,14 +41,12 @@ class FakeJsCalls:
     """Carries out granted calls and returns their records. `carried`: the number of calls and answers."""
 
     def __init__(
-        self,
-        hub: Hub,
-        fast_path: WorkerFastPath,
-        session: LinkSession[str],
-        write: Write,
-        longest: int = MAX_RESULT_CHARACTERS,
+        self, write: Write, now_ms: Callable[[], float], server: str, version: str, longest: int = MAX_RESULT_CHARACTERS
     ) -> None:
-        self._write, self._longest, self._now_ms = write, longest, hub.calls.now_ms
+        self._write, self._longest, self._now_ms = write, longest, now_ms
+        info = {"name": server, "version": version}
+        self.grants = CallGrants(self, info, lambda entries: self.recorder.record(entries))
+        self.recorder: JsCallRecorder
         self._grants: dict[Pattern, Grant] = {}
         self._granted: list[Grant] = []
         self._calls: dict[str, tuple[Grant, str, RequestId]] = {}
@@ -60,7 +59,19 @@ class FakeJsCalls:
         self._sent: dict[str, str] = {}
         self._answers: list[str] = []
         self.carried = self.revoked = 0
-        self.recorder = GrantedCalls(hub, fast_path, session, self._allow, self)
+
+    def new_hub(self, box: Toolbox, later: Callable[[float, Callable[[], None]], None]) -> Hub:
+        """A hub whose timers fire after what was carried out is recorded, as in the worker."""
+        return Hub(
+            box,
+            now_ms=self._now_ms,
+            defer=lambda due: None,
+            later=lambda delay_ms, ring: later(delay_ms, self.grants.after_sync(ring)),
+            grants=self.grants,
+        )
+
+    def use_worker(self, hub: Hub, core: Server, session: LinkSession[str]) -> None:
+        self.recorder = JsCallRecorder(self.grants, core, hub.calls, session)
         # As in JavaScript, records are applied before any other message.
         for name in ("receive", "receive_result", "attach", "detach"):
             setattr(hub, name, self._after(getattr(hub, name)))
@@ -80,7 +91,7 @@ class FakeJsCalls:
         post = port.post
 
         def allow(number: int, channel: str, words: str, meta: str, has_rivals: bool) -> None:
-            self._allow(number, channel, meta, port, words, has_rivals)
+            self.allow(port, number, channel, words, meta, has_rivals)
 
         def count(text: str) -> None:
             message = json.loads(text)
@@ -194,14 +205,8 @@ class FakeJsCalls:
         self._answers, self._sent = [], {}
         return "\n".join(lines)
 
-    def _allow(
-        self,
-        number: int,
-        channel: str,
-        meta: str,
-        port: FakePort | None = None,
-        words: str = "",
-        has_rivals: bool = False,
+    def allow(
+        self, port: FakePort | None, number: int, channel: str, words: str, meta: str, has_rivals: bool, /
     ) -> None:
         self._granted.append(Grant(port, number, channel, words, meta, has_rivals))
 

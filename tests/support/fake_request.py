@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tabserver.handlers.questions import Answer, Question
+from tabserver.handlers.questions import Answer, InputRequired, Question
 from tabserver.handlers.target import Target
+from tabserver.mcp.call import RequestMeta, RunningCall
+from tabserver.mcp.sessions import CallerSession
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 from tabserver.wire.jsonrpc import RequestId
@@ -49,3 +51,54 @@ class RecordingRequest:
 
     def close_stream(self, retry_ms: int | None) -> None:
         self.said.append(("close_stream", retry_ms))
+
+
+class RecordingCall(RunningCall):
+    """A call for the hub without an MCP core: it says what it says to a RecordingRequest, and `done` gets its
+    outcome."""
+
+    def __init__(self, request: RecordingRequest, done: Callable[[Any], None]) -> None:
+        self._request, self._done = request, done
+        session = CallerSession("c", request.caller, False)
+        meta = RequestMeta(None, None, request.target, None, request.trace)
+        services: Any = None
+        kind: Any = None
+        super().__init__(services, kind, session, request.request_id, meta, "{}", {})
+        self.input_responses, self.request_state = request.input_responses, request.request_state
+        self.goes_on = request.goes_on
+
+    @property
+    def caller(self) -> Caller:
+        return self._request.caller
+
+    @property
+    def caller_key(self) -> str:
+        return self._request.caller_key
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return self._request.state
+
+    def end(self, outcome: Any) -> None:
+        self.is_over = True
+        self._done(outcome)
+
+    def finish(self, outcome: Any) -> None:
+        if isinstance(outcome, InputRequired):
+            self.stop_running("done")
+            self.end(outcome)
+        else:
+            super().finish(outcome)
+
+    def pin(self, tab: str | None) -> None:
+        self._request.pin(tab)
+        self.session.caller = self._request.caller
+
+    def notify_progress(self, progress: float, total: float | None, message: str | None) -> None:
+        self._request.progress(progress, total, message)
+
+    def log(self, level: str, data: Any, logger: str | None = None) -> None:
+        self._request.log(level, data, logger)
+
+    async def ask(self, question: Question[Any], key: str | None) -> Answer:
+        return await self._request.ask(question, key)

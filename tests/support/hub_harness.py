@@ -11,7 +11,7 @@ from tabserver.handlers.target import Target
 from tabserver.handlers.toolbox import Toolbox
 from tabserver.tabs.hub import Hub
 from tests.support.fake_port import FakePort
-from tests.support.fake_request import RecordingRequest
+from tests.support.fake_request import RecordingCall, RecordingRequest
 
 
 class HubRig:
@@ -61,7 +61,7 @@ class HubRig:
         self.hub.receive(port, {"t": "tab", "title": "", "url": "", "visible": visible, "focused": focused})
 
     def call(self, name: str, **arguments: Any) -> Cancel:
-        return self.hub.call(name, arguments, self.context, self.results.append)
+        return self.hub.call(name, arguments, RecordingCall(self.context, self.results.append))
 
     def call_in(self, tab: str, name: str, **arguments: Any) -> Cancel:
         """Call as a caller that names a tab."""

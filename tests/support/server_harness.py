@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from tabserver.handlers.context import Cancel
+from tabserver.handlers.toolbox import Toolbox
+from tabserver.mcp.call import RunningCall
 from tabserver.mcp.server import Server, ToolCatalogue
-from tabserver.tabs.hub import Hub
 from tabserver.wire.eras import META_CAPABILITIES, META_CLIENT, META_VERSION, Era
 from tabserver.wire.events import Closed, Opened, Received
 from tabserver.wire.frames import Caller, Kind
 from tabserver.wire.jsonrpc import RequestId
-from tabserver.worker.fast_path import WorkerFastPath
 from tests.support.official_models import check_note, check_request, check_response
 from tests.support.waiting import BOUND_S
 
@@ -23,21 +24,50 @@ MODERN = Caller(Era.MODERN, "2026-07-28", "token:test", {"name": "tester", "vers
 Sent = tuple[str, Kind, Any, RequestId | None, RequestId | None]
 
 
+class BoxCatalogue:
+    """The handlers of a toolbox, without tabs."""
+
+    def __init__(self, box: Toolbox) -> None:
+        self._box = box
+        self.resources, self.templates, self.prompts = box.resources, box.templates, box.prompts
+        self.has_resource = box.has_resource
+
+    def tools(self) -> list[dict[str, Any]]:
+        return self._box.tools()
+
+    def call(self, name: str, arguments: dict[str, Any], call: RunningCall) -> Cancel:
+        return self._box.call(name, arguments, call, call.finish)
+
+    def read(self, uri: str, call: RunningCall) -> Cancel:
+        return self._box.read(uri, call, call.finish)
+
+    def get_prompt(self, name: str, arguments: Mapping[str, str], call: RunningCall) -> Cancel:
+        return self._box.get_prompt(name, arguments, call, call.finish)
+
+    def complete_prompt(
+        self, name: str, argument: str, typed: str, others: Mapping[str, str], call: RunningCall
+    ) -> Cancel:
+        return self._box.complete_prompt(name, argument, typed, others, call, call.finish)
+
+    def complete_resource(
+        self, uri: str, argument: str, typed: str, others: Mapping[str, str], call: RunningCall
+    ) -> Cancel:
+        return self._box.complete_resource(uri, argument, typed, others, call, call.finish)
+
+
 class Bench:
     """A core and everything it sent: (channel, kind, message, id, related). `now` is its clock."""
 
     def __init__(
-        self, catalogue: ToolCatalogue, instructions: str | None = None, *, has_fast_path: bool = True
+        self, catalogue: ToolCatalogue | Toolbox, instructions: str | None = None, *, census: Any = None
     ) -> None:
-        """`has_fast_path`: what the worker has in front of a core whose catalogue is the hub."""
         self.sent: list[Sent] = []
         self.refuse: Callable[[Kind, str], None] = lambda kind, text: None
         self.now = 0.0
-        self.server = Server("demo", "1.2", catalogue, self._send, instructions, clock=lambda: self.now)
+        given = BoxCatalogue(catalogue) if isinstance(catalogue, Toolbox) else catalogue
+        more = {} if census is None else {"census": census}
+        self.server = Server("demo", "1.2", given, self._send, instructions, clock=lambda: self.now, **more)
         self.receive = self.server.receive
-        if has_fast_path and isinstance(catalogue, Hub):
-            self.fast_path = WorkerFastPath(self.server, catalogue, self._send)
-            self.receive = self.fast_path.receive
         self._versions: dict[str, str] = {}
         self._methods: dict[tuple[str, RequestId], str] = {}
         self._said = asyncio.Event()

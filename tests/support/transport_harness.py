@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tabserver.transport.reconnect import Transport, TransportState
@@ -26,6 +27,10 @@ class Bench:
         self.log: list[tuple[str, Any]] = []
         self.states: list[TransportState] = []
         self.aborts: list[FakeAbort] = []
+        # Tests replace these.
+        self.receive: Callable[[Any], None] = lambda event: self.log.append(("message", event))
+        self.on_error: Callable[[Exception], None] = lambda error: self.log.append(("error", error))
+        self.on_state: Callable[[TransportState], None] = self.states.append
         self.transport = Transport(
             Link.dialer(Greeting("demo", "inst", "b"), limits or Limits()),
             self.dialer,
@@ -33,13 +38,12 @@ class Bench:
             new_abort=self._new_abort,
             jitter=lambda: 0.5,
             call_later=self.clock.call_later,
+            receive=lambda event: self.receive(event),
+            on_open=lambda: self.log.append(("open", None)),
+            on_close=lambda code, reason: self.log.append(("close", code)),
+            on_error=lambda error: self.on_error(error),
+            on_state=lambda state: self.on_state(state),
         )
-        transport = self.transport
-        transport.on_open = lambda: self.log.append(("open", None))
-        transport.on_close = lambda code, reason: self.log.append(("close", code))
-        transport.on_error = lambda error: self.log.append(("error", error))
-        transport.session.on_message = lambda event: self.log.append(("message", event))
-        transport.on_state = self.states.append
 
     def _new_abort(self) -> FakeAbort:
         self.aborts.append(FakeAbort())

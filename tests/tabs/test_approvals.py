@@ -12,7 +12,7 @@ from tabserver.handlers.toolbox import Toolbox, tool
 from tabserver.tabs.approvals import MOST_OPEN, MOST_SHOWN
 from tabserver.tabs.hub import Hub
 from tests.support.fake_port import FakePort
-from tests.support.fake_request import RecordingRequest
+from tests.support.fake_request import RecordingCall, RecordingRequest
 
 WIPE = {"name": "wipe", "title": "Wipe it", "annotations": {"destructiveHint": True}}
 
@@ -29,9 +29,13 @@ class Rig:
             now_ms=lambda: self.time_ms,
             defer=lambda work: work(),
             later=lambda delay_ms, ring: self.timers.append((self.time_ms + delay_ms, ring)),
+            on_tabs=lambda: self.on_tabs(),
         )
         self.results: list[Any] = []
         self.request = RecordingRequest()
+
+    def on_tabs(self) -> None:
+        """A test may replace it."""
 
     def tab(self, id: str = "a", *tools: dict[str, Any], visible: bool = True, approve: Any = None) -> FakePort:
         port = FakePort()
@@ -41,7 +45,7 @@ class Rig:
         return port
 
     def call(self, name: str = "wipe", /, **arguments: Any) -> Callable[[str], None]:
-        return self.hub.call(name, arguments, self.request, self.results.append)
+        return self.hub.call(name, arguments, RecordingCall(self.request, self.results.append))
 
     def decide(self, port: FakePort, decision: str, which: int = -1) -> None:
         self.hub.receive(port, {"t": "approval", "call": port.of("approve")[which]["call"], "decision": decision})
@@ -462,7 +466,7 @@ def test_what_a_page_wants_to_be_asked_about_holds_before_it_is_announced(rig: R
     def call_at_once() -> None:
         rig.call("info")
 
-    rig.hub.on_tabs = call_at_once
+    rig.on_tabs = call_at_once  # type: ignore[method-assign]
     rig.hub.attach(port, {"id": "a", "title": "Another title", "url": "", "visible": True, "approve": "all"})
     assert len(port.of("approve")) == 1 and port.of("call") == []
 

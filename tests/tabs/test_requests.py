@@ -11,7 +11,7 @@ import pytest
 
 from tabserver.handlers.toolbox import Toolbox
 from tabserver.tabs.hub import Hub
-from tabserver.tabs.run import MOST_ASKED
+from tabserver.tabs.messages import MOST_ASKED
 from tabserver.wire.frames import Caller, Kind
 from tests.support.fake_port import FakePort
 from tests.support.server_harness import MODERN, READY, Bench

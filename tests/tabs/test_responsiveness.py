@@ -12,6 +12,7 @@ import pytest
 from tabserver.handlers.target import Target
 from tabserver.tabs.tab import FRESH_MS, MAX_UNREAD, WINDOW, TabReadState
 from tests.support.fake_port import FakePort
+from tests.support.fake_request import RecordingCall
 from tests.support.hub_harness import HubRig, reply, text_of
 
 BUSY_S = 0.5
@@ -314,10 +315,10 @@ def test_resources_and_prompts_are_read_in_a_tab_that_reads(rig: HubRig) -> None
         offered = {"resources": [{"uri": "note://one", "name": "one"}], "prompts": [{"name": "improve"}]}
         rig.hub.receive(port, {"t": "offer", **offered})
     rig.wait(1)
-    rig.hub.read("note://one", rig.context, rig.results.append)
+    rig.hub.read("note://one", RecordingCall(rig.context, rig.results.append))
     rig.wait(BUSY_S)
     pong(rig, ports[1])
-    rig.hub.get_prompt("improve", {}, rig.context, rig.results.append)
+    rig.hub.get_prompt("improve", {}, RecordingCall(rig.context, rig.results.append))
     pong(rig, ports[1])
     assert [message["kind"] for message in ports[1].of("call")] == ["resources", "prompts"]
     assert json.dumps(ports[0].of("call")) == "[]"

@@ -11,6 +11,7 @@ import pytest
 from tabserver.handlers.target import Target
 from tabserver.handlers.toolbox import tool
 from tabserver.handlers.tools import UnknownTool
+from tabserver.wire.eras import Era
 from tests.support.hub_harness import SURE, HubRig, reply, text_of
 
 # -- without a named tab -----------------------------------------------------------------------------------------------
@@ -73,7 +74,7 @@ def test_the_tab_learns_what_is_called_and_by_whom(rig: HubRig) -> None:
 
 def test_every_call_names_its_own_caller_to_its_tab(rig: HubRig) -> None:
     """The text of the last caller is cached; another caller, or the same in another session, gets a new text."""
-    port, same = rig.tab("a", "info"), rig.context.caller
+    port, same = rig.tab("a", "info"), replace(rig.context.caller, era=Era.LEGACY)
     callers = []
     for caller, key in ((same, "1"), (same, "2"), (replace(same, principal="token:x"), "2"), (same, "1")):
         rig.context.caller, rig.context.caller_key = caller, key

@@ -31,9 +31,15 @@ class Rig:
     def __init__(self) -> None:
         self.box = Toolbox()
         self.due: list[Any] = []
-        self.hub = Hub(self.box, now_ms=lambda: 0.0, defer=self.due.append, later=lambda delay_ms, ring: None)
+        self.hub = Hub(
+            self.box,
+            now_ms=lambda: 0.0,
+            defer=self.due.append,
+            later=lambda delay_ms, ring: None,
+            on_change=lambda lists: self.bench.server.catalogue_changed(lists),
+            on_update=lambda uri: self.bench.server.resource_updated(uri),
+        )
         self.bench = Bench(self.hub)
-        self.hub.on_change = self.bench.server.catalogue_changed
         self.hub.use_static_tools(True)
         self._numbers = iter(range(1000))
 

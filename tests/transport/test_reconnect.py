@@ -36,7 +36,7 @@ async def test_started_twice_dials_once(bench: Bench) -> None:
 
 async def test_an_attempt_that_takes_too_long_is_aborted_and_retried_after_1_2_3_3_seconds(bench: Bench) -> None:
     story: list[tuple[float, TransportState]] = []
-    bench.transport.on_state = lambda state: story.append((bench.clock() - 100, state))
+    bench.on_state = lambda state: story.append((bench.clock() - 100, state))
     await bench.start()
     await bench.clock.advance(30)
     text = "The relay did not answer within 5 s."
@@ -235,7 +235,7 @@ async def test_events_reach_the_callback_in_order_and_answers_go_out_before_it_r
             bench.transport.session.send(event.channel, Kind.NOTE, '"going"', related=event.id)
             bench.transport.session.send(event.channel, Kind.RES, '"done"', id=event.id)
 
-    bench.transport.session.on_message = answer
+    bench.receive = answer
     bench.relay.link.open("c", CALLER, bench.clock())
     bench.relay.link.send("c", Kind.REQ, "{}", bench.clock(), id="r1")
     bench.relay.link.close("c", "left", bench.clock())
@@ -249,7 +249,7 @@ async def test_a_callback_that_raises_is_reported_and_the_link_lives_on(bench: B
     def broken(event: object) -> None:
         raise KeyError("bug")
 
-    bench.transport.session.on_message = broken
+    bench.receive = broken
     await bench.start()
     await bench.connect()
     bench.relay.link.open("c", CALLER, bench.clock())
@@ -262,7 +262,7 @@ async def test_an_error_handler_that_raises_does_no_harm(bench: Bench) -> None:
     def broken(error: Exception) -> None:
         raise error
 
-    bench.transport.on_error = broken
+    bench.on_error = broken
     await bench.start()
     bench.dialer.last.fail()
     await settle()
@@ -373,7 +373,7 @@ async def test_a_write_that_fails_is_a_drop(bench: Bench) -> None:
 
 async def test_closing_from_inside_a_callback_is_obeyed(bench: Bench) -> None:
     closing: list[Any] = []
-    bench.transport.on_error = lambda error: closing.append(bench.transport.close())
+    bench.on_error = lambda error: closing.append(bench.transport.close())
     await bench.start()
     bench.dialer.last.fail()
     await settle()

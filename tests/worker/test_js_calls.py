@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
 from tabserver.handlers.toolbox import Toolbox, tool
+from tabserver.mcp.call import NO_META
 from tabserver.mcp.server import Server
-from tabserver.tabs.hub import Hub
+from tabserver.tabs.routing import Destination
 from tabserver.transport.reconnect import Transport
 from tabserver.wire.events import Closed, Event, Received
 from tabserver.wire.frames import CLOSE_PROTOCOL, Caller, Greeting, Kind
 from tabserver.wire.jsonrpc import RequestId
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
-from tabserver.worker.fast_path import CallGrant, WorkerFastPath
 from tabserver.worker.js_calls import MAX_GRANTS, MAX_RESULT_CHARACTERS
 from tests.support.fake_clock import Clock, settle
 from tests.support.fake_js_calls import FakeJsCalls
@@ -37,7 +37,7 @@ class Granted(FakePort):
 
 
 class Rig:
-    """A worker without its browser: transport, fast path, granted calls, a fake of JavaScript's part, and the relay's
+    """A worker without its browser: transport, core, granted calls, a fake of JavaScript's part, and the relay's
     end of the link. One tool in a tab (`info`) and one in the worker (`say`)."""
 
     def __init__(self, limits: Limits | None = None) -> None:
@@ -45,11 +45,9 @@ class Rig:
         self.relay = FakeRelay(self.clock)
         self.box = Toolbox()
         self.timers: list[Any] = []
-        self.hub = Hub(
-            self.box,
-            now_ms=lambda: self.clock() * 1000,
-            defer=lambda due: None,
-            later=lambda delay_ms, ring: self.timers.append(ring),
+        self.js_calls = FakeJsCalls(self._write, lambda: self.clock() * 1000, "demo", "1")
+        self.hub = self.js_calls.new_hub(
+            self.box, lambda delay_ms, ring: self.timers.append((self.clock() + delay_ms / 1000, ring))
         )
         link: Link[str] = Link.dialer(Greeting("demo", "inst", "b"), limits or Limits())
         self.transport = Transport(
@@ -59,11 +57,11 @@ class Rig:
             new_abort=FakeAbort,
             jitter=lambda: 0.5,
             call_later=self.clock.call_later,
+            receive=lambda event: self.core.receive(event),
+            sync=self.js_calls.grants.sync,
         )
-        core = Server("demo", "1", self.hub, self.transport.session.send)
-        fast_path = WorkerFastPath(core, self.hub, self.transport.session.send)
-        self.transport.session.on_message = fast_path.receive
-        self.js_calls = FakeJsCalls(self.hub, fast_path, self.transport.session, self._write)
+        self.core = Server("demo", "1", self.hub, self.transport.session.send)
+        self.js_calls.use_worker(self.hub, self.core, self.transport.session)
         self.port = self.page("a")
         self.hub.receive(self.port, {"t": "offer", "tools": [{"name": "info"}]})
         self.ran: list[str] = []
@@ -80,6 +78,9 @@ class Rig:
             return {"a": 1} if text == "object" else text
 
         self.socket: FakeSocket
+
+    def _later(self, delay_ms: float, ring: Callable[[], None]) -> None:
+        self.timers.append((self.clock() + delay_ms / 1000, ring))
 
     def page(self, id: str) -> Granted:
         port = Granted()
@@ -210,7 +211,7 @@ async def test_what_was_carried_out_is_counted_like_any_other_call(rig: Rig) -> 
     assert "tabrelay/tab" not in received[0][1]["result"]["_meta"]
     rig.js_calls.sync()
     assert rig.transport.session.last_received == 5 and rig.relay.link.unacknowledged == 0
-    assert not rig.hub.calls.plain_calls and [tab.calls for tab in rig.hub.tabs] == [0]
+    assert not rig.hub.calls.running and [tab.calls for tab in rig.hub.tabs] == [0]
     # The link continues with the next sequence numbers, whichever side writes.
     rig.plain("c4")
     assert rig.socket.closed is None
@@ -219,10 +220,10 @@ async def test_what_was_carried_out_is_counted_like_any_other_call(rig: Rig) -> 
 async def test_a_call_that_is_still_under_way_is_counted_as_one(rig: Rig) -> None:
     rig.send("c1")
     rig.js_calls.sync()
-    assert len(rig.hub.calls.plain_calls) == 1 and [tab.calls for tab in rig.hub.tabs] == [1]
+    assert len(rig.hub.calls.running) == 1 and [tab.calls for tab in rig.hub.tabs] == [1]
     assert rig.answer()
     rig.js_calls.sync()
-    assert not rig.hub.calls.plain_calls and [tab.calls for tab in rig.hub.tabs] == [0]
+    assert not rig.hub.calls.running and [tab.calls for tab in rig.hub.tabs] == [0]
     assert [channel for channel, _ in rig.received()] == ["c1"]
 
 
@@ -343,7 +344,7 @@ async def test_a_caller_that_leaves_takes_back_what_was_granted(rig: Rig) -> Non
     name = rig.port.last("call")["call"]
     rig.relay.link.close("c1", "gone", rig.clock())
     rig.deliver()
-    assert rig.js_calls.revoked == 1 and name not in rig.hub.calls.plain_calls
+    assert rig.js_calls.revoked == 1 and name not in rig.hub.calls.running
     assert rig.port.last("cancel")["call"] == name
 
 
@@ -373,23 +374,30 @@ async def test_whatever_changes_takes_back_what_was_granted(rig: Rig, change: An
 
 async def test_a_tab_that_falls_silent_fails_also_calls_that_python_did_not_know_of(rig: Rig) -> None:
     rig.send("c1")
-    rig.hub.calls._fell_silent(rig.hub.tabs[0])
-    [(channel, text)] = rig.received()
-    assert channel == "c1" and text["result"]["isError"]
+    rig.js_calls.sync()
+    rig.send("c2")
+    while not (cancelled := rig.port.of("cancel")):
+        due, ring = min(rig.timers, key=lambda timer: timer[0])
+        rig.timers.remove((due, ring))
+        rig.clock.now = max(rig.clock.now, due)
+        ring()
+    assert len(cancelled) == 2 and rig.unrecorded == 0
+    assert [(channel, text["result"]["isError"]) for channel, text in rig.received()] == [("c1", True), ("c2", True)]
 
 
 async def test_progress_of_a_call_takes_back_what_was_granted_and_its_answer_goes_the_ordinary_way(rig: Rig) -> None:
     rig.send("c1")
     name = rig.port.last("call")["call"]
     rig.hub.receive(rig.port, {"t": "progress", "call": name, "progress": 1})
-    assert rig.js_calls.revoked == 1 and name not in rig.hub.calls.plain_calls
+    assert rig.js_calls.revoked == 1 and not rig.hub.calls.running[name].is_granted
     assert not rig.answer()
     assert [channel for channel, _ in rig.received()] == ["c1"]
 
 
 async def test_grants_have_a_bound(rig: Rig) -> None:
     for n in range(MAX_GRANTS + 1):
-        rig.js_calls.recorder.grant(CallGrant(f"c{n}", MODERN, "info", "{}", None, None))
+        call = rig.core.adopt(f"c{n}", MODERN, 1, NO_META, "{}")
+        rig.js_calls.grants.grant(call, Destination(None, "info"), None)
     assert rig.js_calls.revoked == 1
 
 
@@ -539,7 +547,7 @@ async def test_every_call_is_run_once_and_answered_once_whatever_happens(seed: i
             text = json.loads(event.payload)["result"]["content"][0]["text"]
             assert text in (event.channel, "t" + event.channel[1:])
     assert answered == Counter(f"c{n + 1}" for n in range(sent))
-    assert len(rig.ran) == len(set(rig.ran)) and not rig.hub.calls.plain_calls
+    assert len(rig.ran) == len(set(rig.ran)) and not rig.hub.calls.running
     assert rig.js_calls.carried > 10 and rig.transport.is_connected
     await rig.transport.close()
 

@@ -58,10 +58,5 @@ def make_shared_buffer(bridge: PythonBridge) -> SharedBuffer:
     return buffer
 
 
-def allow(bridge: PythonBridge, number: int, channel: str, meta: str) -> None:
-    """Grant JavaScript the calls of a worker tool on this channel: see worker/js_calls.py."""
-    bridge.allow(None, number, channel, "", meta, False)
-
-
 def when_online(bridge: PythonBridge, callback: Callable[[], None]) -> None:
     bridge.whenOnline(create_proxy(guarded(callback, "coming online failed")))

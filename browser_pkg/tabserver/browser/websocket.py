@@ -64,13 +64,20 @@ class WebSocket:
 class Dialer:
     """Opens sockets to one server of one relay, and finds the reason if one does not open."""
 
-    def __init__(self, bridge: PythonBridge, buffer: SharedBuffer, relay: str, server: str) -> None:
+    def __init__(
+        self,
+        bridge: PythonBridge,
+        buffer: SharedBuffer,
+        relay: str,
+        server: str,
+        recorder: Callable[[], CallRecorder],
+    ) -> None:
         self._bridge = bridge
         self._buffer = buffer
         self._relay = relay.rstrip("/")
         self._server = server
+        self._recorder = recorder
         self.token = ""
-        self.recorder: CallRecorder | None = None
 
     async def dial(
         self, abort: Abort, on_message: Callable[[str, str | None], None], on_close: Callable[[int, str], None]
@@ -80,8 +87,7 @@ class Dialer:
             raise DialError("not_paired", "This page is not paired with the relay. Run: tabrelay pair", True)
         # After failures Chromium delays sockets, by seconds in the end, but never a fetch: so fetch first, then dial.
         bearer, signature = await self._prove(abort)
-        assert self.recorder is not None
-        dialling = _SocketAttempt(self._bridge, self._buffer, self.recorder, on_message, on_close)
+        dialling = _SocketAttempt(self._bridge, self._buffer, self._recorder(), on_message, on_close)
         try:
             return await dialling.open(self._url(), _protocols(bearer), signature, abort)
         except JsException as error:

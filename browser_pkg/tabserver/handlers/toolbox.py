@@ -21,14 +21,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Toolbox:
-    """`on_change` is called when an offer is added or removed, `on_update` with the URI of a changed resource."""
+    """A table of offers, and the listener to its changes."""
 
     def __init__(self) -> None:
         self._tools: dict[str, Tool] = {}
         self._resources: dict[str, ResourceHandler] = {}
         self._prompts: dict[str, Prompt] = {}
-        self.on_change: Callable[[], None] = lambda: None
-        self.on_update: Callable[[str], None] = lambda uri: None
+        self.listen(lambda: None, lambda uri: None)
+
+    def listen(self, changed: Callable[[], None], updated: Callable[[str], None]) -> None:
+        """From now on call `changed` when an offer is added or removed, and `updated` with the URI of a changed
+        resource. A toolbox has one listener: the worker or the page that offers it."""
+        self._on_change, self._on_update = changed, updated
+
+    def updated(self, uri: str) -> None:
+        self._on_update(uri)
 
     def add(self, item: Tool | ResourceHandler | Prompt) -> None:
         """Add an offer. A function that is declared again (its module was reloaded) replaces the old one."""
@@ -38,7 +45,7 @@ class Toolbox:
             _put(self._prompts, item.name, item, "prompt")
         else:
             _put(self._resources, item.uri, item, "resource")
-        self.on_change()
+        self._on_change()
 
     def remove(self, name: str) -> None:
         """Remove a tool."""
@@ -53,7 +60,7 @@ class Toolbox:
 
     def _take(self, held: dict[str, Any], name: str) -> None:
         if held.pop(name, None) is not None:
-            self.on_change()
+            self._on_change()
 
     # -- what there is ------------------------------------------------------------------------------------------------
 
@@ -298,4 +305,4 @@ def prompt(
 
 def resource_updated(uri: str, *, toolbox: Toolbox | None = None) -> None:
     """Notify all subscribers of a resource that it has changed."""
-    (default_toolbox if toolbox is None else toolbox).on_update(uri)
+    (default_toolbox if toolbox is None else toolbox).updated(uri)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NoReturn
 
-from ..handlers.context import Outcome, Result
+from ..handlers.context import Cancel, Outcome, Result
+from ..handlers.execute import nothing_to_cancel
 from ..handlers.prompts import UnknownPrompt
 from ..handlers.questions import Answer
 from ..handlers.signature import InvalidArguments
-from ..handlers.target import Target, read_target
+from ..handlers.target import read_target
 from ..handlers.tools import UnknownTool, failure, text_result
 from ..rpc import Refusal, read_level, unknown
 from ..schema.shapes import show
@@ -24,13 +25,12 @@ from ..wire.eras import META_LOG_LEVEL, Era
 from ..wire.frames import META_ACP, Acp
 from ..wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RequestId, is_request_id
 from ..wire.trace_context import TraceContext
-from .call import BUSY, GONE, CallServices, MethodKind, Params, RunningCall, Start, WaitingRequest
+from .call import NO_META, CallServices, MethodKind, Params, RequestMeta, RunningCall
 from .caller_state import CallerStates
 from .catalogue import ToolCatalogue
 from .legacy import legacy_prompt, legacy_result
-from .outbox import Outbox
-from .parked_calls import ParkedHandles, StateSeal, UsedStates, digest
-from .sessions import CallerSession
+from .parked_calls import BUSY, GONE, ParkedHandles, StateSeal, UsedStates, digest
+from .sessions import CallerSession, Outbox
 
 MAX_RUNNING: Final = 64
 # What a browser offers changes whenever a tab opens or closes, so clients must not use a copy without asking again.
@@ -46,101 +46,105 @@ def _gone(server: str) -> dict[str, Any]:
     return {"reason": "browser_gone", "delivered": "unknown", "retryable": False, "server": server}
 
 
-class RequestMeta(NamedTuple):
-    """What a request's `_meta` asks for: see WaitingRequest."""
-
-    token: RequestId | None
-    level: str | None
-    target: Target | None
-    acp: Acp | None
-    trace: TraceContext | None
-
-
 class Invocations:
     """Each public method takes one request. Its response is sent by the call, now or later."""
 
     def __init__(self, name: str, catalogue: ToolCatalogue, outbox: Outbox, clock: Callable[[], float]) -> None:
         self._name, self._catalogue = name, catalogue
         self._services = CallServices(outbox, ParkedHandles(), StateSeal(), UsedStates(), CallerStates(clock), clock)
-        self._tool_kind = MethodKind(methods.TOOLS_CALL, self._format_tool_result, failure)
+        self._tool = MethodKind(methods.TOOLS_CALL, self._start_tool, self._format_tool_result, failure)
+        self._prompt = MethodKind(methods.PROMPTS_GET, self._start_prompt, _format_prompt, _format_failure)
+        self._resource = MethodKind(methods.RESOURCES_READ, self._start_read, _format_resource, _format_failure)
+        self._completion = MethodKind(methods.COMPLETION_COMPLETE, self._start_completion, _unchanged, _format_failure)
         # The last `_meta` and what was read from it: most clients send the same each time.
-        self._last_meta: tuple[Params, RequestMeta] = {}, RequestMeta(None, None, None, None, None)
+        self._last_meta: tuple[Params, RequestMeta] = {}, NO_META
 
     def use_key(self, key: str) -> None:
         self._services.seal.use(key)
 
-    def call_tool(self, session: CallerSession, id: RequestId, params: Params) -> None:
-        name = _text(params, "name")
-        arguments = _object(params, "arguments")
+    def call_tool(self, session: CallerSession, id: RequestId, params: Params, payload: str) -> None:
+        _text(params, "name")
+        _object(params, "arguments")
+        self._start_or_resume(self._tool, session, id, params, payload)
 
-        def start(request: Any, done: Any) -> Any:
+    def get_prompt(self, session: CallerSession, id: RequestId, params: Params, payload: str) -> None:
+        _text(params, "name")
+        _texts(params, "arguments")
+        self._start_or_resume(self._prompt, session, id, params, payload)
+
+    def read_resource(self, session: CallerSession, id: RequestId, params: Params, payload: str) -> None:
+        _text(params, "uri")
+        self._start_or_resume(self._resource, session, id, params, payload)
+
+    def complete(self, session: CallerSession, id: RequestId, params: Params, payload: str) -> None:
+        _object(params, "ref")
+        argument, context = _object(params, "argument"), _object(params, "context")
+        _text(argument, "name", "params.argument")
+        _text(argument, "value", "params.argument")
+        _texts(context, "arguments", "params.context")
+        self._start_or_resume(self._completion, session, id, params, payload)
+
+    def adopt(self, session: CallerSession, id: RequestId, meta: RequestMeta, payload: str) -> RunningCall:
+        """A plain tool call that JavaScript has posted to its tab."""
+        return RunningCall(self._services, self._tool, session, id, meta, payload, None)
+
+    # -- handlers -----------------------------------------------------------------------------------------------------
+
+    def _start_tool(self, call: RunningCall) -> Cancel:
+        name, arguments = call.params["name"], call.params.get("arguments")
+        try:
+            return self._catalogue.call(name, {} if arguments is None else arguments, call)
+        except UnknownTool as error:
+            _refuse_unknown("tool", error.name, self._catalogue.tools())
+        except InvalidArguments as error:
+            # MCP since 2025-11-25: a tool execution error, not a protocol error: the model can correct itself.
+            call.finish(text_result(f'Invalid arguments for tool "{name}":\n{error}', is_error=True))
+        except Refusal:
+            raise
+        except Exception as error:
+            call.finish(failure(error))
+        return nothing_to_cancel
+
+    def _start_prompt(self, call: RunningCall) -> Cancel:
+        try:
+            return self._catalogue.get_prompt(call.params["name"], call.params.get("arguments") or {}, call)
+        except UnknownPrompt as error:
+            _refuse_unknown("prompt", error.name, self._catalogue.prompts())
+
+    def _start_read(self, call: RunningCall) -> Cancel:
+        return self._catalogue.read(call.params["uri"], call)
+
+    def _start_completion(self, call: RunningCall) -> Cancel:
+        ref, argument = _object(call.params, "ref"), call.params["argument"]
+        others = _texts(_object(call.params, "context"), "arguments")
+        name, typed = argument["name"], argument["value"]
+        if ref.get("type") == "ref/prompt":
+            prompt = _text(ref, "name", "params.ref")
             try:
-                return self._catalogue.call(name, arguments, request, done)
-            except UnknownTool as error:
-                _refuse_unknown("tool", error.name, self._catalogue.tools())
-            except InvalidArguments as error:
-                # MCP since 2025-11-25: a tool execution error, not a protocol error: the model can correct itself.
-                done(text_result(f'Invalid arguments for tool "{name}":\n{error}', is_error=True))
-            except Refusal:
-                raise
-            except Exception as error:
-                done(failure(error))
-            return _nothing_to_cancel
-
-        self._start_or_resume(self._tool_kind, session, id, params, start)
-
-    def get_prompt(self, session: CallerSession, id: RequestId, params: Params) -> None:
-        name, arguments = _text(params, "name"), _texts(params, "arguments")
-
-        def start(request: Any, done: Any) -> Any:
-            try:
-                return self._catalogue.get_prompt(name, arguments, request, done)
+                return self._catalogue.complete_prompt(prompt, name, typed, others, call)
             except UnknownPrompt as error:
                 _refuse_unknown("prompt", error.name, self._catalogue.prompts())
+        if ref.get("type") == "ref/resource":
+            uri = _text(ref, "uri", "params.ref")
+            return self._catalogue.complete_resource(uri, name, typed, others, call)
+        raise Refusal(INVALID_PARAMS, f"params.ref.type: expected ref/prompt or ref/resource, got {show(ref)}")
 
-        self._start_or_resume(_PROMPT, session, id, params, start)
-
-    def read_resource(self, session: CallerSession, id: RequestId, params: Params) -> None:
-        uri = _text(params, "uri")
-        self._start_or_resume(
-            _RESOURCE, session, id, params, lambda request, done: self._catalogue.read(uri, request, done)
-        )
-
-    def complete(self, session: CallerSession, id: RequestId, params: Params) -> None:
-        ref, argument = _object(params, "ref"), _object(params, "argument")
-        context = _object(params, "context")
-        name, typed = _text(argument, "name", "params.argument"), _text(argument, "value", "params.argument")
-        others = _texts(context, "arguments", "params.context")
-
-        def start(request: Any, done: Any) -> Any:
-            if ref.get("type") == "ref/prompt":
-                prompt = _text(ref, "name", "params.ref")
-                try:
-                    return self._catalogue.complete_prompt(prompt, name, typed, others, request, done)
-                except UnknownPrompt as error:
-                    _refuse_unknown("prompt", error.name, self._catalogue.prompts())
-            if ref.get("type") == "ref/resource":
-                uri = _text(ref, "uri", "params.ref")
-                return self._catalogue.complete_resource(uri, name, typed, others, request, done)
-            raise Refusal(INVALID_PARAMS, f"params.ref.type: expected ref/prompt or ref/resource, got {show(ref)}")
-
-        self._start_or_resume(_COMPLETION, session, id, params, start)
+    # -- new calls and retries ----------------------------------------------------------------------------------------
 
     def _start_or_resume(
-        self, kind: MethodKind, session: CallerSession, id: RequestId, params: Params, start: Start
+        self, kind: MethodKind, session: CallerSession, id: RequestId, params: Params, payload: str
     ) -> None:
         """Start a call, or resume the one that this request is a retry of."""
         if len(session.running) >= MAX_RUNNING:
             data = {"reason": "busy", "delivered": "no", "retryable": True, "server": self._name}
             raise Refusal(BUSY, f"{MAX_RUNNING} calls of this caller are running; wait for one to end", data)
-        waiting = WaitingRequest(session, id, *self._read_meta(session, params))
-        if session.era is Era.LEGACY or kind.method == methods.COMPLETION_COMPLETE:
-            RunningCall(self._services, kind, waiting, params).begin(start, {})
-            return
-        answers, state = _answers(params), params.get("requestState")
+        meta = self._read_meta(session, params)
+        is_modern = session.era is Era.MODERN and kind is not self._completion
+        answers = _answers(params) if is_modern and "inputResponses" in params else {}
+        state = params.get("requestState") if is_modern else None
         if state is None:
             # Answers without a state: the client answers before it is asked. The handler runs from its beginning.
-            RunningCall(self._services, kind, waiting, params).begin(start, answers)
+            RunningCall(self._services, kind, session, id, meta, payload, params).begin(answers)
             return
         held = None
         if isinstance(state, str):
@@ -149,27 +153,26 @@ class Invocations:
         if held is not None and "s" in held:
             if not self._services.used_states.use(held):
                 raise _invalid()
-            self._continue_from_state(RunningCall(self._services, kind, waiting, params), start, answers, held)
+            call = RunningCall(self._services, kind, session, id, meta, payload, params)
+            self._continue_from_state(call, answers, held)
             return
         if held is not None and held.get("p") != self._services.parked.worker_id:
             # Sealed by an earlier worker, which ended, and the parked handler with it.
             if not self._is_safe(kind, params):
                 raise Refusal(GONE, _LOST, _gone(self._name))
-            RunningCall(self._services, kind, waiting, params).begin(start, answers)
+            RunningCall(self._services, kind, session, id, meta, payload, params).begin(answers)
             return
         parked = self._services.parked.take(held["h"]) if held is not None else None
         if parked is None:
             raise _invalid()
-        parked.resume(waiting, answers)
+        parked.resume(session, id, meta, answers)
 
-    def _continue_from_state(
-        self, call: RunningCall, start: Start, answers: Mapping[str, Answer], held: dict[str, Any]
-    ) -> None:
+    def _continue_from_state(self, call: RunningCall, answers: Mapping[str, Answer], held: dict[str, Any]) -> None:
         """Run the handler with its own state. An earlier worker may have accepted a state that it sealed already: the
         call continues, but the user is asked for approval again."""
         try:
             # defence: a state of a worker before
-            call.begin(start, answers, held["s"], goes_on=held.get("p") == self._services.parked.worker_id)
+            call.begin(answers, held["s"], goes_on=held.get("p") == self._services.parked.worker_id)
         except BaseException:
             self._services.used_states.release(held)  # nothing ran
             raise
@@ -224,15 +227,6 @@ def _format_resource(session: CallerSession, result: Result, params: Params) -> 
 
 def _format_failure(error: BaseException) -> Outcome:
     return error if isinstance(error, Refusal) else Refusal(INTERNAL_ERROR, f"{type(error).__name__}: {error}")
-
-
-_PROMPT: Final = MethodKind(methods.PROMPTS_GET, _format_prompt, _format_failure)
-_RESOURCE: Final = MethodKind(methods.RESOURCES_READ, _format_resource, _format_failure)
-_COMPLETION: Final = MethodKind(methods.COMPLETION_COMPLETE, _unchanged, _format_failure)
-
-
-def _nothing_to_cancel(reason: str) -> None:
-    """The call ended before it started."""
 
 
 def _refuse_unknown(noun: str, name: str, offered: Iterable[dict[str, Any]]) -> NoReturn:

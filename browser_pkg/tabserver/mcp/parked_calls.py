@@ -24,6 +24,9 @@ T = TypeVar("T")
 
 TTL_S: Final = 600.0
 MOST_PARKED: Final = 32
+# Outside the ranges that JSON-RPC and MCP reserve.
+GONE: Final = -31011
+BUSY: Final = -31013
 MOST_USED_STATES: Final = 1024  # beyond this number, the states that expire first count as used
 # Params that a retry adds, or that belong to one request only.
 _OWN_TO_A_ROUND: Final = ("_meta", "inputResponses", "requestState")

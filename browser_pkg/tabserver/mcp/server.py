@@ -8,7 +8,7 @@ the envelope of a modern request before it arrives here.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from ..wire import methods
 from ..wire.control_messages import RELAY, TABS
 from ..wire.eras import META_SUBSCRIPTION, MODERN_VERSIONS, Era, negotiate
 from ..wire.events import Closed, Opened, Received
-from ..wire.frames import Kind
+from ..wire.frames import Caller, Kind
 from ..wire.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -31,12 +31,12 @@ from ..wire.jsonrpc import (
     RequestId,
     is_request_id,
 )
+from .call import RequestMeta, RunningCall
 from .catalogue import ToolCatalogue
 from .invocations import MAX_RUNNING, UNCACHED, Invocations
 from .legacy import legacy_tool
-from .outbox import Outbox
 from .paging import page
-from .sessions import CallerSession, CallerSessions
+from .sessions import CallerSession, CallerSessions, Outbox
 from .subscriptions import LISTS, SubscribedTo, read_wanted
 
 __all__ = ["MAX_RUNNING", "Server", "ToolCatalogue"]
@@ -74,26 +74,29 @@ class Server:
         send: Callable[..., None],
         instructions: str | None = None,
         clock: Callable[[], float] = time.time,
+        census: Callable[[], Params] = lambda: {"tabs": [], "used": 0},
     ) -> None:
-        """`clock`: wall-clock seconds, because the next worker reads expiry times that this one sealed."""
-        # The list of tabs; the hub replaces it.
-        self.census: Callable[[], Params] = lambda: {"tabs": [], "used": 0}
+        """`clock`: wall-clock seconds, because the next worker reads expiry times that this one sealed. `census`: the
+        list of tabs for the relay."""
+        self._census = census
         self._info = {"name": name, "version": version}
         self._catalogue = catalogue
         self._instructions = instructions
         self._sessions = CallerSessions()
-        self.channels: Container[str] = self._sessions.channels
         self.outbox = Outbox(self._info, self._sessions, send)
         self._invocations = invocations = Invocations(name, catalogue, self.outbox, clock)
-        shared: dict[str, _Method] = {
-            methods.TOOLS_LIST: self._list_tools,
+        # Requests that run a handler: the same in both eras, and the call sends the response.
+        self._calls = {
             methods.TOOLS_CALL: invocations.call_tool,
-            methods.RESOURCES_LIST: self._list_resources,
-            methods.RESOURCES_TEMPLATES_LIST: self._list_templates,
             methods.RESOURCES_READ: invocations.read_resource,
-            methods.PROMPTS_LIST: self._list_prompts,
             methods.PROMPTS_GET: invocations.get_prompt,
             methods.COMPLETION_COMPLETE: invocations.complete,
+        }
+        shared: dict[str, _Method] = {
+            methods.TOOLS_LIST: self._list_tools,
+            methods.RESOURCES_LIST: self._list_resources,
+            methods.RESOURCES_TEMPLATES_LIST: self._list_templates,
+            methods.PROMPTS_LIST: self._list_prompts,
         }
         # A method that an era does not have is not in its table, and gets METHOD_NOT_FOUND.
         self._methods: dict[Era, dict[str, _Method]] = {
@@ -114,26 +117,36 @@ class Server:
 
     def receive(self, event: Opened | Received[str] | Closed) -> None:
         """Handle one event of the link. A message of a caller is answered or dropped; it never raises."""
-        if isinstance(event, Opened):
+        if type(event) is Received:
+            channel, kind, id = event.channel, event.kind, event.id
+            session = self._sessions.channels.get(channel)
+            if event.caller is not None:
+                if session is not None:
+                    self._close(channel, "opened again")
+                session = self._sessions.open(channel, event.caller, is_single=True)
+                session.is_repeated = event.again
+            # No session: it was closed while this message was on its way, so no client waits for a response.
+            elif session is None:
+                return
+            elif session.is_single:
+                for call in session.running.values():
+                    if call.runner is not None:
+                        call.runner.take_back(call)
+            if kind is Kind.REQ and id is not None:
+                self._receive_request(session, id, event.payload)
+            elif kind is Kind.NOTE:
+                self._receive_notification(session, event.payload)
+            elif kind is Kind.RES:
+                self._receive_answer(session, event.payload)
+        elif isinstance(event, Opened):
             self._close(event.channel, "opened again")
             self._sessions.open(event.channel, event.caller, is_single=False)
         elif isinstance(event, Closed):
             self._close(event.channel, event.why)
-        else:
-            session = self._sessions.get(event.channel)
-            if event.caller is not None:
-                if session is not None:
-                    self._close(event.channel, "opened again")
-                session = self._sessions.open(event.channel, event.caller, is_single=True)
-            # No session: it was closed while this message was on its way, so no client waits for a response.
-            if session is None:
-                return
-            if event.kind is Kind.REQ and event.id is not None:
-                self._receive_request(session, event.id, event.payload)
-            elif event.kind is Kind.NOTE:
-                self._receive_notification(session, event.payload)
-            elif event.kind is Kind.RES:
-                self._receive_answer(session, event.payload)
+
+    def adopt(self, channel: str, caller: Caller, id: RequestId, meta: RequestMeta, payload: str) -> RunningCall:
+        """A plain tool call that JavaScript received and has posted to its tab."""
+        return self._invocations.adopt(self._sessions.open(channel, caller, is_single=True), id, meta, payload)
 
     def catalogue_changed(self, lists: Iterable[str] = LISTS) -> None:
         """Notify sessions after their handshake, and modern callers that listen."""
@@ -148,7 +161,7 @@ class Server:
         """Notify the relay, which has its own session to read the lists."""
         for session in self._sessions:
             if session.caller.principal == RELAY and session.is_ready:
-                self.outbox.notify(session, TABS, self.census())
+                self.outbox.notify(session, TABS, self._census())
 
     def resource_updated(self, uri: str) -> None:
         """Notify all subscribers of this resource."""
@@ -183,11 +196,16 @@ class Server:
             return  # sent again: the response to the first answers both
         try:
             method, params = parse(payload, id)
-            handler = self._methods[session.era].get(method)
-            if handler is None:
+            run = self._calls.get(method)
+            handler = None if run is not None else self._methods[session.era].get(method)
+            if run is None and handler is None:
                 raise Refusal(METHOD_NOT_FOUND, f"Method not found: {method}")
             if not session.is_greeted and method not in (methods.INITIALIZE, methods.PING):
                 raise Refusal(INVALID_REQUEST, f"{method} came before initialize")
+            if run is not None:
+                run(session, id, params, payload)
+                return
+            assert handler is not None
             result = handler(session, id, params)
         except Refusal as refusal:
             self.outbox.refuse(session, id, self._not_run(refusal))
@@ -216,7 +234,7 @@ class Server:
         if method == methods.INITIALIZED:
             session.is_ready = session.is_greeted
             if session.caller.principal == RELAY:
-                self.outbox.notify(session, TABS, self.census())
+                self.outbox.notify(session, TABS, self._census())
         elif method == methods.CANCELLED:
             id, reason = params.get("requestId"), params.get("reason")
             call = session.running.get(id) if is_request_id(id) else None

@@ -83,7 +83,7 @@ class Approvals:
     """The open questions and the approvals of one worker."""
 
     def __init__(self, later: Later, timing: Timing = DEFAULTS) -> None:
-        self.timing = timing
+        self._timing = timing
         self.operator = PAGE
         self._later = later
         self._open: dict[str, _OpenQuestion] = {}
@@ -125,8 +125,8 @@ class Approvals:
         else:
             question = self._open[call] = _OpenQuestion(asked, tab, go, deny)
             tab.send(asked.message(call))
-            self._later(self.timing.approve_unseen_s * 1000, lambda: self._check_visible(call, question))
-            self._later(self.timing.approve_s * 1000, lambda: self._expire(call, question))
+            self._later(self._timing.approve_unseen_s * 1000, lambda: self._check_visible(call, question))
+            self._later(self._timing.approve_s * 1000, lambda: self._expire(call, question))
 
     def receive_decision(self, tab: Tab, message: Mapping[str, Any]) -> None:
         """Handle the user's decision. Only the page that was asked may answer."""
@@ -176,7 +176,7 @@ class Approvals:
         # defence: a question without an answer
         if self._open.get(call) is question:
             self.drop(call)
-            tab, name, wait_s = question.tab, question.asked.name, self.timing.approve_s
+            tab, name, wait_s = question.tab, question.asked.name, self._timing.approve_s
             text = f'The user did not allow "{name}" in the tab {tab.label} within {wait_s:g} s.'
             question.deny(_not_run(text, "approval_timeout", tab))
 

@@ -10,24 +10,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from ..handlers.context import Cancel, Done, Request
+from ..handlers.context import Cancel
 from ..handlers.execute import nothing_to_cancel
 from ..handlers.prompts import UnknownPrompt
 from ..handlers.resources import ResourceNotFound
 from ..handlers.target import Target, with_argument
 from ..handlers.toolbox import Toolbox
-from ..handlers.tools import Tool, UnknownTool
-from ..timing import Timing
+from ..handlers.tools import UnknownTool
+from ..mcp.call import RunningCall
+from ..timing import DEFAULTS, Timing
 from ..wire.static_tools import STATIC_NAMES, STATIC_TOOLS
 from . import requests
+from .activity import WORKER
 from .approvals import read_approval_rule
 from .calls import TabCalls
+from .grants import Grants, NoGrants
 from .listing import KINDS, ListedItem, Listing
 from .liveness import Later
 from .presence import Presence
 from .requests import RoutedRequest, Texts
-from .routing import Destination, RoutingError
-from .run import WORKER
+from .routing import RoutingError
 from .static_tools import call_static
 from .tab import Message, PagePort, Tab
 
@@ -49,17 +51,28 @@ class Hub:
         defer: Callable[[Callable[[], None]], None],
         later: Later,
         on_change: Callable[[list[str]], None] = lambda lists: None,
+        on_update: Callable[[str], None] = lambda uri: None,
+        on_tabs: Callable[[], None] = lambda: None,
+        grants: Grants | None = None,
+        timing: Timing = DEFAULTS,
     ) -> None:
-        self.on_change = on_change
-        self.on_update: Callable[[str], None] = lambda uri: None
-        self.on_tabs: Callable[[], None] = lambda: None
-        # The fast path finishes its own calls: True if this result was one of them.
-        self.finish_plain: Callable[[PagePort, str, str, bool], bool] = lambda port, call, json, is_plain: False
-        # Revokes what JavaScript may carry out without Python: see worker/js_calls.py.
-        self.revoke: Callable[[], None] = lambda: None
-        self._presence = presence = Presence(now_ms=now_ms, later=later, changed=self.changed)
-        self.calls = TabCalls(presence, lambda: self.listing, self.changed, now_ms=now_ms, later=later)
-        presence.left = self.calls.left
+        """`on_change` is called with the lists that changed, `on_update` with the URI of a changed resource, `on_tabs`
+        when the census differs."""
+        self._on_change, self._on_update, self._on_tabs = on_change, on_update, on_tabs
+        self._grants = NoGrants() if grants is None else grants
+        self._presence = presence = Presence(
+            now_ms=now_ms, later=later, changed=self.changed, left=lambda tab: self.calls.left(tab), timing=timing
+        )
+        self.calls = TabCalls(
+            presence,
+            toolbox,
+            lambda: self.listing,
+            self.changed,
+            now_ms=now_ms,
+            later=later,
+            timing=timing,
+            grants=self._grants,
+        )
         self._toolbox = toolbox
         self._defer = defer
         self._has_static_tools = False
@@ -68,12 +81,7 @@ class Hub:
         self._published: dict[str, Any] = {"tools": [], "resources": ([], []), "prompts": []}
         self._published_catalogue: dict[str, list[dict[str, Any]]] = {}
         self._published_census: dict[str, Any] = {}
-        toolbox.on_change = self.changed
-        toolbox.on_update = self._updated
-
-    def use_timing(self, timing: Timing) -> None:
-        self._presence.timing = timing
-        self.calls.use_timing(timing)
+        toolbox.listen(self.changed, self._on_update)
 
     def use_static_tools(self, has_statics: bool) -> None:
         """Offer the static tools or not, as the relay's welcome says."""
@@ -111,7 +119,7 @@ class Hub:
 
     def receive(self, port: PagePort, message: Message) -> None:
         """Handle a message of an attached page; messages of other pages are dropped."""
-        tab = self._presence.tab_at(port)
+        tab = self._presence.attached.get(port)
         if tab is None:
             return
         kind = message.get("t")
@@ -120,7 +128,7 @@ class Hub:
         if kind == "tab":
             self._presence.describe(tab, message)
             if tab.is_frozen:
-                self.calls.frozen(tab)
+                self.calls.liveness.frozen(tab)
         elif kind == "offer":
             self._presence.offer(tab, message)
         elif kind == "withdraw":
@@ -128,29 +136,25 @@ class Hub:
         elif kind == "approval":
             self.calls.approvals.receive_decision(tab, message)
         elif kind == "updated":
-            self._updated(str(message["uri"]))
+            self._on_update(str(message["uri"]))
         elif kind == "watch":
             # defence: calls that JavaScript carries out: an audience takes back all grants
             self._presence.watch(tab)
-            self.revoke()
+            self._grants.revoke()
         elif kind in ("required", "error", "progress", "log", "ask"):
             self.calls.receive(tab, kind, message)
         self.calls.release_held()
 
     def receive_result(self, port: PagePort, call: str, json: str, is_plain: bool) -> None:
         """Handle a page's result of a call, as JSON text. `is_plain`: it may be forwarded without parsing."""
-        if self.finish_plain(port, call, json, is_plain):
-            self.calls.release_held()
-            return
-        tab = self._presence.tab_at(port)
+        tab = self._presence.attached.get(port)
         if tab is not None:
-            self._presence.received(tab)
+            if tab.is_busy or not tab.is_awake:
+                self._presence.received(tab)
             self.calls.receive_result(tab, call, json, is_plain)
-            self.calls.received(tab, call)
-            self.calls.release_held()
 
     def broadcast(self, message: Message) -> None:
-        for port in self._presence.ports:
+        for port in list(self._presence.attached):
             port.send(message)
 
     # -- the catalogue ------------------------------------------------------------------------------------------------
@@ -193,8 +197,8 @@ class Hub:
     def changed(self) -> None:
         # defence: calls that JavaScript carries out: a change takes back all grants
         self._cached_listing = None
-        self.revoke()
-        self.calls.release_held()
+        self._grants.revoke()
+        self.calls.changed()
         if not self._is_change_due:
             self._is_change_due = True
             self._defer(self._publish)
@@ -208,7 +212,7 @@ class Hub:
         self._is_change_due = False
         if (census := self.census()) != self._published_census:
             self._published_census = census
-            self.on_tabs()
+            self._on_tabs()
         catalogue = self.catalogue()
         if catalogue != self._published_catalogue:
             self._published_catalogue = catalogue
@@ -220,61 +224,38 @@ class Hub:
         }
         before, self._published = self._published, now
         if changed := [name for name in now if now[name] != before[name]]:
-            self.on_change(changed)
-
-    def _updated(self, uri: str) -> None:
-        self.on_update(uri)
+            self._on_change(changed)
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
-    def call(
-        self, name: str, arguments: dict[str, Any], request: Request, done: Done, named: Target | None = None
-    ) -> Cancel:
-        if self.calls.handed_over is not None:
-            return self.calls.take_over(self.calls.handed_over, request, done)
+    def call(self, name: str, arguments: dict[str, Any], call: RunningCall, named: Target | None = None) -> Cancel:
         if self._has_static_tools and name in STATIC_NAMES:
-            return call_static(self, name, arguments, request, done)
-        routed = requests.call_tool(self.listing, self._toolbox, name, arguments, request, named)
+            return call_static(self, name, arguments, call)
+        routed = requests.call_tool(self.listing, name, arguments, call, named)
         try:
-            return self.calls.begin(routed, request, done, UnknownTool)
+            return self.calls.begin(routed, call, UnknownTool)
         except RoutingError as error:
-            done(error.result())
+            call.finish(error.result())
             return nothing_to_cancel
-
-    def find_plain(self, name: str) -> Destination | Tool | None:
-        """The tab's tool, or the worker's own, for a call that gives only a name and arguments.
-
-        None if the call needs approval or has to wait. Valid until the listing changes.
-        """
-        if self._has_static_tools and name in STATIC_NAMES:
-            return None
-        destination = self.calls.find_plain(name)
-        if destination is not None and destination.tab is None:
-            return self._toolbox.find_plain(destination.key)
-        return destination
 
     def has_resource(self, uri: str) -> bool:
         return requests.find_resource(self.listing, uri) is not None
 
-    def read(self, uri: str, request: Request, done: Done) -> Cancel:
-        routed = requests.read_resource(self.listing, self._toolbox, uri, request)
+    def read(self, uri: str, call: RunningCall) -> Cancel:
+        routed = requests.read_resource(self.listing, self._toolbox, uri, call)
         if routed is None:
             raise ResourceNotFound(uri)
-        return self._begin_or_refuse(routed, request, done, lambda _: ResourceNotFound(uri))
+        return self._begin_or_refuse(routed, call, lambda _: ResourceNotFound(uri))
 
-    def get_prompt(self, name: str, arguments: Texts, request: Request, done: Done) -> Cancel:
-        routed = requests.get_prompt(self._toolbox, name, arguments, request)
-        return self._begin_or_refuse(routed, request, done, UnknownPrompt)
+    def get_prompt(self, name: str, arguments: Texts, call: RunningCall) -> Cancel:
+        routed = requests.get_prompt(self._toolbox, name, arguments, call)
+        return self._begin_or_refuse(routed, call, UnknownPrompt)
 
-    def complete_prompt(
-        self, name: str, argument: str, typed: str, others: Texts, request: Request, done: Done
-    ) -> Cancel:
-        return self._complete("prompts", name, argument, typed, others, request, done, UnknownPrompt)
+    def complete_prompt(self, name: str, argument: str, typed: str, others: Texts, call: RunningCall) -> Cancel:
+        return self._complete("prompts", name, argument, typed, others, call, UnknownPrompt)
 
-    def complete_resource(
-        self, uri: str, argument: str, typed: str, others: Texts, request: Request, done: Done
-    ) -> Cancel:
-        return self._complete("templates", uri, argument, typed, others, request, done, ResourceNotFound)
+    def complete_resource(self, uri: str, argument: str, typed: str, others: Texts, call: RunningCall) -> Cancel:
+        return self._complete("templates", uri, argument, typed, others, call, ResourceNotFound)
 
     def _complete(
         self,
@@ -283,21 +264,18 @@ class Hub:
         argument: str,
         typed: str,
         others: Texts,
-        request: Request,
-        done: Done,
+        call: RunningCall,
         unknown: Callable[[str], Exception],
     ) -> Cancel:
         entry = self.listing.find(kind, key)
         if entry is None:
             raise unknown(key)
-        routed = requests.complete(entry, self._toolbox, kind, key, argument, typed, others, request)
-        return self._begin_or_refuse(routed, request, done, unknown)
+        routed = requests.complete(entry, self._toolbox, kind, key, argument, typed, others, call)
+        return self._begin_or_refuse(routed, call, unknown)
 
-    def _begin_or_refuse(
-        self, routed: RoutedRequest, request: Request, done: Done, unknown: Callable[[str], Exception]
-    ) -> Cancel:
+    def _begin_or_refuse(self, routed: RoutedRequest, call: RunningCall, unknown: Callable[[str], Exception]) -> Cancel:
         try:
-            return self.calls.begin(routed, request, done, unknown)
+            return self.calls.begin(routed, call, unknown)
         except RoutingError as error:
             raise error.refusal() from None
 

@@ -40,7 +40,7 @@ class LivenessCheck(Generic[T]):
         lost: Callable[[T], None],
         timing: Timing = DEFAULTS,
     ) -> None:
-        self.timing = timing
+        self._timing = timing
         self._now_ms = now_ms
         self._later = later
         self._ask = ask
@@ -53,7 +53,7 @@ class LivenessCheck(Generic[T]):
         if tab not in self._watched:
             self._watched[tab] = _WatchedTab(now_ms)
             # A timer that fires before this tab is due checks all tabs and starts the next timer.
-            if self._due_ms is None or now_ms + self.timing.tab_quiet_s * 1000 < self._due_ms:
+            if self._due_ms is None or now_ms + self._timing.tab_quiet_s * 1000 < self._due_ms:
                 self._arm()
 
     def received(self, tab: T) -> None:
@@ -87,8 +87,8 @@ class LivenessCheck(Generic[T]):
 
     def _deadline(self, watched: _WatchedTab) -> float:
         if watched.asked_ms is None:
-            return watched.received_ms + self.timing.tab_quiet_s * 1000
-        return watched.asked_ms + self.timing.tab_silence_s * 1000
+            return watched.received_ms + self._timing.tab_quiet_s * 1000
+        return watched.asked_ms + self._timing.tab_silence_s * 1000
 
     def _timer_fired(self, due_ms: float) -> None:
         if due_ms != self._due_ms:

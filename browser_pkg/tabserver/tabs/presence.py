@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from ..timing import DEFAULTS
+from ..timing import Timing
 from ..wire.control_messages import MAX_TAB_ID
 from ..wire.limits import MAX_TITLE
 from .listing import KINDS
@@ -32,27 +32,26 @@ MOST_DEPARTED: Final = 64
 class Presence:
     """`changed` is called when the listing may differ, `left` with a tab whose page went away (it may still return)."""
 
-    def __init__(self, *, now_ms: Callable[[], float], later: Later, changed: Callable[[], None]) -> None:
-        self.left: Callable[[Tab], None] = lambda tab: None
-        self.timing = DEFAULTS
+    def __init__(
+        self,
+        *,
+        now_ms: Callable[[], float],
+        later: Later,
+        changed: Callable[[], None],
+        left: Callable[[Tab], None],
+        timing: Timing,
+    ) -> None:
         self.tabs: dict[str, Tab] = {}
         self.departed: dict[str, str] = {}
         # How often the user has turned to one of the tabs: the relay prefers the browser that was used last.
         self.activations = 0
         self._now_ms = now_ms
         self._later = later
-        self._changed = changed
-        self._ports: dict[PagePort, Tab] = {}
+        self._changed, self._left, self._timing = changed, left, timing
+        self.attached: dict[PagePort, Tab] = {}
         # The pages that want a message about every call. Kept as a list: it is read twice for each call.
         self.watchers: list[PagePort] = []
         self._numbers = itertools.count(1)
-
-    def tab_at(self, port: PagePort) -> Tab | None:
-        return self._ports.get(port)
-
-    @property
-    def ports(self) -> list[PagePort]:
-        return list(self._ports)
 
     @property
     def present(self) -> list[Tab]:
@@ -65,7 +64,7 @@ class Presence:
         self._update_watchers()
 
     def _update_watchers(self) -> None:
-        self.watchers = [port for port, tab in self._ports.items() if tab.watches]
+        self.watchers = [port for port, tab in self.attached.items() if tab.watches]
 
     def attach(self, port: PagePort, info: Message, approve: str | frozenset[str]) -> None:
         """A page attached, attached again, or sent its description again. The same page keeps its offers and calls."""
@@ -73,7 +72,7 @@ class Presence:
         if (flaw := self._why_refused(id)) is not None:
             port.send({"t": "refused", "kind": "tab", "name": id[:MAX_TAB_ID], "message": flaw})
             return
-        before = self._ports.get(port)
+        before = self.attached.get(port)
         if before is not None and before.id != id:
             self.leave(port)
         tab = self.tabs.get(id)
@@ -92,7 +91,7 @@ class Presence:
         tab.watches = info.get("watches") is not False
         # Set before the change is published: held calls are released then, and read this rule.
         tab.approve = approve
-        self._ports[port] = tab
+        self.attached[port] = tab
         self._update_watchers()
         self.departed.pop(id, None)
         self.describe(tab, info)
@@ -108,7 +107,7 @@ class Presence:
 
     def leave(self, port: PagePort, *, returns: bool = False, is_expected: bool = False) -> None:
         """A page went away. `returns`: it may return in a moment. `is_expected`: the page announced that it does."""
-        tab = self._ports.pop(port, None)
+        tab = self.attached.pop(port, None)
         if tab is None:
             return
         self._update_watchers()
@@ -118,12 +117,12 @@ class Presence:
         if returns:
             for offers in tab.offers.values():
                 offers |= {key: replace(offer, is_kept=True) for key, offer in offers.items()}
-            leave, timing = tab.leaves, self.timing
-            wait_s = timing.tab_return_s if self._ports else timing.last_tab_return_s
+            leave, timing = tab.leaves, self._timing
+            wait_s = timing.tab_return_s if self.attached else timing.last_tab_return_s
             self._later(wait_s * 1000, lambda: self._return_time_over(tab, leave))
         else:
             self._remove(tab)
-        self.left(tab)
+        self._left(tab)
         self._changed()
 
     def _return_time_over(self, tab: Tab, leave: int) -> None:

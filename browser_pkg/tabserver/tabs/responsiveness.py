@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ..timing import DEFAULTS
+from ..timing import Timing
 from .liveness import Later
 from .tab import Tab, TabReadState
 
@@ -26,8 +26,10 @@ class Responsiveness:
     before it, up to a limit.
     """
 
-    def __init__(self, *, now_ms: Callable[[], float], later: Later, changed: Callable[[], None]) -> None:
-        self.timing = DEFAULTS
+    def __init__(
+        self, *, now_ms: Callable[[], float], later: Later, changed: Callable[[], None], timing: Timing
+    ) -> None:
+        self._timing = timing
         self._now_ms, self._later, self._changed = now_ms, later, changed
 
     def responds(self, tab: Tab, is_new: bool) -> bool:
@@ -54,7 +56,7 @@ class Responsiveness:
         if not state.pings:
             tab.ping()
         if not state.is_timed:
-            self._wait(tab, state, self.timing.tab_busy_s * 1000)
+            self._wait(tab, state, self._timing.tab_busy_s * 1000)
 
     def _wait(self, tab: Tab, state: TabReadState, wait_ms: float) -> None:
         due_ms = self._now_ms() + wait_ms
@@ -64,7 +66,7 @@ class Responsiveness:
             state.is_timed = False
             if not state.is_awaited or tab.read_state is not state or tab.port is None:
                 return
-            busy_ms = self.timing.tab_busy_s * 1000
+            busy_ms = self._timing.tab_busy_s * 1000
             left_ms = state.asked_ms + busy_ms - self._now_ms()
             if self._now_ms() - due_ms > LATE_MS:
                 self._wait(tab, state, busy_ms)

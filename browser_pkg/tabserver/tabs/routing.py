@@ -14,7 +14,6 @@ from ..handlers.target import META_ERROR, Target
 from ..handlers.tools import text_result
 from ..rpc import Refusal
 from ..wire.jsonrpc import INVALID_PARAMS
-from ..wire.static_tools import META_TAB
 from .listing import KINDS, Listing
 from .tab import Tab
 
@@ -51,18 +50,13 @@ class RoutingError(Exception):
 
     def result(self) -> dict[str, Any]:
         """The error as a tool result, which the model reads."""
-        meta = {META_ERROR: self.data} | (tab_meta(self.tab) if self.tab else {})
+        meta = {META_ERROR: self.data} | (self.tab.meta if self.tab else {})
         return text_result(self.text, is_error=True) | {"_meta": meta}
 
     def refusal(self) -> Refusal:
         """The error as a JSON-RPC error, for methods whose results can't be errors."""
         data = self.data | ({"tab": self.tab.id} if self.tab else {})
         return Refusal(INVALID_PARAMS, self.text, data)
-
-
-def tab_meta(tab: Tab) -> dict[str, Any]:
-    """The tab's id and title, for a result's `_meta`."""
-    return {META_TAB: {"id": tab.id, "title": tab.title}}
 
 
 def find_destination(

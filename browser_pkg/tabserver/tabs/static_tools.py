@@ -11,11 +11,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from ..handlers.context import Cancel, Done, Request, Result
+from ..handlers.context import Cancel, Result
 from ..handlers.execute import nothing_to_cancel
 from ..handlers.signature import InvalidArguments
 from ..handlers.target import Target
 from ..handlers.tools import ToolError, UnknownTool, failure, text_result
+from ..mcp.call import RunningCall
 from ..rpc import load, unknown
 from ..schema.shapes import show
 from ..wire.eras import Era
@@ -32,30 +33,28 @@ class StaticToolsOwner(Protocol):
     @property
     def known_tabs(self) -> Mapping[str, Tab]: ...
     def tool_entries(self) -> Iterable[ListedItem]: ...
-    def call(
-        self, name: str, arguments: Arguments, request: Request, done: Done, named: Target | None = None
-    ) -> Cancel: ...
+    def call(self, name: str, arguments: Arguments, call: RunningCall, named: Target | None = None) -> Cancel: ...
 
 
-def call_static(owner: StaticToolsOwner, name: str, arguments: Arguments, request: Request, done: Done) -> Cancel:
+def call_static(owner: StaticToolsOwner, name: str, arguments: Arguments, call: RunningCall) -> Cancel:
     if name == TOOL_CALL:
-        return _call_tool(owner, arguments, request, done)
+        return _call_tool(owner, arguments, call)
     try:
         if name == TABS_LIST:
-            result = _list_tabs(owner, request)
+            result = _list_tabs(owner, call)
         elif name == TOOLS_LIST:
             result = _list_tools(owner, _text(arguments, "tab"))
         else:
             assert name == TAB_PIN
-            result = _pin(owner, _text(arguments, "tab"), request)
+            result = _pin(owner, _text(arguments, "tab"), call)
     except ToolError as error:
-        done(failure(error))
+        call.finish(failure(error))
     else:
-        done(result)
+        call.finish(result)
     return nothing_to_cancel
 
 
-def _call_tool(owner: StaticToolsOwner, arguments: Arguments, request: Request, done: Done) -> Cancel:
+def _call_tool(owner: StaticToolsOwner, arguments: Arguments, call: RunningCall) -> Cancel:
     try:
         name, tab = _text(arguments, "name"), _text(arguments, "tab")
         inner = arguments.get("arguments")
@@ -68,18 +67,18 @@ def _call_tool(owner: StaticToolsOwner, arguments: Arguments, request: Request, 
             inner = _object(inner)
         if inner is not None and not isinstance(inner, dict):
             raise ToolError(f"arguments: expected object, got {show(inner)}")
-        return owner.call(name, inner or {}, request, done, Target(tab) if tab else None)
+        return owner.call(name, inner or {}, call, Target(tab) if tab else None)
     except ToolError as error:
-        done(failure(error))
+        call.finish(failure(error))
     except UnknownTool as error:
         tools = [entry.item for entry in _tools(owner)]
-        done(text_result(unknown("tool", error.name, tools), is_error=True))
+        call.finish(text_result(unknown("tool", error.name, tools), is_error=True))
     except InvalidArguments as error:
-        done(text_result(f'Invalid arguments for tool "{name}":\n{error}', is_error=True))
+        call.finish(text_result(f'Invalid arguments for tool "{name}":\n{error}', is_error=True))
     return nothing_to_cancel
 
 
-def _list_tabs(owner: StaticToolsOwner, request: Request) -> Result:
+def _list_tabs(owner: StaticToolsOwner, call: RunningCall) -> Result:
     by_rank = sorted(owner.known_tabs.values(), key=lambda tab: tab.rank, reverse=True)
     names: dict[str, list[str]] = {tab.id: [] for tab in by_rank}
     for entry in _tools(owner):
@@ -96,7 +95,7 @@ def _list_tabs(owner: StaticToolsOwner, request: Request) -> Result:
         }
         for tab in by_rank
     ]
-    return _structured({"tabs": tabs, "pinned": request.caller.tab})
+    return _structured({"tabs": tabs, "pinned": call.caller.tab})
 
 
 def _state(tab: Tab) -> str:
@@ -116,15 +115,15 @@ def _list_tools(owner: StaticToolsOwner, id: str | None) -> Result:
     return _structured({"tools": listed})
 
 
-def _pin(owner: StaticToolsOwner, id: str | None, request: Request) -> Result:
+def _pin(owner: StaticToolsOwner, id: str | None, call: RunningCall) -> Result:
     if not id:
-        request.pin(None)
+        call.pin(None)
         return text_result("Your calls go to the tab in front.")
     tab = _tab(owner, id)
-    request.pin(tab.id)
+    call.pin(tab.id)
     text = f"Your calls go to the tab {tab.label} ({tab.id}) from now on."
-    if request.caller.era is Era.MODERN:
-        client = (request.caller.client or {}).get("name")
+    if call.caller.era is Era.MODERN:
+        client = (call.caller.client or {}).get("name")
         who = f'every client called "{client}"' if client else "every client without a name"
         # A modern request has no session that could limit the pin, and the model should know that.
         text += f" This applies to {who} with your token, until the tab is unpinned or not used for an hour."

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from ..wire.static_tools import META_TAB
 from .offers import Item
 
 Message = Mapping[str, Any]
@@ -100,6 +101,10 @@ class TabReadState:
         if call is not None and call in self.unread:
             self._read(call)
 
+    def update(self, received_ms: float, window: int) -> None:
+        """Take over from JavaScript when the page last sent a message, and how many calls it may have unread."""
+        self.received_ms, self.window = max(self.received_ms, received_ms), window
+
     def received_pong(self) -> None:
         """The page answered the oldest ping."""
         ping = next((name for name, is_ping in self.unread.items() if is_ping), None)
@@ -150,6 +155,14 @@ class Tab:
     # Calls that were sent to it and are not over.
     calls: int = 0
     offers: dict[str, dict[str, Offer]] = field(default_factory=lambda: defaultdict(dict))
+    _meta: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """Its id and title, for the `_meta` of its results. The same object while the title stays."""
+        if not self._meta or self._meta[META_TAB]["title"] != self.title:
+            self._meta = {META_TAB: {"id": self.id, "title": self.title}}
+        return self._meta
 
     @property
     def rank(self) -> tuple[bool, bool, bool, bool, int, int]:

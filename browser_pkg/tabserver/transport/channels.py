@@ -80,16 +80,6 @@ class Channels(Generic[P]):
                 raise BufferFull("the link has no room for a notice")
         self.unsent.append(waiting)
 
-    def answer(self, channel: str, id: RequestId, payload: P, now: float) -> str | None:
-        """Respond to the only request of a channel at once. Returns the header to write with the payload. None: the
-        response has to be sent with `send`."""
-        if self.unsent or not self._open.get(channel):
-            return None
-        header = self._link.reply(channel, id, payload, now)
-        if header is not None:
-            del self._open[channel]
-        return header
-
     def close(self, channel: str, why: str) -> None:
         """Close a channel from this end."""
         if self._open.pop(channel, None) is not None:

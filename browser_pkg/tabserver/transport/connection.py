@@ -1,8 +1,8 @@
 """Link session of the worker: frames, channels, request history and timers over changing sockets.
 
 A frame goes through the link as soon as the socket receives it, and the frames that follow from it are written before
-control returns. Invariant: `sync` is called before a frame gets a number and before the link's state is read, because
-JavaScript may have handled calls that Python has not recorded yet (worker/js_calls.py). The link decides what a frame
+control returns. Invariant: Python changes the link in `_change` only, which first applies what JavaScript did by itself
+(worker/js_calls.py); only what JavaScript calls, `received` and `record`, does without. The link decides what a frame
 means; `reconnect` decides when there is another socket.
 """
 
@@ -23,6 +23,7 @@ from .channels import Channels
 from .dialing import CallLater, DialTimer, OpenSocket
 
 P = TypeVar("P")
+T = TypeVar("T")
 
 HIGH_WATER: Final = 1024 * 1024  # bytes in the socket's buffer; with more, frames wait in the outbox
 DRAIN_CHECK_S: Final = 0.02  # between checks of that buffer
@@ -30,7 +31,9 @@ MIN_EXPIRY_S: Final = 0.01  # a timer may fire a moment before it is due
 
 
 class LinkSession(Generic[P]):
-    """`welcomed` is called when the relay has sent its `welcome`. `failed` is called with a close code and a reason
+    """`receive` gets the messages. `sync` records the calls that JavaScript has carried out: see worker/js_calls.py.
+
+    `welcomed` is called when the relay has sent its `welcome`. `failed` is called with a close code and a reason
     when the socket can't be used any more; the owner of the socket then closes it and calls `disconnected`."""
 
     def __init__(
@@ -40,15 +43,15 @@ class LinkSession(Generic[P]):
         clock: Callable[[], float],
         call_later: CallLater,
         codec: Codec[P] | None,
+        receive: Callable[[Received[P] | Opened | Closed], None],
+        sync: Callable[[], None],
         welcomed: Callable[[Welcomed], None],
         failed: Callable[[int, str], None],
         report: Callable[[Exception], None],
     ) -> None:
         self._link, self._clock, self._call_later = link, clock, call_later
         self._welcomed, self._failed, self._report = welcomed, failed, report
-        self.on_message: Callable[[Received[P] | Opened | Closed], None] = lambda event: None
-        # Records the calls that JavaScript has handled: see worker/js_calls.py.
-        self.sync: Callable[[], None] = lambda: None
+        self._receive, self._sync = receive, sync
         # The `bye` of the relay on this socket.
         self.parted: Parted | None = None
         self._socket: OpenSocket[P] | None = None
@@ -75,52 +78,36 @@ class LinkSession(Generic[P]):
 
     def connected(self, socket: OpenSocket[P]) -> None:
         self._socket, self.parted = socket, None
-        self._link.connected(self._clock())
+        self._change(self._link.connected, self._clock())
         self._pump()
 
     def disconnected(self) -> None:
         """The socket closed, or its dial was aborted."""
+        self._change(self._link.disconnected, self._clock())
         if self._drain_timer is not None:
             self._drain_timer.cancel()
             self._drain_timer = None
         self._socket = None
         self._outbox.clear()
-        self._link.disconnected(self._clock())
         self._arm()
 
     def refused(self) -> None:
         """L16: the relay closed the socket because of a frame of this end: see Link.refused."""
-        self.sync()
-        self._link.refused()
+        self._change(self._link.refused)
 
     def bye(self, code: int, reason: str) -> None:
         """Send `bye`, if the link is up."""
-        self.sync()
+        self._change(self._bye, code, reason)
+        self._write()
+
+    def _bye(self, code: int, reason: str) -> None:
         if self._link.is_up:
             self._link.bye(code, reason, self._clock())
-            self._write()
 
     def received(self, header: str, payload: P | None) -> None:
         """The socket received a frame."""
-        link, now = self._link, self._clock()
-        request = None if payload is None or self._is_pumping else link.request(header, payload, now)
-        if request is None:
-            link.receive(header, payload, now)
-            self._pump()
-            return
-        self._is_pumping = True
-        try:
-            self._handle_message(request)
-        finally:
-            self._is_pumping = False
-        self.flush()
-
-    def flush(self) -> None:
-        """Write pending frames and set the next timer."""
-        if self._link.has_frames or self._channels.unsent:
-            self._pump()
-        else:
-            self._arm()
+        self._link.receive(header, payload, self._clock())
+        self._pump()
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
@@ -134,32 +121,32 @@ class LinkSession(Generic[P]):
         related: RequestId | None = None,
     ) -> None:
         """Send on an open channel; a message for a closed one is dropped. Raises MessageTooLarge."""
-        # defence: calls of JavaScript: reported before Python sends
-        self.sync()
         now = self._clock()
-        answered = id if kind is Kind.RES else None
-        if answered is not None and self._write_now(channel, answered, payload, now):
-            self._request_history.finish(channel, answered, payload, now)
-            return
-        self._channels.send(channel, kind, payload, id, related, now)
-        if answered is not None:
-            self._request_history.finish(channel, answered, payload, now)
+        self._change(self._channels.send, channel, kind, payload, id, related, now)
+        if id is not None and kind is Kind.RES:
+            self._request_history.finish(channel, id, payload, now)
         if not self._is_pumping:  # else the `_pump` that called this function continues
             self._pump()
 
     def close_channel(self, channel: str, why: str) -> None:
-        self.sync()
         try:
-            self._channels.close(channel, why)
+            self._change(self._channels.close, channel, why)
         except Exception as error:
             self._report(error)
         self._pump()
+
+    def _change(self, change: Callable[..., T], *args: object) -> T:
+        """Change the link: number a frame, handle a timer, begin or end a socket. JavaScript may have carried out calls
+        that are not recorded yet, under numbers that come before."""
+        # defence: calls of JavaScript: reported before Python sends
+        self._sync()
+        return change(*args)
 
     # -- calls that JavaScript handles: see worker/js_calls.py --------------------------------------------------------
 
     def receive_request(self, upto: int, channel: str, id: RequestId, size: int) -> None:
         """Count the next request. `size`: of its header and payload."""
-        self._link.take_next(upto, size, self._clock())
+        self.record(1, size, upto, 0, [])
         self.begin_request(channel, id)
 
     def begin_request(self, channel: str, id: RequestId) -> None:
@@ -178,7 +165,7 @@ class LinkSession(Generic[P]):
             note(channel, id, payload, now)
         if not self._link.record(count, size, upto, acked, answers, now):
             self.fail_socket("acknowledged more than was sent")
-        self.flush()
+        self._pump()
 
     def fail_socket(self, what: str) -> None:
         """End this socket, because the calls that JavaScript handled contradict the recorded state. On the next socket
@@ -206,7 +193,7 @@ class LinkSession(Generic[P]):
             while True:
                 for event in events:
                     self._handle(event)
-                while self._channels.unsent and (error := self._channels.flush()) is not None:
+                while self._channels.unsent and (error := self._change(self._channels.flush)) is not None:
                     self._report(error)
                 self._write()
                 events = self._link.events()
@@ -233,7 +220,7 @@ class LinkSession(Generic[P]):
         elif isinstance(event, Parted):
             self.parted = event
         elif isinstance(event, Violation):
-            self._link.bye(CLOSE_PROTOCOL, event.reason, self._clock())
+            self._change(self._link.bye, CLOSE_PROTOCOL, event.reason, self._clock())
             self._cut(CLOSE_PROTOCOL, event.reason)
         elif isinstance(event, Silence):
             self._cut(CLOSE_SLOW, f"timed out waiting for {event.waited_for}")
@@ -246,7 +233,7 @@ class LinkSession(Generic[P]):
                 return
             self._request_history.begin(event.channel, event.id)
         try:
-            self.on_message(event)
+            self._receive(event)
         except Exception as error:
             self._report(error)
 
@@ -285,24 +272,9 @@ class LinkSession(Generic[P]):
 
     def _deliver(self, event: Opened | Closed) -> None:
         try:
-            self.on_message(event)
+            self._receive(event)
         except Exception as error:
             self._report(error)
-
-    def _write_now(self, channel: str, id: RequestId, payload: P, now: float) -> bool:
-        """Write a response at once, without the outbox, if no frame waits before it."""
-        socket = self._socket
-        if socket is None or self._outbox or socket.buffered >= HIGH_WATER:
-            return False
-        header = self._channels.answer(channel, id, payload, now)
-        if header is None:
-            return False
-        try:
-            socket.send(header, payload)
-        except Exception as error:
-            self._report(error)
-            self._failed(1006, "writing failed")
-        return True
 
     def _write(self) -> None:
         """Write frames to the socket, in order, while it has room; then try again after DRAIN_CHECK_S."""
@@ -325,7 +297,6 @@ class LinkSession(Generic[P]):
 
     def _drained(self) -> None:
         self._drain_timer = None
-        self.sync()
         self._pump()
 
     def _arm(self) -> None:
@@ -343,8 +314,7 @@ class LinkSession(Generic[P]):
     def _timer_fired(self, due: float) -> None:
         self._due_times.remove(due)
         try:
-            self.sync()
-            self._link.handle_timer(self._clock())
+            self._change(self._link.handle_timer, self._clock())
             self._pump()
         except Exception as error:
             # L14: without its timer a link would not notice that the relay is gone. With a pause, as it may fail again.

@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 
 from ..timing import DEFAULTS, Timing
 from ..wire.codec import Codec
-from ..wire.events import Welcomed
+from ..wire.events import Closed, Opened, Received, Welcomed
 from ..wire.frames import CLOSE_SLOW, REFUSALS
 from ..wire.link import Link
 from .backoff import Backoff, Verdict
@@ -45,8 +45,11 @@ class TransportState:
 
 
 class Transport(Generic[P]):
-    """The worker's connection to the relay. Set its callbacks and those of its `session`, then call `start()`. It then
-    reconnects by itself."""
+    """The worker's connection to the relay. After `start()` it reconnects by itself.
+
+    `receive` gets the messages of the link; `sync` is as in LinkSession. `on_open` and `on_close` report the link,
+    `on_state` each change of state, `on_error` what went wrong.
+    """
 
     def __init__(
         self,
@@ -59,16 +62,19 @@ class Transport(Generic[P]):
         timing: Timing = DEFAULTS,
         call_later: CallLater | None = None,
         codec: Codec[P] | None = None,
+        receive: Callable[[Received[P] | Opened | Closed], None] = lambda event: None,
+        sync: Callable[[], None] = lambda: None,
+        on_open: Callable[[], None] = lambda: None,
+        on_close: Callable[[int, str], None] = lambda code, reason: None,
+        on_error: Callable[[Exception], None] = lambda error: None,
+        on_state: Callable[[TransportState], None] = lambda state: None,
     ) -> None:
         """`jitter`: returns numbers from 0 to 1, as `random.random`; `call_later`: the event loop's by default."""
         self._dialer, self._clock, self._new_abort = dialer, clock, new_abort
         self._backoff = Backoff(jitter, timing)
         self._connect_timeout_s = timing.connect_s
         self._given_call_later = call_later
-        self.on_open: Callable[[], None] = lambda: None
-        self.on_close: Callable[[int, str], None] = lambda code, reason: None
-        self.on_error: Callable[[Exception], None] = lambda error: None
-        self.on_state: Callable[[TransportState], None] = lambda state: None
+        self._on_open, self._on_close, self._on_error, self._on_state = on_open, on_close, on_error, on_state
         self.state = TransportState("stopped")
         self.welcome: Welcomed | None = None
         self._is_wanted = False
@@ -81,6 +87,8 @@ class Transport(Generic[P]):
             clock=clock,
             call_later=self._call_later,
             codec=codec,
+            receive=receive,
+            sync=sync,
             welcomed=self._welcomed,
             failed=self._close_current,
             report=self._report,
@@ -193,7 +201,6 @@ class Transport(Generic[P]):
 
     def _drop_attempt(self, code: int, reason: str, seen: tuple[int, str] | None = None) -> None:
         """End the current attempt in any state and close its socket. `seen`: the arguments for `on_close`."""
-        self.session.sync()
         attempt, self._current = self._current, None
         if attempt is None:
             return
@@ -207,7 +214,7 @@ class Transport(Generic[P]):
         if attempt.up_since is not None:
             self._backoff.was_up(self._clock() - attempt.up_since)
             shown = seen or (code, reason)
-            self._call_safely(lambda: self.on_close(*shown))
+            self._call_safely(lambda: self._on_close(*shown))
 
     def _schedule(self, verdict: Verdict) -> None:
         """Wait, or stop until `retry_now` is called. (After `close()` that has no effect.)"""
@@ -227,7 +234,7 @@ class Transport(Generic[P]):
 
     def _set_state(self, state: TransportState) -> None:
         self.state = state
-        self._call_safely(lambda: self.on_state(state))
+        self._call_safely(lambda: self._on_state(state))
 
     def _welcomed(self, event: Welcomed) -> None:
         attempt = self._current
@@ -238,7 +245,7 @@ class Transport(Generic[P]):
         self.welcome = event
         self._attempts = 0
         self._set_state(TransportState("connected"))
-        self._call_safely(self.on_open)
+        self._call_safely(self._on_open)
 
     def _close_current(self, code: int, reason: str) -> None:
         """Close the current socket from this end. The browser may report that much later."""
@@ -262,7 +269,7 @@ class Transport(Generic[P]):
     def _report(self, error: Exception) -> None:
         # There is no handler for the exceptions of the error handler.
         with suppress(Exception):
-            self.on_error(error)
+            self._on_error(error)
 
 
 def _close(socket: OpenSocket[Any] | None, code: int, reason: str) -> None:

@@ -16,7 +16,7 @@ Time is an argument. The class has no clock, no loop and no socket: a shell call
 `disconnected`, `send`, `handle_timer`, then drains `events()` and `frames()` and re-arms one timer at `next_timer()`.
 
 The clauses F1 to L16 that the comments cite are those of docs/link.md. The state machine is in `states`, timers and
-acknowledgements are in `timers`, the fast paths are in `shortcuts`.
+acknowledgements are in `timers`, usual requests and responses are in `shortcuts`.
 
 What is *not* here: which browsers may connect (the relay's gate), what a payload means (the MCP core), and when to dial
 again (the worker's transport).
@@ -44,6 +44,7 @@ P = TypeVar("P")
 # Read for each message: see timers.py.
 _UP: Final = Phase.UP
 _OVER: Final = Phase.OVER
+_DIALER: Final = Role.DIALER
 
 
 class Link(LinkShortcuts[P]):
@@ -209,6 +210,11 @@ class Link(LinkShortcuts[P]):
 
     def receive(self, header: str, payload: P | None, now: float) -> None:
         """Handle one frame of the current socket. An invalid one becomes a Violation event, never an exception."""
+        if self._role is _DIALER and payload is not None:
+            request = self.request(header, payload, now)
+            if request is not None:
+                self._events.append(request)
+                return
         rx = self._receiver.rx
         try:
             self._handle_frame(frames.decode(header), payload, len(header), now)

@@ -122,24 +122,6 @@ class Sender(Generic[P]):
         if size > self.max_message:
             raise MessageTooLarge(f"a message of {size:,} characters, at most {self.max_message:,}")
 
-    def push_now(self, kind: str, tail: str, payload: P, ack: int) -> str | None:
-        """Number and keep a small frame that can be written at once, and return its header instead of adding it to the
-        outbox. None: it is large, or other frames have to be written first, or there is no room."""
-        size, width = self._codec.weigh(payload)
-        limits, whole = self._limits, size + len(tail)
-        if size > self._max_part or size > self.max_message or self.outbox or self._queues:
-            return None
-        if whole - size > _MAX_TAIL:
-            return None
-        if len(self._kept) >= limits.replay_messages or self._size + whole > limits.replay_bytes:
-            return None
-        cost = whole * width
-        if self._budget is not None and not self._budget.reserve(cost):
-            return None
-        self._size += whole
-        self._cost += cost
-        return self._send(kind, tail, payload, whole, cost, ack, False, None)
-
     def keep(self, kind: str, tail: str, payload: P, ack: int) -> None:
         """Keep a small frame that was already written under the number that `next_seq` returned."""
         size, width = self._codec.weigh(payload)

@@ -36,23 +36,11 @@ _UP: Final = Phase.UP
 
 
 class LinkShortcuts(LinkTimers[P]):
-    """The shortcuts of both roles: `reply`, `request` and the methods for granted calls for a worker, `answer` for a
-    relay."""
+    """The shortcuts of both roles: `request` and the methods for granted calls for a worker, `answer` for a relay."""
 
     def __init__(self, role: Role, limits: Limits, codec: Codec[P], budget: MemoryBudget | None) -> None:
         super().__init__(role, limits, codec, budget)
         self._requests = RequestHeaderReader()
-
-    def reply(self, channel: str, id: RequestId, payload: P, now: float) -> str | None:
-        """Send a usual response, for a shell that writes it at once. Returns the header to write with it. None: another
-        frame has to be written first, or the response has to wait."""
-        receiver = self._receiver
-        if self.phase is not _UP or receiver.ack != receiver.rx:
-            return None
-        header = self._sender.push_now("msg", _answer_tail(channel, id), payload, receiver.ack)
-        if header is not None:
-            self._ack_sent(now)
-        return header
 
     def answer(self, header: str, payload: P, now: float) -> tuple[str, int] | None:
         """Receive a usual response: returns its channel and id instead of an event. None: it is another frame, or not
@@ -80,24 +68,16 @@ class LinkShortcuts(LinkTimers[P]):
         if opening is None:
             return None
         seq, upto, channel, id, caller = opening
-        if not self.expects(seq, upto):
+        sender, receiver, timers = self._sender, self._receiver, self._timers
+        if seq != receiver.rx + 1 or upto > sender.last or self._events:
             return None
-        self.take_next(upto, len(header) + self._codec.size(payload), now)
-        return Received(channel, Kind.REQ, id, None, payload, caller)
-
-    def expects(self, seq: int, upto: int) -> bool:
-        """Is a frame with these numbers the next one, and is no event pending before it?"""
-        is_next = seq == self._receiver.rx + 1 and upto <= self._sender.last
-        return is_next and self.phase is _UP and not self._events
-
-    def take_next(self, upto: int, size: int, now: float) -> None:
-        """Count a request for which `expects` returned True. `size`: of its header and payload."""
-        self._timers["watchdog"] = now + self._watchdog_s
-        self._sender.confirm(upto)
-        if self._receiver.take_next(size):
+        timers["watchdog"] = now + self._watchdog_s
+        sender.confirm(upto)
+        if receiver.take_next(len(header) + self._codec.size(payload)):
             self._send_ack(now)
-        elif "ack" not in self._timers:
+        elif "ack" not in timers:
             self._start_ack_timer(now)
+        return Received(channel, Kind.REQ, id, None, payload, caller)
 
     # -- calls that the shell handles by itself -----------------------------------------------------------------------
 

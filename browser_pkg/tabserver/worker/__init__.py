@@ -1,4 +1,4 @@
-"""Shared worker: composition root, fast path, calls that JavaScript carries out, and the tool `run_python`.
+"""Shared worker: composition root, calls that JavaScript carries out, and the tool `run_python`.
 
 `start` is the one function that worker.js imports by name; the import of `main` waits until it is called. The rules of
 tabs, MCP and the link are in the packages that `main` connects.

@@ -9,14 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
-from ..browser.clock import steady_clock
 from ..browser.ports import Port
 from ..browser.python_bridge import PythonBridge, make_shared_buffer, report
 from ..browser.websocket import Dialer
-from ..handlers.toolbox import default_toolbox
-from ..tabs.hub import Hub
 from ..timing import Timing
 from ..transport.reconnect import TransportState
 from ..wire.errors import ServerNameError
@@ -25,9 +22,6 @@ from .page_modules import PageModules
 from .run_python import offer_run_python
 from .service import Service, describe_state
 from .snapshot_reset import reset_after_snapshot
-
-# Long enough for a page to offer its tools one after the other, too short for a user to notice.
-COALESCE_S: Final = 0.02
 
 
 def start(bridge: PythonBridge, relay: str, build: str, version: str) -> Callable[[Any], None]:
@@ -43,7 +37,6 @@ class Worker:
         self._bridge, self._shared_buffer = bridge, make_shared_buffer(bridge)
         dialer = partial(Dialer, bridge, self._shared_buffer, relay)
         self._new_service = partial(Service, bridge=bridge, new_dialer=dialer, build=build, version=version)
-        self._hub = Hub(default_toolbox, now_ms=steady_clock(), defer=_defer, later=_later)
         self._modules = PageModules()
         self._service: Service | None = None
         self._has_run_python = False
@@ -51,23 +44,29 @@ class Worker:
 
     def accept(self, js_port: Any) -> None:
         port = Port(self._bridge, self._shared_buffer, js_port)
-        port.listen(partial(self._receive, port), partial(self._hub.receive_result, port))
+        port.listen(partial(self._receive, port), partial(self._receive_result, port))
+
+    def _receive_result(self, port: Port, call: str, json: str, is_plain: bool) -> None:
+        if self._service is not None:
+            self._service.hub.receive_result(port, call, json, is_plain)
 
     def _receive(self, port: Port, message: dict[str, Any]) -> None:
         kind, service = message["t"], self._service
         if kind == "attach":
             self._attach(port, message)
+        elif service is None:
+            return  # no page has attached yet
         elif kind == "detach":
             self._detach(port, returns=bool(message.get("returns")), is_expected=bool(message.get("expected")))
-        elif service is not None and kind == "token":
+        elif kind == "token":
             service.use_token(message["token"])
-        elif service is not None and kind == "retry":
+        elif kind == "retry":
             self._run(service.retry())
-        elif service is not None and kind == "stop":
+        elif kind == "stop":
             self._run(service.stop())
         else:
-            self._hub.receive(port, message)
-            if service is not None and kind == "tab" and message.get("visible"):
+            service.hub.receive(port, message)
+            if kind == "tab" and message.get("visible"):
                 service.retry_if_waiting()
 
     def _attach(self, port: Port, message: dict[str, Any]) -> None:
@@ -78,14 +77,13 @@ class Worker:
         if service is None:
             # One worker has one timing: that of the first tab.
             timing = Timing.read(message.get("timing") or {})
-            self._hub.use_timing(timing)
             try:
-                service = self._service = self._new_service(self._hub, message["server"], timing, _instance(message))
+                service = self._service = self._new_service(message["server"], timing, _instance(message))
             except ServerNameError as error:
                 port.send(describe_state(TransportState("stopped", "forbidden", str(error)), message["server"]))
                 return
         port.watch(message["lock"], partial(self._detach, port))
-        self._hub.attach(port, message["tab"])
+        service.hub.attach(port, message["tab"])
         if wanted := message.get("runPython"):
             self._offer_run_python(port, wanted)
         port.send(service.state)
@@ -106,15 +104,17 @@ class Worker:
         # Load the modules before the link opens: the first caller must not see half of the tools.
         for url in modules:
             if (problem := await self._modules.load(url)) is not None:
-                self._hub.broadcast({"t": "module_failed", "url": url, "message": problem})
+                service.hub.broadcast({"t": "module_failed", "url": url, "message": problem})
         # Do not connect if the page left in the meantime.
-        if self._hub.tabs:
+        if service.hub.tabs:
             await service.start(token)
 
     def _detach(self, port: Port, *, returns: bool = False, is_expected: bool = False) -> None:
-        self._hub.detach(port, returns=returns, is_expected=is_expected)
-        if self._service is not None and not self._hub.tabs:
-            self._run(self._service.stop_dialing())
+        service = self._service
+        if service is not None:
+            service.hub.detach(port, returns=returns, is_expected=is_expected)
+            if not service.hub.tabs:
+                self._run(service.stop_dialing())
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -131,11 +131,3 @@ class Worker:
 def _instance(message: dict[str, Any]) -> str | None:
     given = message.get("instance")
     return check_instance(given) if isinstance(given, str) and given else None
-
-
-def _defer(function: Callable[[], None]) -> None:
-    asyncio.get_running_loop().call_later(COALESCE_S, function)
-
-
-def _later(delay_ms: float, function: Callable[[], None]) -> None:
-    asyncio.get_running_loop().call_later(delay_ms / 1000, function)

@@ -1,23 +1,24 @@
 """MCP server of one name on its link to the relay, and the connection state that pages receive.
 
-It connects transport, fast path, core and hub once, and turns each state of the transport into the message for pages. A
+It connects transport, core, hub and granted calls, and turns each state of the transport into the message for pages. A
 stopped link stays stopped until a page asks for a retry or brings a token. Dialing and reconnecting are in `transport`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
-from ..browser.clock import now_s
-from ..browser.python_bridge import PythonBridge, allow, report, when_online
+from ..browser.clock import now_s, steady_clock
+from ..browser.python_bridge import PythonBridge, report, when_online
 from ..browser.values import Aborter
-from ..browser.websocket import Dialer
+from ..browser.websocket import CallRecorder, Dialer
+from ..handlers.toolbox import default_toolbox
 from ..mcp.server import Server
 from ..tabs.hub import Hub
 from ..timing import Timing
@@ -27,9 +28,10 @@ from ..wire.frames import Greeting
 from ..wire.limits import Limits
 from ..wire.link import Link
 from ..wire.names import check_server_name
-from .fast_path import WorkerFastPath
-from .js_calls import GrantedCalls
+from .js_calls import CallGrants, JsCallRecorder
 
+# Long enough for a page to offer its tools one after the other, too short for a user to notice.
+COALESCE_S: Final = 0.02
 _STATE_MESSAGES: Final = {
     "connecting": "Connecting to the relay",
     "stopped": "A page closed the connection.",
@@ -37,25 +39,36 @@ _STATE_MESSAGES: Final = {
 
 
 class Service:
-    """One server's MCP core, its link, and its state."""
+    """One server's tabs, its MCP core, its link, and its state."""
 
     def __init__(
         self,
-        hub: Hub,
         server: str,
         timing: Timing,
         instance: str | None,
         *,
         bridge: PythonBridge,
-        new_dialer: Callable[[str], Dialer],
+        new_dialer: Callable[[str, Callable[[], CallRecorder]], Dialer],
         build: str,
         version: str,
     ) -> None:
         """`instance`: the name of this browser, where several browsers offer the server."""
-        self._hub = hub
         self._server_name = check_server_name(server)
         self._build = build
-        self._dialer = new_dialer(server)
+        self._dialer = new_dialer(server, lambda: self._recorder)
+        info = {"name": server, "version": version}
+        grants = CallGrants(bridge, info, lambda entries: self._recorder.record(entries))
+        self.hub = Hub(
+            default_toolbox,
+            now_ms=steady_clock(),
+            defer=lambda function: _later(COALESCE_S, grants.after_sync(function)),
+            later=lambda delay_ms, function: _later(delay_ms / 1000, grants.after_sync(function)),
+            on_change=lambda lists: self._core.catalogue_changed(lists),
+            on_update=lambda uri: self._core.resource_updated(uri),
+            on_tabs=lambda: self._core.tabs_changed(),
+            grants=grants,
+            timing=timing,
+        )
         greeting = Greeting(server=server, inst=uuid.uuid4().hex, build=build, browser=instance)
         link: Link[str] = Link.dialer(greeting, Limits(watchdog_s=timing.watchdog_s))
         self._transport = Transport(
@@ -65,17 +78,14 @@ class Service:
             new_abort=Aborter,
             jitter=random.random,
             timing=timing,
+            receive=lambda event: self._core.receive(event),
+            sync=grants.sync,
+            on_state=self._state_changed,
+            on_error=_report_bug,
         )
-        self._core = core = Server(server, version, self._hub, self._transport.session.send)
-        fast_path = WorkerFastPath(core, hub, self._transport.session.send)
-        self._transport.session.on_message = fast_path.receive
-        self._dialer.recorder = GrantedCalls(hub, fast_path, self._transport.session, partial(allow, bridge), bridge)
-        self._transport.on_state = self._state_changed
-        self._transport.on_error = _report_bug
-        self._hub.on_change = core.catalogue_changed
-        self._hub.on_update = core.resource_updated
-        self._hub.on_tabs = core.tabs_changed
-        core.census = self._hub.census
+        session = self._transport.session
+        self._core = Server(server, version, self.hub, session.send, census=self.hub.census)
+        self._recorder = JsCallRecorder(grants, self._core, self.hub.calls, session)
         self._is_started = False
         # The relay serves another build of the browser code than this worker runs.
         self._is_outdated = False
@@ -90,7 +100,7 @@ class Service:
 
     async def stop_dialing(self) -> None:
         """No tab is left: stop dialing. A link that is up stays: most pages that go away are only reloading."""
-        if self._is_started and self.state["state"] in ("connecting", "waiting") and not self._hub.tabs:
+        if self._is_started and self.state["state"] in ("connecting", "waiting") and not self.hub.tabs:
             self._is_started = False
             await self._transport.close()
             if not self._is_started:  # no tab attached while the dial was cancelled
@@ -127,8 +137,8 @@ class Service:
     def _state_changed(self, state: TransportState) -> None:
         welcome = self._transport.welcome
         if state.state == "connected" and welcome is not None:
-            self._hub.use_static_tools(welcome.static_tools)
-            self._hub.use_approval(welcome.approve)
+            self.hub.use_static_tools(welcome.static_tools)
+            self.hub.use_approval(welcome.approve)
             self._core.use_key(welcome.key)
             self._is_outdated = welcome.build != self._build
         # An outdated worker keeps serving until a page starts a worker with the relay's build, which then takes the
@@ -139,7 +149,7 @@ class Service:
             text = "The relay was updated, and a page with the new version has taken over. Reload this one."
             state = replace(state, why="version", message=text)
         self.state = describe_state(state, self._server_name)
-        self._hub.broadcast(self.state)
+        self.hub.broadcast(self.state)
 
 
 def describe_state(state: TransportState, server: str) -> dict[str, Any]:
@@ -161,3 +171,7 @@ def _report_bug(error: Exception) -> None:
     # A failed dial is part of the state that pages receive.
     if not isinstance(error, DialError):
         report(error, "the connection to the relay failed")
+
+
+def _later(delay_s: float, function: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_later(delay_s, function)

@@ -1,4 +1,4 @@
-"""Fast path of the worker: a call looks the same to callers and pages on the fast path and on the regular path."""
+"""Both paths of a call in the worker: it looks the same to callers and pages, whichever of them carries it out."""
 
 from __future__ import annotations
 
@@ -73,15 +73,21 @@ class Span:
 class Rig:
     """A core and a hub with two tabs; records all messages to callers and pages."""
 
-    def __init__(self, has_fast_path: bool, reads_requests: bool = False, has_js_calls: bool = False) -> None:
+    def __init__(self, reads_requests: bool = False, has_js_calls: bool = False) -> None:
         self.now_ms = 1000.0
         self.ran: list[str] = []
         self.timers: list[tuple[float, Callable[[], None]]] = []
         box = Toolbox()
-        self.hub = Hub(box, now_ms=lambda: self.now_ms, defer=lambda due: None, later=self._later)
-        self.bench = Bench(self.hub, has_fast_path=has_fast_path)
-        self.js_calls = self._new_js_calls() if has_js_calls else None
+        self.js_calls = None
+        if has_js_calls:
+            self.js_calls = FakeJsCalls(self._write, lambda: self.now_ms, "demo", "1.2", longest=1000)
+            self.hub = self.js_calls.new_hub(box, self._later)
+        else:
+            self.hub = Hub(box, now_ms=lambda: self.now_ms, defer=lambda due: None, later=self._later)
+        self.bench = Bench(self.hub)
         if self.js_calls is not None:
+            session: Any = OpenSession(self.bench._send)
+            self.js_calls.use_worker(self.hub, self.bench.server, session)
             self.bench.receive = self._receive
         self.a, self.b = FakePort(), FakePort()
         self._ponged = {self.a: 0, self.b: 0}
@@ -105,23 +111,19 @@ class Rig:
         self.a.sent.clear()
         self.ran.clear()
 
-    def _new_js_calls(self) -> FakeJsCalls:
-        session: Any = OpenSession(self.bench.fast_path._send)
-        return FakeJsCalls(self.hub, self.bench.fast_path, session, self._write, longest=1000)
-
     def _receive(self, event: Opened | Received[str] | Closed) -> None:
         """Let the fake JavaScript receive the event: every frame has the sequence number that is due."""
         assert self.js_calls is not None
         seq = self.js_calls.next
 
         def receive() -> int:
-            self.bench.fast_path.receive(event)
+            self.bench.server.receive(event)
             return seq
 
         self.js_calls.receive(event, seq, 0, 0, receive)
 
     def _write(self, seq: int, ack: int, channel: str, id: RequestId, payload: str) -> None:
-        self.bench.fast_path._send(channel, Kind.RES, payload, id=id)
+        self.bench._send(channel, Kind.RES, payload, id=id)
 
     def _later(self, delay_ms: float, ring: Callable[[], None]) -> None:
         self.timers.append((self.now_ms + delay_ms, ring))
@@ -231,7 +233,7 @@ class Rig:
             ring()
 
     def transcript(self) -> Any:
-        """All messages. Call ids are replaced by their order: the fast path numbers only calls that tabs receive."""
+        """All messages. Call ids are replaced by their order: Python and JavaScript number calls in different ways."""
         if self.js_calls is not None:
             self.js_calls.sync()
         numbers: dict[str, int] = {}
@@ -544,23 +546,22 @@ async def tools_of_the_worker(rig: Rig) -> None:
     await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize(("reads_requests", "has_js_calls"), [(True, True), (True, False), (False, False)])
 @pytest.mark.parametrize("play", SCENARIOS, ids=lambda each: each.__name__)
-async def test_a_call_looks_the_same_on_every_path(play: Scenario, reads_requests: bool, has_js_calls: bool) -> None:
-    # A relay that does this has its socket closed by GrantedCalls: see test_js_calls.py.
-    has_js_calls = has_js_calls and play is not a_channel_that_is_opened_again
+async def test_a_call_looks_the_same_on_both_paths(play: Scenario) -> None:
+    # A relay that does this has its socket closed by JsCallRecorder: see test_js_calls.py.
+    has_js_calls = play is not a_channel_that_is_opened_again
     transcripts = []
-    for rig in (Rig(True, reads_requests, has_js_calls), Rig(False, reads_requests)):
+    for rig in (Rig(True, has_js_calls), Rig(True), Rig(False)):
         if (playing := play(rig)) is not None:
             await playing
         transcripts.append(rig.transcript())
-    assert transcripts[0] == transcripts[1]
+    assert transcripts[0] == transcripts[1] == transcripts[2]
     assert any(transcripts[0][:2])
 
 
 async def test_calls_like_one_before_are_carried_out_by_javascript() -> None:
     """Otherwise the scenarios above would prove nothing about them."""
-    rig = Rig(True, True, True)
+    rig = Rig(True, True)
     assert rig.js_calls is not None
     for play in (answers_in_any_order, callers_that_leave, tools_of_the_worker):
         before = rig.js_calls.carried
@@ -569,22 +570,15 @@ async def test_calls_like_one_before_are_carried_out_by_javascript() -> None:
         assert rig.js_calls.carried > before
 
 
-def test_a_plain_call_makes_no_session_until_something_happens_to_it() -> None:
-    rig = Rig(has_fast_path=True)
-    rig.call("info")
-    assert len(rig.hub.calls.plain_calls) == 1 and "m" not in rig.bench.server.channels
-    rig.page_sends("progress", progress=1)
-    assert not rig.hub.calls.plain_calls and "m" in rig.bench.server.channels
-    rig.page_sends("result")
-    assert "m" not in rig.bench.server.channels
-    assert rig.call("say", {"text": "x"}, "n")["result"]["content"] == [{"type": "text", "text": "x"}]
-
-
-def test_the_fast_path_keeps_nothing_of_calls_that_are_over() -> None:
-    rig = Rig(has_fast_path=True)
+@pytest.mark.parametrize("has_js_calls", [True, False])
+def test_nothing_is_kept_of_calls_that_are_over(has_js_calls: bool) -> None:
+    rig = Rig(True, has_js_calls)
     for n in range(100):
         rig.call("info", channel=f"c{n}")
     for n in range(100):
         rig.page_sends("result", call=n)
-    assert not rig.hub.calls.plain_calls and [tab.calls for tab in rig.hub.tabs] == [0, 0]
+    if rig.js_calls is not None:
+        rig.js_calls.sync()
+    assert not rig.hub.calls.running and [tab.calls for tab in rig.hub.tabs] == [0, 0]
+    assert not rig.bench.server.outbox.sessions.channels
     assert len(rig.bench.sent) == 100
