@@ -73,6 +73,7 @@ class TabCalls:
         self._responsiveness = Responsiveness(now_ms=now_ms, later=later, changed=changed, timing=timing)
         self._writer = messages.CallWriter()
         self._activity = CallActivity(presence, now_ms)
+        self.progressed = self._activity.progressed
         # Calls that tabs run, or that wait for a tab, by number.
         self.running: dict[str, RunningCall] = {}
         # Calls for tabs whose page is reloading, or that may be busy: nothing was sent, so another tab may still get
@@ -207,7 +208,7 @@ class TabCalls:
             self.liveness.received(tab)
 
     def _must_wait(self, destination: Destination, *, is_new: bool = False) -> bool:
-        """Must the call wait until its tab reads, because another tab could take it? `is_new`: waiting calls go first."""
+        """Must it wait until its tab reads, because another tab could take it? `is_new`: waiting calls go first."""
         tab = destination.tab
         if tab is None or not destination.has_rivals or not tab.is_awake:
             return False
@@ -379,9 +380,6 @@ class TabCalls:
             self.take_back(call)
         if self._presence.watchers:
             self._activity.ended(call, phase, error)
-
-    def progressed(self, call: RunningCall, progress: float, total: float | None) -> None:
-        self._activity.progressed(call, progress, total)
 
 
 def _stop_own(call: RunningCall, stop: Cancel) -> Cancel:
