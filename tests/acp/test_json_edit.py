@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tabrelay.acp import json_edit
+from tabrelay.payloads import json_spans
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -37,7 +38,7 @@ def test_a_member_is_put_where_it_belongs(value: dict[str, Any], path: list[str]
 @given(OBJECTS, LAYOUTS)
 def test_parts_are_the_text_that_was_written(value: dict[str, Any], layout: Any) -> None:
     text = json.dumps(value, **layout)
-    for key, (start, end) in json_edit.members(text).items():
+    for key, (_, start, end) in json_spans.members(text).items():
         assert json.loads(text[start:end]) == value[key]
         assert json_edit.raw(text, key) == text[start:end]
 
@@ -46,7 +47,7 @@ def test_parts_are_the_text_that_was_written(value: dict[str, Any], layout: Any)
 @given(st.lists(VALUES, max_size=5), LAYOUTS)
 def test_elements_are_the_text_that_was_written(value: list[Any], layout: Any) -> None:
     text = json.dumps(value, **layout)
-    assert [json.loads(text[start:end]) for start, end in json_edit.elements(text)] == value
+    assert [json.loads(text[start:end]) for start, end in json_spans.elements(text)] == value
 
 
 def test_nothing_else_is_touched() -> None:
@@ -63,4 +64,4 @@ def test_a_path_that_leads_nowhere_finds_nothing() -> None:
 @pytest.mark.parametrize("text", ["[1]", '{"a" 1}', '{"a": 1', "{1: 2}", '{"a": 1 "b": 2}', ""])
 def test_what_is_no_object_is_said_to_be_none(text: str) -> None:
     with pytest.raises(ValueError):
-        json_edit.members(text)
+        json_spans.members(text)

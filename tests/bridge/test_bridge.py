@@ -298,6 +298,7 @@ def test_before_the_first_byte_nothing_heavy_is_loaded() -> None:
         "tabrelay.http.sse_parser",
         "tabrelay.mcp_headers",
         "tabrelay.observe.log_setup",
+        "tabrelay.payloads.json_spans",
         "tabrelay.payloads.printable_text",
         "tabrelay.system.pipe_lines",
         "tabrelay.system.tasks",

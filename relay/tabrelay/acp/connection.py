@@ -196,8 +196,8 @@ async def send_parts(line: bytes, send: Write, write: Write) -> None:
     """Sends the messages of a batch (MCP 2025-03-26), or refuses a line that is not JSON-RPC."""
     parts: list[bytes] = []
     if line.lstrip().startswith(b"["):
-        with contextlib.suppress(ValueError, IndexError, RecursionError):
-            parts = list(elements(line))
+        with contextlib.suppress(ValueError):
+            parts = elements(line)
     for part in parts:
         if part.startswith(b"{"):
             message = AcpMessage.read(part)

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tabrelay.acp import dialects, json_edit
+from tabrelay.acp import dialects
 from tabrelay.acp import message as acp_message
 from tabrelay.acp.declarations import BadDeclaration, DeclaredServer, read
 from tabrelay.acp.message import AcpMessage
 from tabrelay.bridge.messages import Key
+from tabrelay.payloads import json_spans
 from tabserver.wire import jsonrpc
 
 OPEN_METHODS: Final = frozenset({"session/new", "session/load", "session/resume", "session/fork"})
@@ -44,7 +45,7 @@ class Opening:
         if not replaced and not added:
             return self.message.raw
         text = self.message.part("params", "mcpServers") or "[]"
-        spans = json_edit.elements(text) if text.startswith("[") else []
+        spans = json_spans.elements(text) if text.startswith("[") else []
         kept = [replaced.get(place, text[start:end]) for place, (start, end) in enumerate(spans)]
         return self.message.put(("params", "mcpServers"), f"[{','.join(kept + added)}]").raw
 

@@ -91,4 +91,4 @@ class InboundMessages:
 def _read(raw: bytes) -> tuple[Any, list[bytes] | None]:
     """The value of a message; for a batch also the text of each element. Raises ValueError or RecursionError."""
     value = load(raw)
-    return value, list(elements(raw)) if isinstance(value, list) else None
+    return value, elements(raw) if isinstance(value, list) else None

@@ -7,13 +7,13 @@ what the bridge depends on, and leaves the rest to the server.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
 
 import orjson
 
+from tabrelay.payloads import json_spans
 from tabserver.wire import jsonrpc, methods
 from tabserver.wire.eras import LEGACY_VERSIONS, META_VERSION
 
@@ -171,19 +171,10 @@ def on_one_line(raw: bytes) -> bytes:
     return raw.strip().replace(b"\r", b" ").replace(b"\n", b" ")
 
 
-def elements(raw: bytes) -> Iterator[bytes]:
-    """The text of each element of an array."""
-    text = raw.decode().strip()
-    decoder = json.JSONDecoder()
-    at = 1
-    while True:
-        while text[at] in " \t\r\n,":
-            at += 1
-        if text[at] == "]":
-            return
-        _, end = decoder.raw_decode(text, at)
-        yield text[at:end].encode()
-        at = end
+def elements(raw: bytes) -> list[bytes]:
+    """The text of each element of an array. Raises ValueError."""
+    text = raw.decode()
+    return [text[start:end].encode() for start, end in json_spans.elements(text)]
 
 
 def answered(value: Any) -> Key | None:

@@ -15,8 +15,9 @@ from typing import Any, Final
 from tabrelay.config.mistakes import KeyPath
 
 MAX_FILE: Final = 8 * 1024 * 1024
-# The next string, comment or trailing comma.
-_TOKENS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|,(?=(?:\s|//[^\n]*|/\*.*?\*/)*[}\]])', re.DOTALL)
+# The next string, or what is not JSON.
+_COMMENT: Final = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_TRAILING_COMMA: Final = re.compile(r'"(?:[^"\\]|\\.)*"|,(?=\s*[}\]])', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def read(path: Path, place: KeyPath) -> Document | None:
 
 def _parse(text: str, place: KeyPath, is_toml: bool) -> Document | None:
     try:
-        root = tomllib.loads(text) if is_toml else json.loads(_plain(text), object_pairs_hook=_object)
+        root = tomllib.loads(text) if is_toml else parse_jsonc(text)
     except tomllib.TOMLDecodeError as error:
         place.wrong(f"is not TOML: {error}", "valid TOML, or JSON that begins with {")
         return None
@@ -66,14 +67,23 @@ def _parse(text: str, place: KeyPath, is_toml: bool) -> Document | None:
     return Document(root, is_toml)
 
 
-def _plain(text: str) -> str:
-    """Replace comments and trailing commas by blanks, so that lines and columns in errors are right."""
+def parse_jsonc(text: str) -> Any:
+    """Raises ValueError and RecursionError, as `json.loads` does. Lines and columns in errors are those of the text."""
+    return json.loads(without_trailing_commas(without_comments(text)), object_pairs_hook=_object)
 
-    def blank(match: re.Match[str]) -> str:
-        token = match[0]
-        return token if token.startswith('"') else re.sub(r"[^\n]", " ", token)
 
-    return _TOKENS.sub(blank, text)
+def without_comments(text: str) -> str:
+    """The text with blanks in place of comments."""
+    return _COMMENT.sub(_blank, text)
+
+
+def without_trailing_commas(text: str) -> str:
+    """The text, which has no comments, with blanks in place of trailing commas."""
+    return _TRAILING_COMMA.sub(_blank, text)
+
+
+def _blank(match: re.Match[str]) -> str:
+    return match[0] if match[0].startswith('"') else re.sub(r"[^\n]", " ", match[0])
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
