@@ -8,9 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mcp.shared.inbound import (
+    decode_header_value,
+    encode_header_value,
+    find_invalid_x_mcp_header,
+    mcp_param_headers,
+    validate_mcp_param_headers,
+    x_mcp_header_map,
+)
 
 from tabrelay.errors import BadRequest
-from tabrelay.http.param_headers import ParamHeader, check, param_headers, read, write
+from tabrelay.http.param_headers import ParamHeader, check, encode, param_headers
 from tests.support.link_worker import SyntheticWorker
 from tests.support.running_relay import RunningRelay
 
@@ -69,7 +79,7 @@ def test_a_schema_says_which_arguments_are_repeated() -> None:
 @pytest.mark.requirement("modern-param-headers")
 def test_a_schema_that_breaks_a_rule_has_none(schema: Any) -> None:
     assert param_headers(schema) == ()
-    assert read(schema) is None or schema is None
+    assert find_invalid_x_mcp_header(schema) is not None or schema is None
 
 
 @pytest.mark.parametrize(
@@ -88,7 +98,7 @@ def test_a_schema_that_breaks_a_rule_has_none(schema: Any) -> None:
 )
 @pytest.mark.requirement("modern-param-headers")
 def test_what_a_client_writes_agrees_with_its_arguments(arguments: Any) -> None:
-    headers = write(param_headers(SCHEMA), arguments)
+    headers = mcp_param_headers(x_mcp_header_map(SCHEMA), arguments or {})
     assert all(value.isascii() and value.isprintable() and value == value.strip() for value in headers.values())
     assert agree(arguments, *headers.items())
 
@@ -126,6 +136,47 @@ def test_what_a_client_writes_agrees_with_its_arguments(arguments: Any) -> None:
 @pytest.mark.requirement("modern-param-headers")
 def test_header_and_argument_must_say_the_same(arguments: Any, headers: list[tuple[str, str]], is_fine: bool) -> None:
     assert agree(arguments, *headers) is is_fine
+    if all(value.isascii() for _, value in headers):  # the SDK's servers decode headers as Latin-1
+        theirs = validate_mcp_param_headers(SCHEMA, arguments or {}, dict(headers))
+        assert (theirs is None) is is_fine
+
+
+TOKENS = st.sampled_from(["Region", "REGION", "Floor", "no good", "", 7])
+MARKED = st.fixed_dictionaries(
+    {"type": st.sampled_from(["string", "integer", "boolean", "number", ["string"]])}, optional={"x-mcp-header": TOKENS}
+)
+SCHEMAS = st.recursive(
+    MARKED,
+    lambda inner: st.fixed_dictionaries(
+        {},
+        optional={
+            "properties": st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+            "items": inner,
+            "anyOf": st.lists(inner, max_size=2),
+            "$defs": st.dictionaries(st.sampled_from("abc"), inner, max_size=2),
+        },
+    ),
+    max_leaves=6,
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(SCHEMAS)
+def test_schemas_are_read_as_the_sdk_reads_them(schema: Any) -> None:
+    ours = {param.path: param.header.removeprefix("mcp-param-") for param in param_headers(schema)}
+    theirs = {} if find_invalid_x_mcp_header(schema) is not None else x_mcp_header_map(schema)
+    assert ours == {path: token.lower() for path, token in theirs.items()}
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_header_values_are_written_as_the_sdk_writes_them(text: str) -> None:
+    try:
+        written = encode(text)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return
+    assert written == encode_header_value(text)
+    assert decode_header_value(written) == text
 
 
 @pytest.mark.requirement("modern-param-headers")

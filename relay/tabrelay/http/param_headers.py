@@ -3,6 +3,9 @@
 A proxy may route by the header while the server acts on the body, so the two must be equal. A schema that breaks the
 rules for such headers has none: clients that follow the specification do not even show the tool. Pure: does not read
 the request and does not choose the schema.
+
+The bridge and upstreams use the official SDK's functions for what they send. The relay checks every call, and keeps its
+own: the SDK walks the schema again for each check. A test compares the two.
 """
 
 from __future__ import annotations
@@ -44,11 +47,6 @@ class ParamHeader:
 
 def param_headers(schema: Any) -> tuple[ParamHeader, ...]:
     """The arguments that a tool's inputSchema repeats in headers; none if it breaks a rule."""
-    return read(schema) or ()
-
-
-def read(schema: Any) -> tuple[ParamHeader, ...] | None:
-    """The arguments that a tool's inputSchema repeats in headers; None if it breaks a rule."""
     found: dict[str, ParamHeader] = {}
     layer: list[tuple[tuple[str, ...], Any, bool]] = [((), schema, True)]
     while layer:
@@ -58,14 +56,10 @@ def read(schema: Any) -> tuple[ParamHeader, ...] | None:
         if KEY in node:
             name, type = node[KEY], node.get("type")
             if not path or not is_named or type not in TYPES or not isinstance(name, str) or not TOKEN.fullmatch(name):
-                return None
-            if (
-                found.setdefault(
-                    name.lower(), param := ParamHeader(mcp_headers.PARAM_PREFIX + name.lower(), path, type)
-                )
-                is not param
-            ):
-                return None
+                return ()
+            if name.lower() in found:
+                return ()
+            found[name.lower()] = ParamHeader(mcp_headers.PARAM_PREFIX + name.lower(), path, type)
         properties = node.get("properties")
         if isinstance(properties, dict):
             layer += [((*path, name), value, is_named) for name, value in properties.items()]
@@ -97,12 +91,6 @@ def check(wanted: Iterable[ParamHeader], arguments: Any, headers: Callable[[byte
             raise mismatch(f"The header {param.header} is missing, but the argument {where} is present.")
         elif not _agrees(param.type, argument, text, decode(param.header, values[0])):
             raise mismatch(f"The header {param.header} and the argument {where} differ.")
-
-
-def write(wanted: Iterable[ParamHeader], arguments: Any) -> dict[str, str]:
-    """The headers that repeat these arguments. An absent argument and null have none."""
-    texts = {param.header: _text(_at(arguments, param.path)) for param in wanted}
-    return {header: encode(text) for header, text in texts.items() if text is not None}
 
 
 def _at(arguments: Any, path: tuple[str, ...]) -> Any:

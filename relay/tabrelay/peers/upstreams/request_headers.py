@@ -11,17 +11,21 @@ import logging
 from typing import Any, Final
 
 from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import (
+    NAME_BEARING_METHODS,
+    encode_header_value,
+    find_invalid_x_mcp_header,
+    mcp_param_headers,
+    x_mcp_header_map,
+)
 
 from tabrelay import mcp_headers
-from tabrelay.http import param_headers
 from tabrelay.peers.upstreams.connection import UpstreamConnection
 from tabrelay.peers.upstreams.handshake import request_meta
 from tabserver.wire import methods
 
 log = logging.getLogger(__name__)
 
-# The member of the params that `Mcp-Name` repeats.
-NAMED_BY: Final = {methods.TOOLS_CALL: "name", methods.PROMPTS_GET: "name", methods.RESOURCES_READ: "uri"}
 MAX_PAGES: Final = 64
 MAX_TOOLS: Final = 10_000
 
@@ -31,7 +35,7 @@ class RoutingHeaders:
 
     def __init__(self, server: str) -> None:
         self._server = server
-        self._tools: dict[str, tuple[param_headers.ParamHeader, ...]] = {}
+        self._tools: dict[str, dict[tuple[str, ...], str]] = {}  # paths of arguments, and their headers
         self._loaded_from: UpstreamConnection | None = None
         self._lock = asyncio.Lock()
 
@@ -43,26 +47,26 @@ class RoutingHeaders:
         """The tools that may be passed on. Their marked arguments are cached."""
         kept = []
         for tool in tools:
-            wanted = param_headers.read(tool.get("inputSchema")) if isinstance(tool, dict) else ()
-            if wanted is None:
+            schema = tool.get("inputSchema") if isinstance(tool, dict) else None
+            if find_invalid_x_mcp_header(schema) is not None:
                 log.warning("%s: a tool is left out, since its x-mcp-header is invalid", self._server)
                 continue
             kept.append(tool)
             if isinstance(tool, dict) and isinstance(tool.get("name"), str):
                 self._tools.pop(tool["name"], None)
-                if wanted and len(self._tools) < MAX_TOOLS:
+                if (wanted := x_mcp_header_map(schema)) and len(self._tools) < MAX_TOOLS:
                     self._tools[tool["name"]] = wanted
         return kept
 
     async def headers(self, connection: UpstreamConnection, method: str, params: dict[str, Any]) -> dict[str, str]:
         assert connection.about is not None
         found = {mcp_headers.PROTOCOL_VERSION: connection.about.version, mcp_headers.METHOD: method}
-        name = params.get(NAMED_BY.get(method, ""))
+        name = params.get(NAME_BEARING_METHODS.get(method, ""))
         if isinstance(name, str):
-            found[mcp_headers.NAME] = param_headers.encode(name)
+            found[mcp_headers.NAME] = encode_header_value(name)
         if method == methods.TOOLS_CALL and isinstance(name, str) and params.get("arguments"):
             await self._load_tools(connection)
-            found |= param_headers.write(self._tools.get(name, ()), params["arguments"])
+            found |= mcp_param_headers(self._tools.get(name, {}), params["arguments"])
         return found
 
     async def _load_tools(self, connection: UpstreamConnection) -> None:
