@@ -23,9 +23,9 @@ from tabrelay.routing.question_limits import QuestionLimits
 from tabrelay.translation import messages
 from tabrelay.translation.legacy_call import LegacyCall
 from tabrelay.translation.parked_calls import ParkedCalls
-from tabrelay.translation.subscribers import Subscribers
+from tabrelay.translation.shared_session import SharedSession
 from tabrelay.translation.to_legacy import ModernToLegacy
-from tabserver.wire import eras, jsonrpc, methods
+from tabserver.wire import jsonrpc, methods
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 
@@ -61,7 +61,8 @@ class PlainPeer:
         self._ids = itertools.count(1)
         self._sockets: set[PlainSession] = set()
         self._initialized: list[PlainSession] = []  # the newest is last, and is the one in use
-        self._subscribers = Subscribers()
+        self._shared = SharedSession(lambda: self.about, self._call_page, self._send_own_request)
+        self._subscribers = self._shared.subscribers
 
     # -- sockets ------------------------------------------------------------------------------------------------------
 
@@ -140,12 +141,7 @@ class PlainPeer:
         if not self._initialized:
             self._on_away(self)
             return
-        page = self._initialized[-1]
-        level = self._subscribers.level
-        if level is not None:
-            page.send_request(methods.LOGGING_SET_LEVEL, {"level": level})
-        for uri in self._subscribers.uris:
-            page.send_request(methods.RESOURCES_SUBSCRIBE, {"uri": uri})
+        self._shared.resume()
         self._on_up(self)
 
     def displace(self, successor: str = "") -> list[tuple[str, Caller, str]]:
@@ -187,21 +183,15 @@ class PlainPeer:
             raise ServerOffline(f'Server "{self._server}" is not connected. Open its page.', retry_after_ms=3000)
         if call.caller.era is Era.MODERN:
             self._translator.start(pending)
-            return
-        page = self._initialized[-1]
-        params = call.message().get("params")
-        params = params if isinstance(params, dict) else None
-        if call.method == methods.INITIALIZE:
-            pending.answer({**self.about, "protocolVersion": self._version(call.caller)})
-        elif call.method.startswith("tasks/"):
-            pending.refuse(jsonrpc.METHOD_NOT_FOUND, "Tasks are not available here.")
-        elif call.method == methods.LOGGING_SET_LEVEL:
-            self._set_level(page, pending, params or {})
-        elif call.method in (methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE):
-            self._subscribe(page, pending, params or {})
         else:
-            self._check_limit(call)
-            page.call(pending, params)
+            self._shared.start(pending)
+
+    def _call_page(self, pending: Pending, params: dict[str, Any] | None) -> None:
+        self._check_limit(pending.call)
+        self._initialized[-1].call(pending, params)
+
+    def _send_own_request(self, method: str, params: dict[str, Any]) -> None:
+        self._initialized[-1].send_request(method, params)
 
     def _check_limit(self, call: Call) -> None:
         if self.in_flight >= self._in_flight_limit + (QUICK_ROOM if call.method in QUICK else 0):
@@ -211,14 +201,6 @@ class PlainPeer:
             )
         if any(page.find(call.channel, call.id) is not None for page in self._sockets):
             raise BadRequest(f"Request id {call.id!r} is still in use in this session.", reason="duplicate_id")
-
-    def _version(self, caller: Caller) -> str:
-        """The older of the client's and the page's protocol version."""
-        page = self.about.get("protocolVersion")
-        return max(
-            (version for version in (caller.version, page) if version in eras.LEGACY_VERSIONS),
-            key=eras.LEGACY_VERSIONS.index,
-        )
 
     def cancel(self, pending: Pending, why: str) -> None:
         if pending.call.caller.era is Era.MODERN:
@@ -249,14 +231,7 @@ class PlainPeer:
             for pending in page.calls_of(channel):
                 page.cancel(pending, why)
                 pending.fail(BrowserGone(f"The session has ended: {why}."))
-        before = self._subscribers.level
-        unwanted = self._subscribers.leave(channel)
-        if not self._initialized:
-            return
-        if self._subscribers.level not in (None, before):
-            self._initialized[-1].send_request(methods.LOGGING_SET_LEVEL, {"level": self._subscribers.level})
-        for uri in unwanted:
-            self._initialized[-1].send_request(methods.RESOURCES_UNSUBSCRIBE, {"uri": uri})
+        self._shared.leave(channel, is_connected=self.is_up)
 
     def listen(self, channel: str, caller: Caller, sink: Callable[[Notice], None]) -> None:
         self._subscribers.listen(channel, sink)
@@ -269,28 +244,3 @@ class PlainPeer:
 
     def wants_log(self, channel: str, params: object) -> bool:
         return self._subscribers.wants_level(channel, params)
-
-    def _set_level(self, page: PlainSession, pending: Pending, params: dict[str, Any]) -> None:
-        """The page has one level for all: the most verbose that a caller asked for. Each caller gets its own level."""
-        level, before = params.get("level"), self._subscribers.level
-        if level in methods.LOG_LEVELS:
-            self._subscribers.set_level(pending.call.channel, level)
-            if self._subscribers.level == before:
-                pending.answer({})
-                return
-            params = {**params, "level": self._subscribers.level}
-        page.call(pending, params)
-
-    def _subscribe(self, page: PlainSession, pending: Pending, params: dict[str, Any]) -> None:
-        uri, channel = params.get("uri"), pending.call.channel
-        if isinstance(uri, str):
-            if pending.call.method == methods.RESOURCES_SUBSCRIBE:
-                # defence: bounds: subscriptions of a plain page's callers
-                if (refusal := self._subscribers.refusal(channel, uri)) is not None:
-                    pending.refuse(jsonrpc.INVALID_PARAMS, refusal)
-                    return
-                self._subscribers.subscribe(channel, uri)
-            elif not self._subscribers.unsubscribe(channel, uri):
-                pending.answer({})  # another caller is still subscribed
-                return
-        page.call(pending, params)

@@ -26,10 +26,10 @@ from tabrelay.system.tasks import BackgroundTasks
 from tabrelay.translation import messages
 from tabrelay.translation.legacy_call import LegacyCall
 from tabrelay.translation.parked_calls import ParkedCalls
-from tabrelay.translation.subscribers import Subscribers
+from tabrelay.translation.shared_session import SharedSession
 from tabrelay.translation.to_legacy import ModernToLegacy
 from tabrelay.translation.to_modern import LegacyToModern
-from tabserver.wire import eras, jsonrpc, methods
+from tabserver.wire import jsonrpc, methods
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 
@@ -76,7 +76,8 @@ class Upstream:
         self._roots = roots
         self._wait_for_start = wait_for_start
         self._connection: UpstreamConnection | None = None
-        self._subscribers = Subscribers()
+        self._shared = SharedSession(lambda: self.about, self._start_task, self._send_own_request)
+        self._subscribers = self._shared.subscribers
         self._to_legacy = ModernToLegacy(self, parked_calls)
         self._to_modern = LegacyToModern(self, dict(CLIENT))
         self._tasks: dict[Pending, asyncio.Task[None]] = {}
@@ -90,10 +91,7 @@ class Upstream:
         if connection.era is Era.MODERN:
             self._to_modern.came_up()
             return
-        if self._subscribers.level is not None:
-            self._send_own_request(methods.LOGGING_SET_LEVEL, {"level": self._subscribers.level})
-        for uri in self._subscribers.uris:
-            self._send_own_request(methods.RESOURCES_SUBSCRIBE, {"uri": uri})
+        self._shared.resume()
 
     def away(self) -> None:
         self._connection = None
@@ -158,12 +156,11 @@ class Upstream:
             self._check_limit(pending)
             self._to_modern.start(pending)
             return
+        if call.caller.era is Era.LEGACY:
+            self._shared.start(pending)
+            return
         params = call.message().get("params")
-        params = params if isinstance(params, dict) else None
-        if call.caller.era is Era.MODERN:
-            self._start_task(pending, params)
-        else:
-            self._start_shared(pending, params)
+        self._start_task(pending, params if isinstance(params, dict) else None)
 
     def cancel(self, pending: Pending, why: str) -> None:
         task = self._tasks.get(pending)
@@ -200,14 +197,8 @@ class Upstream:
             self.cancel(pending, why)
             pending.fail(UpstreamGone(f"The session has ended: {why}."))
         self._to_modern.end(channel)
-        before = self._subscribers.level
-        unwanted = self._subscribers.leave(channel)
-        if self._connection is None or self._connection.era is Era.MODERN:
-            return
-        if self._subscribers.level not in (None, before):
-            self._send_own_request(methods.LOGGING_SET_LEVEL, {"level": self._subscribers.level})
-        for uri in unwanted:
-            self._send_own_request(methods.RESOURCES_UNSUBSCRIBE, {"uri": uri})
+        is_legacy = self._connection is not None and self._connection.era is Era.LEGACY
+        self._shared.leave(channel, is_connected=is_legacy)
 
     def listen(self, channel: str, caller: Caller, sink: Callable[[Notice], None]) -> None:
         self._subscribers.listen(channel, sink)
@@ -298,48 +289,6 @@ class Upstream:
         if self._routing_headers is not None and connection.era is Era.MODERN:
             tools = self._routing_headers.filter_tools(tools)
         return sorted(tools, key=lambda tool: str(tool.get("name")) if isinstance(tool, dict) else "")
-
-    # -- callers of the handshake era share one session with a server of it -------------------------------------------
-
-    def _start_shared(self, pending: Pending, params: dict[str, Any] | None) -> None:
-        call = pending.call
-        if call.method == methods.INITIALIZE:
-            pending.answer({**self.about, "protocolVersion": self._version(call.caller)})
-        elif call.method.startswith("tasks/"):
-            pending.refuse(jsonrpc.METHOD_NOT_FOUND, "Tasks are not available here.")
-        elif (
-            call.method == methods.LOGGING_SET_LEVEL
-            and params is not None
-            and params.get("level") in methods.LOG_LEVELS
-        ):
-            before = self._subscribers.level
-            self._subscribers.set_level(call.channel, params["level"])
-            if self._subscribers.level == before:
-                pending.answer({})
-            else:
-                self._start_task(pending, {**params, "level": self._subscribers.level})
-        elif call.method == methods.RESOURCES_SUBSCRIBE and params is not None and isinstance(params.get("uri"), str):
-            if (refusal := self._subscribers.refusal(call.channel, params["uri"])) is not None:
-                pending.refuse(jsonrpc.INVALID_PARAMS, refusal)
-                return
-            self._subscribers.subscribe(call.channel, params["uri"])
-            self._start_task(pending, params)
-        elif call.method == methods.RESOURCES_UNSUBSCRIBE and params is not None and isinstance(params.get("uri"), str):
-            if self._subscribers.unsubscribe(call.channel, params["uri"]):
-                self._start_task(pending, params)
-            else:
-                pending.answer({})  # another caller is still subscribed
-        else:
-            self._start_task(pending, params)
-
-    def _version(self, caller: Caller) -> str:
-        """The older of the client's and the server's protocol version."""
-        known = [
-            version
-            for version in (caller.version, self.about.get("protocolVersion"))
-            if version in eras.LEGACY_VERSIONS
-        ]
-        return max(known, key=eras.LEGACY_VERSIONS.index)
 
     def _send_own_request(self, method: str, params: dict[str, Any]) -> None:
         """Send a request of the relay itself. Its answer is ignored."""
