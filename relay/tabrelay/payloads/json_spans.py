@@ -39,7 +39,7 @@ def members(text: str, at: int = 0) -> dict[str, JsonMember]:
         end = end_of(text, start)
         return (key, JsonMember(at, start, end)), end
 
-    return dict(_items(text, at, "{}", member))
+    return dict(_items(text, at, ("{", "}"), member))
 
 
 def elements(text: str, at: int = 0) -> list[tuple[int, int]]:
@@ -49,10 +49,10 @@ def elements(text: str, at: int = 0) -> list[tuple[int, int]]:
         end = end_of(text, at)
         return (at, end), end
 
-    return list(_items(text, at, "[]", element))
+    return list(_items(text, at, ("[", "]"), element))
 
 
-def _items(text: str, at: int, brackets: str, read: Callable[[int], tuple[Found, int]]) -> Iterator[Found]:
+def _items(text: str, at: int, brackets: tuple[str, str], read: Callable[[int], tuple[Found, int]]) -> Iterator[Found]:
     """`read` returns an item and its end."""
     opening, closing = brackets
     at = skip(text, at)

@@ -38,7 +38,7 @@ def put(text: str, path: tuple[str, ...], value: Any) -> str:
     if not text.strip():
         text = "{}\n"
     parse(text)
-    whole = JsoncObject(text, 0)
+    whole, end = JsoncObject(text, 0), len(text)
     for depth, name in enumerate(path):
         if not whole.is_object:
             raise JsoncError(f"{'.'.join(path[:depth]) or 'The whole'} is not an object.")
@@ -47,8 +47,8 @@ def put(text: str, path: tuple[str, ...], value: Any) -> str:
             for inner in reversed(path[depth + 1 :]):
                 value = {inner: value}
             return whole.insert(name, value)
-        whole = JsoncObject(text, found.start)
-    return text[: found.start] + _written(value, _indent_at(text, found.start), text) + text[found.end :]
+        whole, end = JsoncObject(text, found.start), found.end
+    return text[: whole.start] + _written(value, _indent_at(text, whole.start), text) + text[end:]
 
 
 def remove(text: str, path: tuple[str, ...]) -> str:
@@ -70,14 +70,14 @@ class JsoncObject:
         self._text = text
         self._with_commas = document.without_comments(text)
         self._plain = document.without_trailing_commas(self._with_commas)
-        self._start = skip(self._plain, at)
-        self.is_object = self._plain[self._start] == "{"
+        self.start = skip(self._plain, at)
+        self.is_object = self._plain[self.start] == "{"
 
     def members(self) -> dict[str, JsonMember]:
-        return members(self._plain, self._start) if self.is_object else {}
+        return members(self._plain, self.start) if self.is_object else {}
 
     def insert(self, name: str, value: Any) -> str:
-        text, start, end = self._text, self._start, end_of(self._plain, self._start) - 1
+        text, start, end = self._text, self.start, end_of(self._plain, self.start) - 1
         outer = _indent_at(text, start)
         there = list(self.members().values())
         inner = _indent_at(text, there[-1].name) if there else outer + _unit(text)
@@ -105,9 +105,9 @@ class JsoncObject:
             assert before is not None
             kept = "" if comma is None else ","
             return text[:before] + kept + text[before + 1 : start].rstrip() + text[end:]
-        closing = end_of(self._plain, self._start) - 1
-        if not text[self._start + 1 : start].strip() and not text[end:closing].strip():
-            start, end = self._start + 1, closing
+        closing = end_of(self._plain, self.start) - 1
+        if not text[self.start + 1 : start].strip() and not text[end:closing].strip():
+            start, end = self.start + 1, closing
         return text[:start] + text[end:]
 
     def _comma_after(self, at: int) -> int | None:
