@@ -22,13 +22,13 @@ from tabrelay.faces.mcp.event_store import MAX_STREAM, EventStore, EventStream
 from tabrelay.faces.web.pairing import MAX_HELD
 from tabrelay.routing.catalogue_store import Catalogue, CatalogueStore, StoredServer
 from tabrelay.routing.registry import Registry
-from tabrelay.server.uvicorn_adapter.http_protocol import HttpProtocol
 from tabserver.wire.eras import Era
 from tabserver.wire.events import Violation
 from tabserver.wire.frames import BEARER_PREFIX, SUBPROTOCOL, Caller, Greeting, Terms
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
 from tabserver.wire.memory_budget import MemoryBudget
+from tests.support.connections import has_request, http_connections
 from tests.support.link_worker import SyntheticWorker
 from tests.support.raw_http import RawConnection
 from tests.support.running_relay import RunningRelay
@@ -130,9 +130,7 @@ async def test_connections_that_read_nothing_keep_nobody_out(tmp_path: Path) -> 
             deaf.append(one)
 
         def are_deaf() -> int:
-            assert relay._server is not None
-            found = relay._server.server_state.connections
-            return sum(isinstance(each, HttpProtocol) and each._stall is not None for each in found)
+            return sum(each._stall is not None for each in http_connections(relay))
 
         await until(lambda: are_deaf() == 3)
         assert (await relay.http.get("/-/healthz")).status_code == 200
@@ -172,11 +170,6 @@ def half_sent(relay: RunningRelay, path: str) -> bytes:
     return "\r\n".join([*lines, "Content-Length: 20", "", "{"]).encode()
 
 
-def slots_of(relay: RunningRelay) -> list[HttpProtocol]:
-    assert relay._server is not None
-    return [each for each in relay._server.server_state.connections if isinstance(each, HttpProtocol)]
-
-
 @pytest.mark.parametrize("path", OPEN_ROUTES)
 async def test_half_sent_requests_without_a_token_keep_nobody_out(tmp_path: Path, path: str) -> None:
     async with (
@@ -189,17 +182,17 @@ async def test_half_sent_requests_without_a_token_keep_nobody_out(tmp_path: Path
             stack.callback(writer.close)
             if number == 0:
                 oldest = reader
-                await until(lambda: any(each.cycle is not None for each in slots_of(relay)))
-        await until(lambda: sum(each.cycle is not None and not each.is_idle for each in slots_of(relay)) == 5)
+                await until(lambda: any(has_request(each) for each in http_connections(relay)))
+        await until(lambda: sum(has_request(each) and not each.is_idle for each in http_connections(relay)) == 5)
         assert (await relay.call("notes", "echo", {"n": 1})).status_code == 200
         async with asyncio.timeout(20):
             assert (await oldest.read()).startswith(b"HTTP/1.1 503 ")
         # The client's own connection is idle now, and more strangers come.
-        [mine] = [each for each in slots_of(relay) if each.is_admitted]
+        [mine] = [each for each in http_connections(relay) if each.is_admitted]
         for _ in range(12):
             stack.callback((await open_connection(relay, half_sent(relay, path)))[1].close)
-        await until(lambda: sum(each.cycle is not None and not each.is_idle for each in slots_of(relay)) == 4)
-        assert mine in slots_of(relay) and not mine.is_finished
+        await until(lambda: sum(has_request(each) and not each.is_idle for each in http_connections(relay)) == 4)
+        assert mine in http_connections(relay) and not mine.is_finished
         assert (await relay.call("notes", "echo", {"n": 1})).status_code == 200
         assert (await relay.http.get("/-/healthz")).status_code == 200
 
@@ -216,7 +209,7 @@ async def test_a_running_call_keeps_its_connection_while_strangers_come(tmp_path
         await worker.until(lambda: bool(waiting))
         for _ in range(20):
             stack.callback((await open_connection(relay, half_sent(relay, "/-/ask")))[1].close)
-        await until(lambda: len(slots_of(relay)) == 3)
+        await until(lambda: len(http_connections(relay)) == 3)
         worker.answer(waiting[0], {"content": []})
         await worker.flush()
         assert (await running).status_code == 200
@@ -251,7 +244,7 @@ async def test_of_a_body_that_nobody_reads_nothing_is_kept(tmp_path: Path) -> No
             line.send("\r\n".join(lines).encode() + b"x" * 60_000)
             answer = await line.answer()
             assert answer is not None and answer.status in (401, 403)
-            [body] = [each.cycle.body for each in connections if each.cycle is not None]
+            [body] = [each.cycle.body for each in connections if has_request(each)]
             assert body == b""
             await line.close()
             await until(lambda: not connections)

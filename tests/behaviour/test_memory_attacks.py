@@ -21,8 +21,8 @@ from tabrelay.calls.calls import MAX_UNREAD_SIZE, MAX_UNREAD_TOTAL, MIN_UNREAD_E
 from tabrelay.config.settings import Settings
 from tabrelay.faces.mcp.event_store import EventStore, EventStream
 from tabrelay.payloads.json_limits import PIECE, Weight, is_heavy
+from tabrelay.server.uvicorn_adapter.guarded_http import GuardedHttp
 from tabrelay.server.uvicorn_adapter.http_protocol import HttpProtocol
-from tabrelay.server.uvicorn_adapter.websocket_protocol import WebSocketProtocol
 from tabserver.wire import jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.events import Closed, Received, Violation
@@ -30,6 +30,7 @@ from tabserver.wire.frames import CLOSE_SLOW, CLOSE_TOO_BIG, SUBPROTOCOL, Caller
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
 from tabserver.wire.memory_budget import MemoryBudget
+from tests.support.connections import buffered_bytes
 from tests.support.link_worker import SyntheticWorker, bearer
 from tests.support.running_relay import RunningRelay
 
@@ -60,7 +61,7 @@ async def closed(socket: ClientConnection) -> int | None:
 
 
 def held() -> int:
-    return WebSocketProtocol.buffered.total
+    return buffered_bytes()
 
 
 async def until(is_so: Any) -> None:
@@ -316,7 +317,8 @@ def test_streams_that_are_held_open_and_not_read_have_a_limit_together() -> None
 
 
 async def test_an_answer_that_nobody_fetches_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HttpProtocol, "stall_s", 0.3)
+    for kind in (HttpProtocol, GuardedHttp):
+        monkeypatch.setattr(kind, "stall_s", 0.3)
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes") as worker:
 
         def talk(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:

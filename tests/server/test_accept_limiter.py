@@ -14,6 +14,7 @@ import pytest
 
 from tabrelay.server.accept_limiter import PER_ITERATION, HandshakeLimiter
 from tabrelay.server.runner import bind, listener_copies
+from tabrelay.server.uvicorn_adapter.guarded_websocket import GuardedWebSocket
 from tabrelay.server.uvicorn_adapter.websocket_protocol import WebSocketProtocol
 from tests.support.link_worker import SyntheticWorker, bearer
 from tests.support.running_relay import RunningRelay
@@ -72,7 +73,8 @@ async def test_when_too_many_handshakes_wait_the_next_gets_503_and_calls_are_ans
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes"):
         # No handshake starts: all of them wait.
         monkeypatch.setattr(HandshakeLimiter, "admit", lambda self, start: self._waiting.append(start))
-        monkeypatch.setattr(WebSocketProtocol, "max_handshakes", 3)
+        for kind in (WebSocketProtocol, GuardedWebSocket):
+            monkeypatch.setattr(kind, "max_handshakes", 3)
         limiter = HandshakeLimiter.of(asyncio.get_running_loop())
         async with contextlib.AsyncExitStack() as stack:
             readers = []

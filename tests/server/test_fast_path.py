@@ -18,7 +18,7 @@ from tabrelay.calls.principal import CALL
 from tabrelay.config.specs import BrowserSpec
 from tabrelay.http.headers import RequestHeaders
 from tabrelay.routing.deadline_queue import DeadlineQueue
-from tabrelay.server.uvicorn_adapter import fast_request
+from tabrelay.server.uvicorn_adapter import private_api
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Closed, Received
 from tabserver.wire.frames import META_ACP, Kind
@@ -310,7 +310,7 @@ async def test_without_the_setting_everything_goes_the_ordinary_way(tmp_path: Pa
 async def test_with_a_web_server_that_is_made_otherwise_everything_goes_the_ordinary_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fast_request, "_CYCLE_PARAMETERS", ("self", "scope"))
+    monkeypatch.setattr(private_api, "CYCLE_PARAMETERS", ("scope",))
     async with stage(tmp_path) as (relay, _):
         with on_regular_path(relay):
             assert (await relay.call("notes", "echo")).status_code == 200

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from tabrelay.server.uvicorn_adapter.http_protocol import HttpProtocol
-from tabrelay.server.uvicorn_adapter.websocket_protocol import WebSocketProtocol
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Closed, Received
 from tabserver.wire.frames import SUBPROTOCOL, Kind
+from tests.support.connections import buffered_bytes, http_connections
 from tests.support.link_worker import DONE, SyntheticWorker, bearer
 from tests.support.raw_http import RawConnection, call_of, raw, written
 from tests.support.running_relay import RunningRelay, modern
@@ -39,9 +38,8 @@ class Stage:
         return await self.lines[-1].open()
 
     @property
-    def connections(self) -> list[HttpProtocol]:
-        assert self.relay._server is not None
-        return [each for each in self.relay._server.server_state.connections if isinstance(each, HttpProtocol)]
+    def connections(self) -> list[Any]:
+        return http_connections(self.relay)
 
     async def has_half_a_header(self) -> None:
         await until(lambda: any(each._head.data or each._pipelined for each in self.connections))
@@ -199,7 +197,7 @@ async def test_what_a_browser_sends_before_its_handshake_harms_no_other_client(
         async with asyncio.timeout(20):
             with contextlib.suppress(ConnectionError):
                 assert await reader.read() == b""
-        assert WebSocketProtocol.buffered.total == 0
+        assert buffered_bytes() == 0
         large = {**DONE, "content": [{"type": "text", "text": "y" * 60_000}]}
         worker.on_call = lambda worker, event, message: worker.send(
             event, Kind.RES, jsonrpc.result_message(message["id"], large)

@@ -4,14 +4,13 @@ It writes a complete response in one piece. In all other cases (a notice before 
 large result, a client that disconnects or reads too slowly) it creates the cycle that uvicorn would have created, and
 the regular path continues with the same call (`hand_over`).
 
-This file depends on uvicorn's internals; `is_uvicorn_supported` checks that they have not changed. It does not decide
-which requests take the fast path.
+This file depends on uvicorn's internals; `private_api` checks that they have not changed. It does not decide which
+requests take the fast path.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
@@ -29,14 +28,6 @@ log = logging.getLogger(__name__)
 MAX_RESPONSE: Final = (
     256 * 1024
 )  # characters; a larger response takes the regular path, which writes at the client's pace
-_CYCLE_PARAMETERS: Final = (
-    *("self", "scope", "transport", "flow", "logger", "access_logger", "access_log", "default_headers"),
-    *("message_event", "expect_100_continue", "keep_alive", "on_response"),
-)
-_PROTOCOL_METHODS: Final = (
-    *("_start_asgi_task", "_unset_keepalive_if_required", "timeout_keep_alive_handler", "on_message_begin"),
-    *("on_response_complete", "on_headers_complete", "on_body", "on_message_complete", "handle_websocket_upgrade"),
-)
 
 
 class FastPathProtocol(Protocol):
@@ -50,12 +41,6 @@ class FastPathProtocol(Protocol):
     def take(self, url: bytes, headers: Sequence[Header], body: bytes) -> tuple[StartedCall, Any] | None: ...
 
     def take_again(self, known: Any, body: bytes) -> StartedCall | None: ...
-
-
-def is_uvicorn_supported() -> bool:
-    """Does uvicorn have the internals that this file uses? If not, every request takes the regular path."""
-    made_of = tuple(inspect.signature(RequestResponseCycle.__init__).parameters)
-    return made_of == _CYCLE_PARAMETERS and all(hasattr(HttpToolsProtocol, name) for name in _PROTOCOL_METHODS)
 
 
 def _lines(headers: tuple[Header, ...]) -> bytes:

@@ -23,6 +23,7 @@ from tabrelay.server.uvicorn_adapter.fast_request import (
     FastRequest,
     RequestTemplate,
 )
+from tabrelay.server.uvicorn_adapter.refusals import refusal
 from tabrelay.system.patient_timer import PatientTimer
 
 RECHECK_S = 0.05
@@ -110,7 +111,7 @@ class HttpConnection(FastConnection):
         self.slots.leave(self)
         is_asking = self.cycle is not None and not self.cycle.response_started and not self.is_finished
         if is_asking and self._stall is None:
-            self._write_refusal(HTTPStatus.SERVICE_UNAVAILABLE)
+            self.transport.write(refusal(HTTPStatus.SERVICE_UNAVAILABLE))
             self.finish()
             self.transport.close()
         else:
@@ -194,15 +195,8 @@ class HttpConnection(FastConnection):
         """Answer the request that is being read, unless its response has started, and close the connection."""
         is_started = self._body is not None and self._buffered_body is None and self.cycle.response_started
         if not is_started and not self.is_finished and not self.transport.is_closing():
-            self._write_refusal(status)
+            self.transport.write(refusal(status))
         self.finish()
-
-    def _write_refusal(self, status: HTTPStatus) -> None:
-        text = f"{status.phrase}.\n".encode()
-        head = f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n"
-        head += "retry-after: 1\r\n" if status is HTTPStatus.SERVICE_UNAVAILABLE else ""
-        head += f"content-length: {len(text)}\r\nconnection: close\r\n\r\n"
-        self.transport.write(head.encode() + text)
 
     # -- close --------------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,6 @@ from typing import Any
 import uvicorn
 
 from tabrelay.server.listener_close import empty_queue, stop_handshakes
-from tabrelay.server.uvicorn_adapter.http_protocol import HttpProtocol
 from tabrelay.system.allocator import HeapTrimmer
 
 LINGER_S = 1.0  # for HTTP responses that are left after the drain; their browsers are gone by then
@@ -81,11 +80,11 @@ class RelayServer(uvicorn.Server):
         """From now on every response closes its connection, so that no client sends its next request on a connection
         that is about to be closed."""
         protocol: Any = self.config.http_protocol_class
-        if issubclass(protocol, HttpProtocol):
-            protocol.is_stopping = True
+        protocol.is_stopping = True
         for connection in list(self.server_state.connections):
-            if isinstance(connection, HttpProtocol):
-                connection.close_after_response()
+            close: Callable[[], None] | None = getattr(connection, "close_after_response", None)
+            if close is not None:
+                close()
 
     def _abort_connections(self) -> None:
         for connection in list(self.server_state.connections):

@@ -18,6 +18,7 @@ from websockets.protocol import State
 
 from tabrelay.peers.browsers.asgi_bypass import EXTENSION
 from tabrelay.server.accept_limiter import HandshakeLimiter
+from tabrelay.server.uvicorn_adapter.frame_header import EIGHT_BYTES, MASKED, TWO_BYTES, frame_bounds
 from tabrelay.server.uvicorn_adapter.websocket_buffers import FrameBuffer
 from tabrelay.server.uvicorn_adapter.websocket_connection import WebSocketConnection
 from tabserver.wire.frames import CLOSE_SLOW
@@ -29,10 +30,8 @@ except ImportError:
 
 FRAMES_PER_CALLBACK: Final = 128  # of one connection, in one callback of the event loop; the rest waits for the next
 FEED_CHUNK: Final = 16 * 1024  # bytes that the library parses at once, so that a flood of headers is detected early
-# The first bytes of frames (RFC 6455, 5.2): a text that is complete, the mark of a mask, longer lengths.
+# The first bytes of frames (RFC 6455, 5.2): a text that is complete.
 WHOLE_TEXT: Final = 0x81
-MASKED: Final = 0x80
-TWO_BYTES, EIGHT_BYTES = 126, 127
 OPEN: Final = State.OPEN  # in Python 3.11, reading a member of an enum costs a function call each time
 NOT_A_HANDSHAKE: Final = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 30\r\n"
@@ -118,7 +117,7 @@ class WebSocketProtocol(WebSocketConnection):
                 at, is_idle = stop, self._is_idle
                 continue
             left -= 1
-            start, stop = _bounds(data, at)
+            start, stop = frame_bounds(data, at)
             is_ours = data[at] == WHOLE_TEXT and start and data[at + 1] >= MASKED
             if start and stop - start > FEED_CHUNK:
                 if is_ours and stop <= end and is_idle and self._is_deliverable(stop - start):
@@ -271,21 +270,3 @@ class WebSocketProtocol(WebSocketConnection):
             self._defer()
         if message["type"] == "websocket.http.response.body" and self.close_sent:
             self.handshake_complete = True  # it was refused with a response, which is no error to log
-
-
-def _bounds(data: bytes, at: int) -> tuple[int, int]:
-    """Start and end of the payload of the frame at `at`, behind its mask; 0, 0 if the header is not complete."""
-    left = len(data) - at
-    if left < 2:
-        return 0, 0
-    size = data[at + 1] & 0x7F
-    start = at + 2
-    if size == TWO_BYTES:
-        start += 2
-        size = data[at + 2] << 8 | data[at + 3] if left >= 4 else 0
-    elif size == EIGHT_BYTES:
-        start += 8
-        size = int.from_bytes(data[at + 2 : start], "big")
-    if data[at + 1] >= MASKED:
-        start += 4
-    return (start, start + size) if start - at <= left else (0, 0)

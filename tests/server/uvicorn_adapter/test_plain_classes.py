@@ -1,0 +1,39 @@
+"""The relay on the libraries' own classes, as with a version whose private API has changed: the limits hold there too.
+
+The tests of limits run once more in a process of their own, in which the check of the private API fails.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+CORE = (
+    "tests/behaviour/test_raw_requests.py",
+    "tests/behaviour/test_floods.py",
+    "tests/behaviour/test_memory_attacks.py",
+    "tests/behaviour/test_limits.py",
+    "tests/server/uvicorn_adapter/test_http_protocol.py",
+    "tests/server/test_accept_limiter.py",
+)
+# uvicorn keeps up to 64 KiB of a body that the application does not read, until the next request on the connection.
+LEFT_OUT = ("tests/behaviour/test_floods.py::test_of_a_body_that_nobody_reads_nothing_is_kept",)
+
+
+@pytest.mark.parametrize("file", CORE)
+def test_the_limits_hold_on_the_libraries_own_classes(file: str) -> None:
+    left_out = [f"--deselect={name}" for name in LEFT_OUT]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, "-p", "tests.support.plain_classes", *left_out, file],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-20_000:]
