@@ -8,11 +8,10 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-import acp
 import pytest
-from acp import schema
 
 from tests.support.acp_child import AGENT, Tools
 from tests.support.bridge_harness import until
@@ -34,21 +33,27 @@ async def conductor(home: Path, *flags: str) -> AsyncIterator[list[str]]:
         yield [sys.executable, "-m", "tabrelay", "acp", "--home", str(home), "--port", str(relay.port), *flags, "--"]
 
 
-class Listener(acp.Client):
-    """An editor on the official Python SDK."""
+def make_editor(acp: ModuleType) -> Any:
+    """An editor on the official Python SDK, whose import takes a second: only the process of these tests has it."""
 
-    def __init__(self) -> None:
-        self.words: list[str] = []
+    class Listener(acp.Client):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            self.words: list[str] = []
 
-    async def session_update(self, session_id: str, update: Any, **more: Any) -> None:
-        self.words.append(update.content.text)
+        async def session_update(self, session_id: str, update: Any, **more: Any) -> None:
+            self.words.append(update.content.text)
+
+    return Listener()
 
 
 async def test_editor_and_agent_on_the_official_python_sdk_do_not_notice_us(tmp_path: Path) -> None:
+    import acp
+    from acp import schema
+
     text = " ".join(str(number) for number in range(200))
     async with conductor(tmp_path) as command:
         agent = [*command, sys.executable, str(HERE / "peers" / "sdk_agent.py")]
-        editor = Listener()  # type: ignore[abstract]
+        editor = make_editor(acp)
         # It gives a program two seconds to end, which is little where much else runs.
         patience = {"shutdown_timeout": WAIT_S}
         async with acp.spawn_agent_process(editor, *agent, env=dict(os.environ), transport_kwargs=patience) as (
@@ -77,11 +82,13 @@ async def test_editor_and_agent_on_the_official_python_sdk_do_not_notice_us(tmp_
 
 
 async def test_the_example_agent_of_the_python_sdk_does_not_notice_us(tmp_path: Path) -> None:
+    import acp
+
     example = MODULES.parent / "build" / "acp-examples" / "agent.py"
     if not example.is_file():
         pytest.skip("the SDK's examples are not here: python3 .ci/setup.py test brings them")
     async with conductor(tmp_path) as command:
-        editor = Listener()  # type: ignore[abstract]
+        editor = make_editor(acp)
         patience = {"shutdown_timeout": WAIT_S}
         async with acp.spawn_agent_process(
             editor, *command, sys.executable, str(example), env=dict(os.environ), transport_kwargs=patience

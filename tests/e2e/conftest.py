@@ -40,7 +40,7 @@ def snapshot() -> None:
 @pytest.fixture(scope="session")
 async def browser(settings: ModuleType, snapshot: None) -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(**settings.launch_options())
+        browser = await playwright.chromium.launch(**settings.quick_boot_options())
         yield browser
         await browser.close()
 

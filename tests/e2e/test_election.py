@@ -97,7 +97,7 @@ class Tabs:
 @pytest.fixture
 async def tabs(settings: ModuleType, snapshot: None, tmp_path: Path) -> AsyncIterator[Tabs]:
     """A browser of its own, with a back/forward cache."""
-    options = settings.launch_options(ignore_default_args=["--disable-back-forward-cache"])
+    options = settings.quick_boot_options(ignore_default_args=["--disable-back-forward-cache"])
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(**options)
         context = await browser.new_context()

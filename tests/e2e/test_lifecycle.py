@@ -164,7 +164,7 @@ async def test_a_browser_that_slept_goes_on_where_it_was_and_one_that_was_killed
 ) -> None:
     async with async_playwright() as playwright:
         before = processes_of(os.getpid())
-        browser = await playwright.chromium.launch(**settings.launch_options())
+        browser = await playwright.chromium.launch(**settings.quick_boot_options())
         context = await browser.new_context()
         patient = {**FAST_RELAY, "grace_s": 60, "away_wait_s": 1}
         async with Stage(tmp_path, context, timing=FAST_WORKER, **patient) as stage:

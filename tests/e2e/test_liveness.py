@@ -61,7 +61,7 @@ async def test_a_worker_that_is_blocked_for_a_minute_keeps_its_link_and_returns_
 async def test_a_frozen_tab_fails_its_own_calls_by_name_and_works_again_when_it_wakes(
     browser: Browser, settings: ModuleType, tmp_path: Path
 ) -> None:
-    own = await browser.browser_type.launch(**settings.launch_options())
+    own = await browser.browser_type.launch(**settings.quick_boot_options())
     try:
         context = await own.new_context()
         async with Stage(tmp_path, context, timing=SHORT, **STEADY_RELAY) as stage:

@@ -146,7 +146,7 @@ async def profile(
     settings: ModuleType, place: str, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[BrowserContext]:
     """A whole browser: Playwright's own contexts have neither extensions nor a back/forward cache."""
-    options = settings.launch_options(
+    options = settings.quick_boot_options(
         args=[f"--disable-extensions-except={DUPLICATOR}", f"--load-extension={DUPLICATOR}"],
         ignore_default_args=["--disable-back-forward-cache", "--disable-extensions"],
     )
@@ -351,7 +351,7 @@ async def test_what_is_called_while_the_only_tab_with_it_reloads_waits_for_it(ta
 async def test_the_tab_that_the_user_looks_at_gets_the_call(
     browser: Browser, settings: ModuleType, tmp_path: Path
 ) -> None:
-    own = await browser.browser_type.launch(**settings.launch_options())
+    own = await browser.browser_type.launch(**settings.quick_boot_options())
     try:
         async with Stage(tmp_path, await own.new_context(), timing=TIMING, **STEADY_RELAY) as stage:
             tabs = Tabs(stage, settings.BOOT_TIMEOUT_MS)

@@ -107,7 +107,7 @@ document.forms[0].addEventListener("submit", (event) => {
 async def flagged(settings: ModuleType) -> AsyncIterator[Browser]:
     """A Chromium with WebMCP, which is behind a flag as yet."""
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(**settings.launch_options(args=["--enable-features=WebMCP"]))
+        browser = await playwright.chromium.launch(**settings.quick_boot_options(args=["--enable-features=WebMCP"]))
         yield browser
         await browser.close()
 

@@ -65,7 +65,7 @@ async def public(settings: ModuleType, tmp_path_factory: pytest.TempPathFactory)
         async_playwright() as playwright,
     ):
         app_of(site, relay)
-        browser = await playwright.chromium.launch(**settings.launch_options(args=flags))
+        browser = await playwright.chromium.launch(**settings.quick_boot_options(args=flags))
         with site:
             yield Public(browser, relay, origin)
         await browser.close()

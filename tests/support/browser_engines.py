@@ -13,14 +13,12 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import ModuleType
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
-from selenium import webdriver
-from selenium.webdriver.remote.client_config import ClientConfig
-from selenium.webdriver.remote.remote_connection import RemoteConnection
-from selenium.webdriver.remote.webdriver import WebDriver
-from selenium.webdriver.webkitgtk.options import Options
+
+if TYPE_CHECKING:
+    from selenium.webdriver.remote.webdriver import WebDriver
 
 T = TypeVar("T")
 
@@ -221,6 +219,12 @@ async def _webkit(settings: ModuleType) -> AsyncIterator[Engine]:
         await _listening(port, settings.LAUNCH_TIMEOUT_MS / 1000)
 
         def connect() -> WebDriver:
+            # Half a second of imports, where WebKitGTK is driven.
+            from selenium import webdriver
+            from selenium.webdriver.remote.client_config import ClientConfig
+            from selenium.webdriver.remote.remote_connection import RemoteConnection
+            from selenium.webdriver.webkitgtk.options import Options
+
             options = Options()
             options.binary_location = browser_path
             options.add_argument("--automation")

@@ -148,7 +148,7 @@ class SuspendablePair:
         settings = load_settings()
         mark = f"--tabrelay-test={uuid.uuid4().hex}"
         # Playwright starts Chromium as the leader of a process group.
-        browser = await self._playwright.chromium.launch(**settings.launch_options(args=[mark]))
+        browser = await self._playwright.chromium.launch(**settings.quick_boot_options(args=[mark]))
         self._stack.push_async_callback(browser.close)
         self._browser_pid = leader(mark)
         context = await browser.new_context()

@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import httpx2
-from fastmcp import Client as FastClient
-from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
@@ -143,6 +141,10 @@ class FastMcp(McpClient):
         self._mode: Any = mode
 
     async def _open(self, stack: AsyncExitStack, url: str, token: str) -> Talk:
+        # A second of imports, for the one process of the suite that needs it.
+        from fastmcp import Client as FastClient
+        from fastmcp.client.transports import StreamableHttpTransport
+
         client: Any = FastClient(StreamableHttpTransport(url, auth=token), mode=self._mode)
         return PythonTalk(await stack.enter_async_context(client), "progress_handler")
 
@@ -263,6 +265,9 @@ class BridgedFastMcp(McpClient):
         self._mode: Any = mode
 
     async def _open(self, stack: AsyncExitStack, url: str, token: str) -> Talk:
+        from fastmcp import Client as FastClient
+        from fastmcp.client.transports import StdioTransport
+
         client: Any = FastClient(StdioTransport(**bridge(url, token), keep_alive=False), mode=self._mode)
         return PythonTalk(await stack.enter_async_context(client), "progress_handler")
 
