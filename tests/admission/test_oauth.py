@@ -28,6 +28,7 @@ from tests.support.authorization_server import USER, Issuer, elliptic_key, other
 from tests.support.link_worker import SyntheticWorker
 from tests.support.running_relay import RunningRelay
 from tests.support.tls_proxy import Terminator
+from tests.support.waiting import BOUND_S
 
 BACK = "http://127.0.0.1:1/callback"
 
@@ -133,7 +134,7 @@ async def test_the_official_client_signs_in_by_itself_and_calls(host: Host) -> N
 
 
 async def _until_written(path: Path) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(BOUND_S):
         while not (path.is_file() and path.stat().st_size):  # noqa: ASYNC110, ASYNC240 - a file sends no event
             await asyncio.sleep(0.02)
 
@@ -269,7 +270,7 @@ async def test_what_is_open_ends_with_its_token(host: Host) -> None:
         session = {"Mcp-Session-Id": opened.headers["mcp-session-id"], "MCP-Protocol-Version": "2025-11-25"}
         async with host.http.stream("GET", f"{host.proxy.url}/notes", headers={**calling, **session}) as stream:
             assert stream.status_code == 200
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(BOUND_S):
                 async for _line in stream.aiter_lines():
                     pass
         assert time.time() >= soon - 1

@@ -32,7 +32,7 @@ from tests.support.connections import has_request, http_connections
 from tests.support.link_worker import SyntheticWorker
 from tests.support.raw_http import RawConnection
 from tests.support.running_relay import RunningRelay
-from tests.support.waiting import until
+from tests.support.waiting import BOUND_S, until
 
 # --- rate
 
@@ -185,7 +185,7 @@ async def test_half_sent_requests_without_a_token_keep_nobody_out(tmp_path: Path
                 await until(lambda: any(has_request(each) for each in http_connections(relay)))
         await until(lambda: sum(has_request(each) and not each.is_idle for each in http_connections(relay)) == 5)
         assert (await relay.call("notes", "echo", {"n": 1})).status_code == 200
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(BOUND_S):
             assert (await oldest.read()).startswith(b"HTTP/1.1 503 ")
         # The client's own connection is idle now, and more strangers come.
         [mine] = [each for each in http_connections(relay) if each.is_admitted]
@@ -265,7 +265,7 @@ async def test_a_body_that_comes_byte_by_byte_is_not_waited_for(tmp_path: Path, 
                     received.append(line)
 
         listening = asyncio.create_task(listen())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND_S):
             while not listening.done():
                 writer.write(b" ")  # a sign of life is not a body
                 await asyncio.wait([listening], timeout=0.05)
@@ -280,13 +280,13 @@ async def test_bodies_that_are_being_read_have_a_limit_together(tmp_path: Path) 
         head += "Content-Length: 1000000\r\n\r\n"
         held = [await open_connection(relay, head.encode() + b" " * 70_000) for _ in range(2)]
         reader, writer = await open_connection(relay, head.encode() + b" " * 900_000)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND_S):
             answer = await reader.readuntil(b"\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 503 ")
         assert b"retry-after: 1" in answer
         for each in (writer, *(writer for _, writer in held)):
             each.close()
-        async with asyncio.timeout(10):  # what was held is free again
+        async with asyncio.timeout(BOUND_S):  # what was held is free again
             text = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"x": "x" * 150_000}})
             while (await relay.http.post("/notes", content=text, headers=JSON)).status_code == 503:
                 pass

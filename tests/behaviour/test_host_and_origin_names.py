@@ -15,6 +15,7 @@ from tests.support.asgi_client import Answer
 from tests.support.link_worker import SyntheticWorker, bearer
 from tests.support.raw_http import RawConnection
 from tests.support.running_relay import ACCEPT, RunningRelay, modern
+from tests.support.waiting import BOUND_S
 
 Fields = list[tuple[str, str]]
 
@@ -119,7 +120,7 @@ async def last_status(relay: RunningRelay, requests: list[bytes]) -> int | None:
 async def first_status(relay: RunningRelay, request: bytes) -> int | None:
     reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
     writer.write(request)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(BOUND_S):
         words = (await reader.readline()).split()
     writer.transport.abort()
     return int(words[1]) if words else None

@@ -21,6 +21,7 @@ from tabserver.wire.frames import SUBPROTOCOL, Kind
 from tests.support.fake_clock import Clock
 from tests.support.link_worker import SyntheticWorker
 from tests.support.running_relay import RunningRelay, events
+from tests.support.waiting import BOUND_S
 
 
 def keep(worker: SyntheticWorker) -> list[Received[str]]:
@@ -357,7 +358,7 @@ async def raw(port: int, pieces: list[bytes]) -> bytes:
         try:
             for piece in pieces:
                 await loop.sock_sendall(connection, piece)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(BOUND_S):
                 while chunk := await loop.sock_recv(connection, 65536):
                     answer += chunk
         except ConnectionError:

@@ -33,6 +33,7 @@ from tabserver.wire.memory_budget import MemoryBudget
 from tests.support.connections import buffered_bytes
 from tests.support.link_worker import SyntheticWorker, bearer
 from tests.support.running_relay import RunningRelay
+from tests.support.waiting import BOUND_S
 
 CALLER = Caller(era=Era.MODERN, version="2026-07-28", principal="me", client=None, capabilities={})
 MAX_VALUES = Settings().max_values
@@ -54,7 +55,7 @@ async def greeted(socket: ClientConnection, name: str) -> None:
 
 async def closed(socket: ClientConnection) -> int | None:
     with contextlib.suppress(ConnectionClosed):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(BOUND_S):
             while True:
                 await socket.recv()
     return socket.close_code
@@ -65,7 +66,7 @@ def held() -> int:
 
 
 async def until(is_so: Any) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(BOUND_S):
         while not is_so():  # noqa: ASYNC110 (no event for it)
             await asyncio.sleep(0.02)
 
@@ -340,7 +341,7 @@ async def test_an_answer_that_nobody_fetches_is_given_up(tmp_path: Path, monkeyp
             await asyncio.get_running_loop().sock_sendall(deaf, head.encode() + b"\r\n" + body)
             await worker.until(lambda: bool(talking))
             note = jsonrpc.notification("notifications/message", {"level": "info", "data": "x" * 60_000})
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(BOUND_S):
                 # It talks until the relay has noticed, and replied that no client listens any more.
                 while not any(isinstance(event, Closed) for event in worker.seen):
                     worker.send(talking[0], Kind.NOTE, note)

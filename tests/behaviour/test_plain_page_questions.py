@@ -14,6 +14,7 @@ from tabserver.wire import jsonrpc
 from tests.support.link_worker import ECHO_TOOL, OTHER_TOOL
 from tests.support.plain_page import Message, ScriptedPage
 from tests.support.running_relay import RunningRelay, events
+from tests.support.waiting import BOUND_S
 
 FORM = {"message": "Your name?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
 ABLE: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
@@ -71,7 +72,7 @@ async def session(relay: RunningRelay, capabilities: dict[str, Any]) -> dict[str
 
 
 async def next_event(lines: AsyncIterator[str]) -> Message:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(BOUND_S):
         async for line in lines:
             if line.startswith("data: {"):
                 message: Message = json.loads(line.removeprefix("data: "))

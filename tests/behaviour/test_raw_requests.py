@@ -16,6 +16,7 @@ from tests.support.asgi_client import Answer
 from tests.support.link_worker import SyntheticWorker
 from tests.support.raw_http import RawConnection
 from tests.support.running_relay import ACCEPT, RunningRelay, modern
+from tests.support.waiting import BOUND_S
 
 INITIALIZE = {
     "jsonrpc": "2.0",
@@ -276,7 +277,7 @@ async def test_what_two_readers_could_take_for_two_things_is_refused_and_nothing
 ) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
     writer.write((text + SECOND).replace(b"HOST", f"127.0.0.1:{relay.port}".encode()))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(BOUND_S):
         answer = await reader.read()
     writer.close()
     assert answer.startswith(f"HTTP/1.1 {status} ".encode())
@@ -289,7 +290,7 @@ async def test_a_whole_address_of_this_relay_in_the_request_line_is_one(relay: R
     host = f"LOCALHOST:{relay.port}"
     line = f"GET http://{host.lower()}/-/healthz?x HTTP/1.1"
     writer.write(f"{line}\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(BOUND_S):
         assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
     writer.close()
 

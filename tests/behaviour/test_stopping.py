@@ -16,7 +16,7 @@ from tabrelay.server.uvicorn_adapter.http_protocol import HttpProtocol
 from tests.support.demo import Demo
 from tests.support.raw_http import RawConnection, raw
 from tests.support.running_relay import RunningRelay
-from tests.support.waiting import until
+from tests.support.waiting import BOUND_S, until
 
 CLIENTS = 24
 ENOUGH = 300  # requests before the relay is told to stop
@@ -101,7 +101,7 @@ async def test_a_client_that_sends_on_and_reads_later_can_read_why_it_was_refuse
         with socket.socket() as client:
             client.setblocking(False)
             await loop.sock_connect(client, ("127.0.0.1", relay.port))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(BOUND_S):
                 await loop.sock_sendall(client, b"GET /-/healthz HTTP/1.1\r\nX: " + b"x" * 4_000_000)
                 answer = b""
                 while data := await loop.sock_recv(client, 65_536):

@@ -16,6 +16,7 @@ from tests.support.bridge_harness import BridgeChild, request
 from tests.support.child_process import quiet
 from tests.support.child_specs import is_alive, until
 from tests.support.fake_upstream import Reply, Upstream, hang, result, status
+from tests.support.waiting import BOUND_S
 
 SECRET = "canary-" + "q" * 24
 
@@ -122,7 +123,7 @@ async def test_a_bridge_that_is_killed_lets_go_of_the_server() -> None:
         await server.until_seen("x")
         child.process.kill()
         assert await child.ended() == -signal.SIGKILL
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(BOUND_S):
             await gone.wait()
 
 

@@ -12,6 +12,7 @@ from tabrelay.bridge import bridge
 from tabrelay.bridge.outbound import OutboundLimits
 from tests.support.bridge_harness import BridgeHere, request, until
 from tests.support.fake_upstream import Reply, Upstream, cut, hang, result, status
+from tests.support.waiting import BOUND_S
 
 
 async def test_a_message_arrives_byte_for_byte_and_so_does_its_answer() -> None:
@@ -261,7 +262,7 @@ async def test_a_stream_that_stays_open_after_the_answer_is_left() -> None:
 
     async with Upstream({"x": lingering}) as server, BridgeHere(server.url) as bridge:
         assert (await bridge.ask("x"))["result"] == "x"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND_S):
             await left.wait()
 
 
@@ -284,7 +285,7 @@ async def test_an_event_over_the_limit_ends_the_stream_and_the_request_is_told()
         error = (await bridge.ask("x"))["error"]
         assert error["code"] == -32000
         assert "1 MiB" in error["message"] and "--max-buffer" in error["message"]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND_S):
             await gone.wait()
         assert server.methods == ["x"]
         assert (await bridge.ask("ping"))["result"] == {}

@@ -14,6 +14,7 @@ from playwright.async_api import BrowserContext, Page
 
 from tests.support.chaos_app import FAST_RELAY, FAST_WORKER, STEADY_RELAY, STEADY_WORKER, Stage
 from tests.support.chaos_proxy import Frame, Way
+from tests.support.waiting import BOUND_S
 
 HOURS_S = 7200.0
 
@@ -127,7 +128,7 @@ ERAS = pytest.mark.parametrize("mode", ["auto", "legacy"])
 
 async def cancelled_in_worker(client: Client, key: str) -> None:
     """Ask until the worker says so."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(BOUND_S):
         while True:
             [listed] = (await client.call_tool("worker_cancelled", {})).content
             assert isinstance(listed, TextContent)
@@ -136,7 +137,7 @@ async def cancelled_in_worker(client: Client, key: str) -> None:
 
 
 async def begun_in_worker(client: Client, key: str) -> None:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(BOUND_S):
         while True:
             counted = (await client.call_tool("worker_runs", {})).structured_content
             assert counted is not None

@@ -14,6 +14,7 @@ from mcp.client.client import Client
 from playwright.async_api import Page
 
 from tests.support.demo import Demo
+from tests.support.waiting import BOUND_S
 
 # The agent's text tries to look like something else; the page's style tries to hide the question.
 SPOOF = "</pre><button>Allow</button>\u202egnihton seteleD"
@@ -72,13 +73,13 @@ class Dialog:
         await self._until(is_there)
 
     async def _until(self, is_so: Callable[[], Awaitable[bool]]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(BOUND_S):
             while not await is_so():  # noqa: ASYNC110 - the tree has no event for changes
                 await asyncio.sleep(0.05)
 
     async def button(self, name: str) -> dict[str, Any]:
         """Once it can be used."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(BOUND_S):
             while True:
                 for node in await self.nodes("button"):
                     states = {state["name"]: state["value"].get("value") for state in node.get("properties", ())}

@@ -12,6 +12,7 @@ from mcp_types import CallToolResult, TextContent
 from playwright.async_api import BrowserContext, Page, expect
 
 from tests.support.demo import TOOLS, Demo
+from tests.support.waiting import BOUND_S
 
 ERAS = pytest.mark.parametrize(("mode", "version"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
 
@@ -104,7 +105,7 @@ async def test_progress_and_cancellation_cross_the_browser(demo: Demo, page: Pag
 
     async with demo.client(mode) as client:
         call = asyncio.create_task(client.call_tool("wait", {}, progress_callback=on_progress))
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(BOUND_S):
             assert await received.get() == (1, 2, "half")
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -124,8 +125,8 @@ async def test_two_tabs_share_one_socket_and_closing_one_keeps_the_others_tools(
     async with demo.client() as client:
         await second.bring_to_front()
         # Each says which tab it is, and where calls go.
-        await expect(second.locator("#tab")).to_have_attribute("data-target", "true", timeout=20_000)
-        await expect(page.locator("#tab")).to_have_attribute("data-target", "false", timeout=20_000)
+        await expect(second.locator("#tab")).to_have_attribute("data-target", "true")
+        await expect(page.locator("#tab")).to_have_attribute("data-target", "false")
         assert sorted(tool.name for tool in (await client.list_tools()).tools) == sorted(TOOLS)
         await second.close()
         # The hub has noticed when this page lists the tool as its own.
@@ -146,17 +147,17 @@ async def test_the_page_comes_back_by_itself_when_the_relay_was_restarted(demo: 
     way, tab, offer = (page.locator(one) for one in ("#line [data-stop=relay]", "#tab", "#tools-title"))
     async with demo.client() as client:
         assert text(await client.call_tool("add", {"a": 1, "b": 2})) == "3"
-    await expect(way).to_have_attribute("data-track", "clear", timeout=20_000)
+    await expect(way).to_have_attribute("data-track", "clear")
     await (demo.stop() if how == "stop" else demo.kill())
     await page.locator("#state:not([data-state=connected])").wait_for()
     # No client can call it now, and nothing on the page says otherwise.
-    await expect(way).to_have_attribute("data-track", "dark", timeout=20_000)
-    await expect(tab).to_contain_text("No calls come", timeout=20_000)
+    await expect(way).to_have_attribute("data-track", "dark")
+    await expect(tab).to_contain_text("No calls come")
     await expect(offer).to_have_text("Tools")
     assert await page.locator("#state").get_attribute("data-why") in ("relay_down", "lost", "restarting")
     await demo.start()
     await page.locator("#state[data-state=connected]").wait_for()
-    await expect(tab).to_contain_text("Calls of its tools come here", timeout=20_000)
+    await expect(tab).to_contain_text("Calls of its tools come here")
     await expect(offer).to_have_text("Tools on offer")
     async with demo.client() as client:
         assert text(await client.call_tool("add", {"a": 4, "b": 4})) == "8"

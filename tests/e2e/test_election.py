@@ -15,6 +15,7 @@ from playwright.async_api import Browser, async_playwright
 
 from tests.support.chaos_app import STEADY_RELAY, STEADY_WORKER, Stage
 from tests.support.unmanaged_tab import Tab
+from tests.support.waiting import BOUND_S
 
 # `leads`: the worker runs here. One tool says which tab it is, one waits until it is aborted.
 PAGE = """<!doctype html>
@@ -73,7 +74,7 @@ class Tabs:
 
     async def leader(self, *titles: str) -> str:
         """The one of these tabs that leads; there are never two."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(BOUND_S):
             while True:
                 leading = [title for title in titles if await self.open_tabs[title].evaluate("leads")]
                 assert len(leading) <= 1

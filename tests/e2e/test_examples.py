@@ -22,6 +22,7 @@ from tests.e2e.test_approval import Dialog
 from tests.e2e.test_page_api import ERAS, text
 from tests.support.demo import Demo
 from tests.support.other_origin import Site
+from tests.support.waiting import BOUND_S
 
 EXAMPLES = Path(__file__).parents[2] / "web_demo" / "examples"
 WRITTEN = "http://127.0.0.1:4747"
@@ -68,7 +69,7 @@ async def allowed(page: Page, call: Coroutine[Any, Any, CallToolResult]) -> Call
     """The result of a call that the user has to allow in the page first."""
     running = asyncio.create_task(call)
     await (await Dialog.at(page)).click("Allow once")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(BOUND_S):
         return await running
 
 

@@ -57,8 +57,8 @@ async def test_two_browsers_share_a_name_and_each_has_an_address(
             await own.goto(f"http://127.0.0.1:{demo.port}/")
             card = own.locator("[data-server=demo]")
             row = card.locator(f"[data-instance='{ids['first']}']")
-            await expect(row).to_contain_text("Chrome", timeout=20_000)
-            await expect(row.locator(".front")).to_be_visible(timeout=20_000)
+            await expect(row).to_contain_text("Chrome")
+            await expect(row.locator(".front")).to_be_visible()
             await expect(row).to_contain_text("1 tab")
             await expect(card.locator("[data-instance]")).to_have_count(2)
 
@@ -67,5 +67,5 @@ async def test_two_browsers_share_a_name_and_each_has_an_address(
             await pages["second"].locator("#state[data-state=connected]").wait_for()
             assert await pages["second"].evaluate(INSTANCE) == ids["second"]
             await rival.close()
-            await expect(card.locator(f"[data-instance='{ids['second']}']")).to_contain_text("offline", timeout=20_000)
+            await expect(card.locator(f"[data-instance='{ids['second']}']")).to_contain_text("offline")
             assert await title(both) == "first"

@@ -18,6 +18,7 @@ from playwright.async_api import Browser, BrowserContext, Error, Page, async_pla
 
 from tests.support.chaos_app import FAST_RELAY, FAST_WORKER, OFFERED, STEADY_RELAY, STEADY_WORKER, Stage
 from tests.support.chaos_proxy import Way
+from tests.support.waiting import BOUND_S
 from tests.support.worker_modes import SHARED_ONLY
 
 STARTED = "activity.some(({ name, phase }) => name === 'NAME' && phase === 'started')"
@@ -85,7 +86,7 @@ async def test_when_the_last_tab_closes_the_worker_serves_on_and_the_tabs_tools_
         # At first it may be a reload; then the tool is no longer there.
         left = await client.call_tool("work", {"key": "late"})
         assert left.is_error and "was closed or is reloading" in text(left)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(BOUND_S):
             names = ["work"]
             while "work" in names:
                 await asyncio.sleep(0.1)

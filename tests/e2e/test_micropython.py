@@ -13,6 +13,7 @@ from playwright.async_api import Browser, Page
 from tests.e2e.test_page_api import ABLE, ERAS, text
 from tests.support.demo import Demo
 from tests.support.other_origin import Site
+from tests.support.waiting import BOUND_S
 
 PAGE = """<!doctype html>
 <title>Small</title>
@@ -219,7 +220,7 @@ async def test_a_cancelled_call_ends_inside_the_tool(small: tuple[Demo, Page]) -
 
     async with small[0].client() as client:
         call = asyncio.create_task(client.call_tool("wait", {}, progress_callback=on_progress))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(BOUND_S):
             await begun.wait()
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -251,7 +252,7 @@ async def test_tools_come_and_go_later(small: tuple[Demo, Page]) -> None:
         if "title" in [tool.name for tool in (await client.list_tools()).tools]:
             assert text(await client.call_tool("title", {})) == "Small"
             await client.call_tool("drop", {})
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(BOUND_S):
             while True:
                 names = {tool.name for tool in (await client.list_tools()).tools}
                 if "title" not in names and "later" in names:

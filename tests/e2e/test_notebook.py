@@ -15,6 +15,7 @@ from playwright.async_api import Browser
 from tests.e2e.test_page_api import ERAS, text
 from tests.support.demo import Demo
 from tests.support.other_origin import Site
+from tests.support.waiting import BOUND_S
 
 PAGE = """<!doctype html>
 <title>Notebook</title>
@@ -114,7 +115,7 @@ async def test_what_runs_too_long_is_stopped_and_the_worker_lives(lab: Demo, cod
 
 async def test_a_cancelled_call_ends_in_the_code(lab: Demo) -> None:
     waits = "import asyncio, builtins\ntry: await asyncio.sleep(1.5)\nexcept BaseException: builtins.ended = 1; raise"
-    async with lab.client() as client, asyncio.timeout(30):
+    async with lab.client() as client, asyncio.timeout(BOUND_S):
         call = asyncio.create_task(client.call_tool("run_python", {"code": waits}))
         while True:  # the run before goes first: this one answers when that is over
             call.cancel()

@@ -30,6 +30,7 @@ from playwright.async_api import Browser, Page
 
 from tests.support.demo import Demo
 from tests.support.other_origin import Site
+from tests.support.waiting import BOUND_S
 from tests.support.worker_modes import carry
 
 SERVER = "notes"
@@ -191,7 +192,7 @@ async def test_a_question_of_a_cancelled_call_is_rejected_in_the_page(app: App) 
 
     async with app.relay.client("legacy", elicitation_callback=never) as client:
         call = asyncio.create_task(client.call_tool("abandoned", {}))
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(BOUND_S):
             await asked.wait()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -324,7 +325,7 @@ async def test_subscribers_are_notified_of_an_update(app: App) -> None:
     async with app.relay.client("legacy", message_handler=on_message) as client:
         await client.subscribe_resource("live://news")
         await app.page.evaluate("() => connection.resourceUpdated('live://news')")
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(BOUND_S):
             assert await received.get() == "live://news"
 
 

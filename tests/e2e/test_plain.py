@@ -19,6 +19,7 @@ from playwright.async_api import BrowserContext, Page
 from tests.support.demo import Demo
 from tests.support.npm_bundle import bundle
 from tests.support.other_origin import Site
+from tests.support.waiting import BOUND_S
 
 ERAS = ["auto", "legacy"]
 
@@ -46,7 +47,7 @@ class Plain:
         await self.page.wait_for_function(same, arg=[what, value])
 
     async def online(self, state: str) -> None:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(BOUND_S):
             while (await self.relay.status())["servers"][0]["state"] != state:
                 pass
 
@@ -146,7 +147,7 @@ async def test_a_reloaded_page_serves_the_same_client_and_lost_calls_say_so(plai
 @pytest.mark.parametrize("era", ERAS)
 async def test_while_the_page_is_away_tools_are_listed_and_calls_say_what_to_do(plain: Plain, era: str) -> None:
     async with plain.relay.client(era) as client:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(BOUND_S):
             while not (await plain.relay.status())["servers"][0]["tools"]:
                 pass
         await plain.page.close()
@@ -164,7 +165,7 @@ async def test_a_second_tab_takes_over_and_the_first_is_kept_for_later(plain: Pl
         await client.call_tool("add", {"a": 1, "b": 1})
         assert (await plain.seen("calls"), await second.seen("calls")) == ([], ["add"])
         await second.page.close()
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(BOUND_S):
             while await plain.seen("calls") == []:
                 with suppress(MCPError):  # one that was on its way to the tab that closed
                     await client.call_tool("add", {"a": 1, "b": 1})

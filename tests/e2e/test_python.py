@@ -26,6 +26,7 @@ from playwright.async_api import Browser
 from tests.e2e.test_page_api import ABLE, ERAS, text
 from tests.support.demo import Demo
 from tests.support.other_origin import Site
+from tests.support.waiting import BOUND_S
 from tests.support.worker_modes import carry
 
 SHOWCASE = Path(__file__).parents[1] / "support" / "showcase.py"
@@ -143,14 +144,14 @@ async def test_progress_log_cancellation_and_state_belong_to_the_caller(show: De
 
     async with show.client(mode, message_handler=on_message) as client:
         call = asyncio.create_task(client.call_tool("wait", {}, progress_callback=on_progress))
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(BOUND_S):
             assert await received.get() == (1, 2, "half")
             if mode == "legacy":  # a modern caller names a level with its request, which this client does not
                 assert await logged.get() == ("warning", "showcase", {"waiting": True})
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(BOUND_S):
             while True:
                 told = (await client.call_tool("remember", {})).structured_content
                 assert told is not None
@@ -212,7 +213,7 @@ async def test_changes_are_told(show: Demo) -> None:
     async def tools(client: Any) -> list[str]:
         return [tool.name for tool in (await client.list_tools()).tools]
 
-    async with show.client("legacy", message_handler=on_message) as client, asyncio.timeout(30):
+    async with show.client("legacy", message_handler=on_message) as client, asyncio.timeout(BOUND_S):
         await client.subscribe_resource("show://today")
         await client.call_tool("announce", {})
         assert await updated.get() == "show://today"

@@ -25,6 +25,7 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
 from tests.support.chaos_app import SERVER, STEADY_RELAY, STEADY_WORKER, Stage
 from tests.support.unmanaged_tab import Tab
+from tests.support.waiting import BOUND_S
 from tests.support.worker_modes import carry
 
 DUPLICATOR = Path(__file__).parents[1] / "support" / "duplicator"
@@ -243,12 +244,12 @@ async def test_equal_tools_are_one_and_different_ones_keep_their_names_whatever_
         assert await say(client, "draw", tab=await id_of(two)) == "Two"
         assert changes == before  # the lists vanished and came back, and no client was notified
         await one.close()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(BOUND_S):
             while await names(client, "draw") != ["draw"]:
                 pass  # the first may only be reloading; then the name is free
         # Both names lead to it: a client that learnt one keeps it.
         assert {await say(client, "draw"), await say(client, suffixed)} <= {"Two", "Three"}
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(BOUND_S):
             while changes == before:
                 await names(client, "draw")  # the notice comes by another stream than the list
     await leave(two, three)
@@ -364,7 +365,7 @@ async def test_the_tab_that_the_user_looks_at_gets_the_call(
                 for place, title in ((0, "One"), (1, "Two"), (0, "One")):
                     await opened[place].show()
                     await opened[place].until("document.visibilityState === 'visible'")
-                    async with asyncio.timeout(15):
+                    async with asyncio.timeout(BOUND_S):
                         while await say(client, "look") != title:
                             pass  # the worker does not know of it yet
     finally:
@@ -400,7 +401,7 @@ async def test_a_client_that_came_before_the_browser_reaches_its_tools_by_the_li
                 assert text(await client.call_tool("tool_call", {"name": "late"})) == "First"
             await first.close()
             for client in (modern, legacy):
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(BOUND_S):
                     gone = await client.call_tool("tool_call", {"name": "late"})
                 assert gone.is_error and 'The tab "First" was closed or' in text(gone)
                 await client.call_tool("tab_pin", {})

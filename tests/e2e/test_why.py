@@ -71,7 +71,7 @@ async def public(settings: ModuleType, tmp_path_factory: pytest.TempPathFactory)
         await browser.close()
 
 
-async def state(page: Page, condition: str, timeout_ms: float = 20_000) -> dict[str, Any]:
+async def state(page: Page, condition: str, timeout_ms: float = 90_000) -> dict[str, Any]:
     """How the connection stands, once a condition on it holds."""
     await page.wait_for_function(
         f"() => {{ const s = globalThis.connection?.state; return s && ({condition}); }}", timeout=timeout_ms

@@ -29,6 +29,7 @@ from tabserver.wire.frames import Caller
 from tests.support.bridge_harness import until
 from tests.support.link_worker import SyntheticWorker
 from tests.support.running_relay import RunningRelay
+from tests.support.waiting import BOUND_S
 
 CALLER = Caller(era=Era.MODERN, version="2026-07-28", principal="token:ci", client={"name": "agent", "version": "2"})
 SECRET = "tr_" + "s" * 43
@@ -401,7 +402,7 @@ async def test_the_relays_page_gets_the_last_calls_only_when_there_are_new_ones(
         await relay.call("notes", "echo")
 
         said: dict[str, Any] = {}
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(BOUND_S):
             while not said.get("calls"):
                 said = (await relay.http.get("/-/calls")).json()
                 await asyncio.sleep(0.02)

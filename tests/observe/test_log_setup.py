@@ -26,6 +26,7 @@ from tabrelay.observe.log_file import PrivateRotatingFile
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.demo import Demo
 from tests.support.running_relay import RunningRelay
+from tests.support.waiting import BOUND_S
 
 
 @pytest.fixture(autouse=True)
@@ -266,7 +267,7 @@ async def test_a_real_relay_writes_it_and_the_verb_follows(tmp_path: Path) -> No
         assert process.stdout is not None
         try:
             async with CPythonWorker(relay.url.partition("/#")[0].rstrip("/"), relay.token, "notes"):
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(BOUND_S):
                     while b"notes: connected" not in await process.stdout.readline():
                         pass
         finally:

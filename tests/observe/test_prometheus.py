@@ -25,6 +25,7 @@ from tests.support.link_worker import SyntheticWorker
 from tests.support.memory_bus import MemoryBroker, MemoryBus
 from tests.support.paths import ROOT
 from tests.support.running_relay import RunningRelay
+from tests.support.waiting import BOUND_S
 
 DOCS = ROOT / "docs"
 NAMES = re.compile(r"\b(?:tabrelay|process)_[a-z_]+\b")
@@ -261,7 +262,7 @@ async def test_relays_on_a_bus_say_how_many_they_are_and_when_it_was_lost(tmp_pa
 
 
 async def seen(relay: RunningRelay, name: str, value: float) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(BOUND_S):
         while figure(await scrape(relay), name) != value:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 

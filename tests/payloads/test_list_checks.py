@@ -18,6 +18,7 @@ from tabrelay.routing.catalogues import LOG_BURST, MAX_FLAWS
 from tabrelay.routing.registry import Registry
 from tests.support.link_worker import SyntheticWorker
 from tests.support.running_relay import RunningRelay
+from tests.support.waiting import BOUND_S
 
 BOUNDS = ListBounds(tools=3, list_bytes=2000, description=50, schema_depth=4)
 
@@ -234,7 +235,7 @@ async def test_what_is_offered_better_is_no_longer_flagged(tmp_path: Path) -> No
         async with worker:
             assert len((await relay.has_read("notes"))["left_out"]) == 1
             await worker.offer([tool("pay")])
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(BOUND_S):
                 while (await relay.has_read("notes"))["left_out"]:
                     pass
 

@@ -24,6 +24,7 @@ from tests.support.cpython_dialer import RemoteWorker
 from tests.support.demo import Demo
 from tests.support.link_worker import DONE, SyntheticWorker
 from tests.support.running_relay import ACCEPT, modern
+from tests.support.waiting import BOUND_S
 
 WORKERS = 30
 
@@ -48,7 +49,7 @@ async def call(http: httpx2.AsyncClient, server: str = "demo") -> Any:
 
 async def draining(http: httpx2.AsyncClient) -> httpx2.Response:
     """Ask until the relay says that it stops; each answer takes a turn of both processes."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(BOUND_S):
         while (response := await http.get("/-/healthz")).status_code == 200:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.02)
     return response

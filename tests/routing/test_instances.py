@@ -23,6 +23,7 @@ from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
 from tests.support.link_worker import ECHO_TOOL, OTHER_TOOL, SyntheticWorker
 from tests.support.running_relay import RunningRelay
+from tests.support.waiting import BOUND_S
 
 FIRST, SECOND = "laptop", "3f9a12bc"
 Browsers = dict[str, SyntheticWorker]
@@ -45,7 +46,7 @@ async def come(relay: RunningRelay, stack: AsyncExitStack, browser: str, inst: s
 
 async def shown(relay: RunningRelay, is_so: Any) -> dict[str, Any]:
     """The server's row in the status, as soon as it says so."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(BOUND_S):
         while True:
             [row] = (await relay.http.get("/-/status")).json()["servers"]
             if is_so(row):
@@ -133,7 +134,7 @@ async def test_a_session_stays_with_its_browser_and_moves_when_that_is_gone(
     assert await who_has(relay, session, 2) == SECOND
     await browsers[SECOND].hang_up()
     await shown(relay, lambda row: any(one["state"] == "offline" for one in row["instances"]))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(BOUND_S):
         while True:  # for its grace it is still the session's browser
             params = {"name": "echo", "arguments": {}}
             body = {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": params}
@@ -257,7 +258,7 @@ async def test_clients_learn_of_other_lists_when_another_browser_is_in_front(
                     told.put_nowait(json.loads(line.removeprefix("data: ")).get("method", ""))
 
     listening = asyncio.create_task(listen())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(BOUND_S):
         assert await told.get() == ACKNOWLEDGED
         await browsers[FIRST].show_tabs("tab-laptop", used=1)
         assert await told.get() == "notifications/tools/list_changed"
@@ -392,7 +393,7 @@ async def test_a_listening_session_whose_browser_is_gone_is_notified_of_changed_
                     told.put_nowait(json.loads(line.removeprefix("data: ")).get("method", ""))
 
     listening = asyncio.create_task(listen())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(BOUND_S):
         assert await told.get() == "open"
         assert await who_has(relay, session, 1) == SECOND
         await browsers[SECOND].hang_up()

@@ -18,7 +18,7 @@ from tabrelay.server.uvicorn_adapter.guarded_websocket import GuardedWebSocket
 from tabrelay.server.uvicorn_adapter.websocket_protocol import WebSocketProtocol
 from tests.support.link_worker import SyntheticWorker, bearer
 from tests.support.running_relay import RunningRelay
-from tests.support.waiting import until
+from tests.support.waiting import BOUND_S, until
 
 
 async def test_a_few_come_in_now_and_the_others_a_few_in_each_turn_in_their_order() -> None:
@@ -85,7 +85,7 @@ async def test_when_too_many_handshakes_wait_the_next_gets_503_and_calls_are_ans
                 if number < 3:
                     await until(lambda number=number: limiter.waiting == number + 1)
                 readers.append(reader)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(BOUND_S):
                 answer = await readers[3].read()
             head, _, body = answer.partition(b"\r\n\r\n")
             assert head.startswith(b"HTTP/1.1 503 ") and b"retry-after: 1" in head
@@ -93,7 +93,7 @@ async def test_when_too_many_handshakes_wait_the_next_gets_503_and_calls_are_ans
             assert "result" in (await relay.call("notes", "echo", {"n": 1})).json()
             monkeypatch.undo()
             limiter._next_iteration()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(BOUND_S):
                 for reader in readers[:3]:
                     assert (await reader.readline()).startswith(b"HTTP/1.1 101 ")
 
@@ -127,7 +127,7 @@ def test_those_who_came_during_a_long_turn_are_taken_together() -> None:
         return taken
 
     async def bounded() -> int:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(BOUND_S):
             return await turns()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -17,6 +17,7 @@ import httpx2
 from tests.support.child_specs import CHILD, is_alive, until
 from tests.support.recorder import Wiretap
 from tests.support.running_relay import ACCEPT, modern
+from tests.support.waiting import BOUND_S
 
 
 def table(name: str, *more: str) -> str:
@@ -44,7 +45,7 @@ async def serving(
     finally:
         if process.returncode is None:
             process.terminate()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(BOUND_S):
             await process.wait()
     tap.read()
     assert tap.checked["client"] > 0
@@ -61,7 +62,7 @@ async def names(http: httpx2.AsyncClient) -> set[str]:
 
 
 async def until_named(http: httpx2.AsyncClient, wanted: set[str]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(BOUND_S):
         while await names(http) != wanted:
             pass
 
@@ -83,7 +84,7 @@ async def test_a_change_touches_only_what_changed(tmp_path: Path) -> None:
         file.write_text('[servers.same]\ntype = "x"\n')
         process.send_signal(signal.SIGHUP)
         assert process.stderr is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(BOUND_S):
             while b"unknown type" not in await process.stderr.readline():
                 pass
         assert await pid(http, "same") == same
@@ -108,16 +109,16 @@ async def test_two_stop_signals_leave_no_process_behind(tmp_path: Path) -> None:
     async with serving(tmp_path / "home", file) as (process, http):
         first = await pid(http, "first")
         slow = asyncio.create_task(http.post("/first", **modern("tools/call", {"name": "slow", "arguments": {}})))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(BOUND_S):
             while (await http.get("/-/status")).json()["servers"][0]["in_flight"] == 0:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         process.send_signal(signal.SIGTERM)
         # Received, and the call is waited for: two signals that come at once are one.
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(BOUND_S):
             while (await http.get("/-/healthz")).status_code == 200:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(BOUND_S):
             await process.wait()
         slow.cancel()
         await until(lambda: not is_alive(first))

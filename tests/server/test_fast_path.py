@@ -26,6 +26,7 @@ from tests.support.asgi_client import Answer
 from tests.support.link_worker import DONE, SyntheticWorker
 from tests.support.raw_http import RawConnection, call_of, raw, written
 from tests.support.running_relay import ACCEPT, RunningRelay, events, modern
+from tests.support.waiting import BOUND_S
 
 T = TypeVar("T")
 
@@ -70,7 +71,7 @@ async def stage(home: Path, **more: Any) -> AsyncIterator[tuple[RunningRelay, Sy
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(BOUND_S):
         while not is_so():  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.02)
 
@@ -86,7 +87,7 @@ def on_regular_path(relay: RunningRelay) -> Iterator[None]:
 async def on_fast_path(relay: RunningRelay, ask: Callable[[], Awaitable[T]]) -> T:
     """A response on the fast path. On a busy machine a call may be slow and leave it; then it is sent again."""
     before = relay.recorder.tap.swift
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(BOUND_S):
         while True:
             answer = await ask()
             if relay.recorder.tap.swift > before:

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
+from tests.support.waiting import BOUND_S
+
 if TYPE_CHECKING:
     from selenium.webdriver.remote.webdriver import WebDriver
 
@@ -240,7 +242,7 @@ async def _webkit(settings: ModuleType) -> AsyncIterator[Engine]:
             await asyncio.to_thread(opened.quit)
     finally:
         os.killpg(process.pid, signal.SIGTERM)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(BOUND_S):
             await process.wait()
 
 

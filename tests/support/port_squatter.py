@@ -152,7 +152,7 @@ async def squatter(port: int, folder: Path, mode: str = "forge", target: int = 0
     )
     try:
         assert process.stdout is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             assert await process.stdout.readline() == b"ready\n"
         yield RunningSquatter(record)
     finally:
@@ -163,7 +163,7 @@ async def squatter(port: int, folder: Path, mode: str = "forge", target: int = 0
 async def main() -> None:
     port, record, mode, target = sys.argv[1:]
     squat = Squatter(Path(record), mode, int(target))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while True:
             try:
                 server = await asyncio.start_server(squat.serve, "127.0.0.1", int(port), reuse_address=True)

@@ -13,6 +13,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult
 
 from tests.support.running_relay import RunningRelay
+from tests.support.waiting import BOUND_S
 
 MODES = ("legacy", "2026-07-28")
 
@@ -44,6 +45,6 @@ async def text(one: Client, tool: str, **arguments: Any) -> str:
 
 async def busy(relay: RunningRelay, count: int) -> None:
     """Wait until the relay's only server has so many calls."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(BOUND_S):
         while (await relay.http.get("/-/status")).json()["servers"][0]["in_flight"] != count:  # noqa: ASYNC110
             await asyncio.sleep(0.02)

@@ -10,6 +10,7 @@ import pytest
 from tabrelay.bridge.outbound import OutboundLimits
 from tests.support.bridge_harness import BridgeHere, request
 from tests.support.fake_upstream import Reply, Upstream, hang, result, status
+from tests.support.waiting import BOUND_S
 
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 REGION = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
@@ -134,7 +135,7 @@ async def test_a_modern_call_is_cancelled_by_hanging_up_and_nothing_is_sent() ->
         await bridge.send(modern("tools/call", 5, name="slow"))
         await server.until_seen("tools/call")
         await bridge.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND_S):
             await gone.wait()
         await bridge.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}})
         await bridge.send(modern("ping"))
@@ -162,7 +163,7 @@ async def test_a_subscription_may_be_silent_for_longer_than_the_timeout_and_ends
             assert "timed out" in (await bridge.next())["error"]["message"]
             may_send.set()
             assert await bridge.next() == notice
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND_S):
             await gone.wait()
 
 

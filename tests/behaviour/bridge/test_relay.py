@@ -20,6 +20,7 @@ from tests.behaviour.clients.tools import NAMES, Tools
 from tests.support.bridge_harness import BridgeChild
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.running_relay import RunningRelay
+from tests.support.waiting import BOUND_S
 
 
 @asynccontextmanager
@@ -56,7 +57,7 @@ async def test_a_client_reaches_a_server_of_the_relay_by_its_name(tmp_path: Path
                 began.set()
 
             hanging = asyncio.ensure_future(talk.call_tool("hang", {}, progress_callback=begun))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(BOUND_S):
                 await began.wait()
                 hanging.cancel()
             await tools.until(lambda: tools.cancelled == 1)

@@ -23,12 +23,13 @@ from mcp.shared.exceptions import MCPError
 
 from tests.support.nodejs import MODULES, NODE, ROOT, node
 from tests.support.running_relay import ACCEPT, events, modern
+from tests.support.waiting import BOUND_S
 
 Outcome = dict[str, Any]
 HERE = Path(__file__).parent
 INSPECTOR = MODULES / "@modelcontextprotocol" / "inspector" / "clients" / "launcher" / "build" / "index.js"
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
-WAIT_S = 30
+WAIT_S = BOUND_S
 
 
 class Failure(Exception):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from tabserver import Context
 from tabserver.handlers.toolbox import Toolbox, tool
+from tests.support.waiting import BOUND_S
 
 NAMES = ["echo", "steps", "hang", "big", "fail"]
 
@@ -58,7 +59,7 @@ class Tools(Toolbox):
             raise ValueError("the milk is sour")
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(BOUND_S):
             while not holds():
                 self._changed.clear()
                 await self._changed.wait()

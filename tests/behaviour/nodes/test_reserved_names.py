@@ -13,6 +13,7 @@ from tabrelay.peers.nodes.remote_peer import BrowserLocation, RemotePeer
 from tabserver.wire.events import Parted
 from tests.behaviour.test_reserved_names import dial_without_greeting, greet, is_away, stranger
 from tests.support.relay_pair import Pair, meeting
+from tests.support.waiting import BOUND_S
 
 
 @pytest.mark.parametrize("server", ["notes", "shared"])
@@ -36,7 +37,7 @@ async def test_a_name_is_kept_for_its_principal_at_every_relay_during_the_grace(
         async with pair.worker(pair.a, "notes") as holder:
             await pair.b.has_found("notes")
             await holder.cut()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(BOUND_S):
                 while not (await is_away(pair.a) and await is_away(pair.b)):
                     pass
             for relay in (pair.a, pair.b):
@@ -59,7 +60,7 @@ async def test_a_name_is_free_at_another_relay_when_its_browser_said_goodbye(tmp
             first.link.bye(1000, "closing", 0.0)
             await first.flush()
             await first.hang_up()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(BOUND_S):
                 while not (await is_away(pair.a) and await is_away(pair.b)):
                     pass
         async with stranger(pair.b) as second:

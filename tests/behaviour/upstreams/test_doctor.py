@@ -10,12 +10,13 @@ from pathlib import Path
 from tabrelay.config.specs import StdioSpec
 from tests.support.child_specs import child
 from tests.support.running_relay import RunningRelay
+from tests.support.waiting import BOUND_S
 
 
 async def test_a_server_that_does_not_start_is_bad_and_the_advice_is_how_to_mend_it(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, specs=[child("fine"), StdioSpec("gone", "no-such-program")]) as relay:
         await relay.has_read("fine")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(BOUND_S):
             while (await relay.http.get("/-/status")).json()["servers"][1]["connection"] != "failed":  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         address = ("--home", str(tmp_path), "--port", str(relay.port))

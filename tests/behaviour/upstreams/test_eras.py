@@ -13,6 +13,7 @@ from mcp.shared.exceptions import MCPError
 from tests.support.child_specs import child
 from tests.support.running_relay import RunningRelay
 from tests.support.upstream_relays import MODES, client, named, text
+from tests.support.waiting import BOUND_S
 
 ERAS = ("legacy", "modern")
 everywhere = pytest.mark.parametrize(("mode", "era"), [(mode, era) for mode in MODES for era in ERAS])
@@ -116,13 +117,13 @@ async def test_a_list_that_changed_is_told_to_those_who_listen(relay: RunningRel
         else:
             async with one.listen(tools_list_changed=True) as changes:
                 await text(one, "change")
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(BOUND_S):
                     await anext(aiter(changes))
 
 
 async def poke(one: Client, received: asyncio.Event) -> None:
     """The stream of a session opens a moment after its handshake, and the relay subscribes a moment after that."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(BOUND_S):
         while not received.is_set():
             await text(one, "change")
 
@@ -131,7 +132,7 @@ async def poke(one: Client, received: asyncio.Event) -> None:
 async def test_a_cancelled_call_is_cancelled_at_the_server(relay: RunningRelay, mode: str, era: str) -> None:
     async with client(relay, era, mode) as one:
         slow = asyncio.create_task(one.call_tool("slow", {}))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND_S):
             while not await in_flight(relay, era):
                 pass
             slow.cancel()

@@ -10,6 +10,7 @@ from typing import Any
 
 from tabrelay.config.specs import StdioSpec
 from tests.support.running_relay import RunningRelay
+from tests.support.waiting import BOUND_S
 
 SCRIPT = r"""
 import json, sys
@@ -76,7 +77,7 @@ async def test_tools_that_change_after_their_first_use_are_flagged(tmp_path: Pat
         assert (await relay.http.post("/far", **relay.modern("tools/list"))).status_code == 200
         assert await drift() is None
         await relay.call("far", "pay")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(BOUND_S):
             while await drift() != {"added": [], "removed": [], "changed": ["pay"]}:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 

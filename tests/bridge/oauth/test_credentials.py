@@ -26,6 +26,7 @@ from tests.support.bridge_harness import BridgeChild, BridgeHere, QuickClock, re
 from tests.support.fake_upstream import Reply, Upstream, status
 from tests.support.oauth_protected_server import Authority
 from tests.support.paths import ROOT
+from tests.support.waiting import BOUND_S
 
 VISIT = ROOT / "tests" / "conformance" / "visit.py"
 
@@ -269,7 +270,7 @@ async def test_a_process_that_died_with_the_lock_blocks_no_other_process(tmp_pat
             pass
     holder.kill()
     await holder.wait()
-    async with asyncio.timeout(10), store.lock(clock):
+    async with asyncio.timeout(BOUND_S), store.lock(clock):
         pass
 
 

@@ -19,6 +19,7 @@ from tabserver.wire.events import Closed, Opened, Received
 from tabserver.wire.frames import Kind
 from tests.support.link_worker import SyntheticWorker
 from tests.support.running_relay import RunningRelay
+from tests.support.waiting import BOUND_S
 
 GREETING = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}}
 
@@ -45,7 +46,7 @@ class OldClient:
 
     async def event(self) -> tuple[str, str]:
         name = ""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND_S):
             async for line in self._lines:
                 if line.startswith("event: "):
                     name = line[7:]

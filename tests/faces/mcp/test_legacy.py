@@ -15,6 +15,7 @@ from tabserver.wire.events import Closed, Opened, Received
 from tabserver.wire.frames import Kind
 from tests.support.link_worker import SyntheticWorker
 from tests.support.running_relay import RunningRelay, events
+from tests.support.waiting import BOUND_S
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ async def test_cancelled_reaches_a_worker_that_was_away_when_it_comes_back(
     running = asyncio.create_task(relay.http.post("/notes", json=call(), headers=headers))
     await worker.until(lambda: bool(worker.calls))
     await worker.cut()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(BOUND_S):
         while any(row["state"] == "online" for row in (await relay.http.get("/-/status")).json()["servers"]):
             pass  # the relay has not seen the cut yet
     cancelled = jsonrpc.notification("notifications/cancelled", {"requestId": 5})

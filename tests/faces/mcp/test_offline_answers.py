@@ -17,6 +17,7 @@ from tabserver.wire.events import Opened, Received
 from tabserver.wire.frames import Kind
 from tests.support.link_worker import ECHO_TOOL, MODERN, OTHER_TOOL, SyntheticWorker
 from tests.support.running_relay import RunningRelay, events
+from tests.support.waiting import BOUND_S
 
 CAPABILITIES = {
     "tools": {"listChanged": True},
@@ -182,7 +183,7 @@ async def test_a_client_that_sets_its_log_level_first_can_connect_while_the_brow
 
 
 async def message(lines: AsyncIterator[str]) -> dict[str, Any]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(BOUND_S):
         async for line in lines:
             if line.startswith("data: {"):
                 found: dict[str, Any] = json.loads(line[6:])

@@ -17,6 +17,7 @@ from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
 from tests.support.link_worker import SyntheticWorker
 from tests.support.running_relay import RunningRelay, events
+from tests.support.waiting import BOUND_S
 
 FORM = {"message": "Name?", "requestedSchema": {"type": "object", "properties": {}}}
 CLOSE_STREAM = jsonrpc.notification("$/tabrelay/closeStream", {"retryMs": 70})
@@ -61,7 +62,7 @@ class Lines:
 
     async def next(self, start: str) -> str:
         """The rest of the next line with this prefix."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND_S):
             async for text in self._lines:
                 if text.startswith(start):
                     return text.removeprefix(start)

@@ -18,7 +18,7 @@ from tests.support.connections import buffered_bytes, http_connections
 from tests.support.link_worker import DONE, SyntheticWorker, bearer
 from tests.support.raw_http import RawConnection, call_of, raw, written
 from tests.support.running_relay import RunningRelay, modern
-from tests.support.waiting import until
+from tests.support.waiting import BOUND_S, until
 
 BOTH_PATHS = pytest.mark.parametrize("path", [{"fast_lane": True}, {"fast_lane": False}], ids=["fast", "regular"])
 
@@ -194,7 +194,7 @@ async def test_what_a_browser_sends_before_its_handshake_harms_no_other_client(
         writer.write("\r\n".join([*lines, "", ""]).encode())
         await is_asked.wait()
         writer.write(b"\x81\xff" + (390_000).to_bytes(8, "big") + b"abcd" + b"x" * 370_000)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(BOUND_S):
             with contextlib.suppress(ConnectionError):
                 assert await reader.read() == b""
         assert buffered_bytes() == 0

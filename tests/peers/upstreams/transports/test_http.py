@@ -12,6 +12,7 @@ import pytest
 from tabrelay.config.specs import HttpSpec
 from tests.support.fake_upstream import Handler, Reply, Upstream, cut, hang, result, status
 from tests.support.running_relay import RunningRelay
+from tests.support.waiting import BOUND_S
 
 TEXT = {"content": [{"type": "text", "text": "done"}]}
 TOOL = {"name": "t", "description": "a tool", "inputSchema": {"type": "object"}}
@@ -268,7 +269,7 @@ async def test_a_server_that_is_not_there_at_the_start_is_found_when_it_comes(tm
         error = (await call(relay))["error"]
         assert (error["code"], error["data"]["delivered"]) == (-31010, "no")
         async with server:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(BOUND_S):
                 while "result" not in await call(relay):
                     pass
 
@@ -295,7 +296,7 @@ async def test_hanging_up_a_modern_call_hangs_up_at_the_server(tmp_path: Path) -
         running = asyncio.create_task(call(relay))
         await server.until_seen("tools/call")
         running.cancel()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND_S):
             await gone.wait()
         assert "notifications/cancelled" not in server.methods
 
@@ -332,7 +333,7 @@ async def test_a_change_told_on_the_servers_own_stream_reaches_clients(tmp_path:
     async with legacy(GET=stream) as server, relay_for(tmp_path, server) as relay:
         await relay.has_read("far")
         tell.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND_S):
             while [tool["name"] for tool in (await relay.has_read("far"))["tools"]] != ["new"]:
                 pass
 

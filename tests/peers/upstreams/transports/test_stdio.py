@@ -15,6 +15,7 @@ import pytest
 from tabrelay.config.specs import StdioSpec
 from tests.support.child_specs import child, is_alive, until
 from tests.support.running_relay import RunningRelay
+from tests.support.waiting import BOUND_S
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ async def row(relay: RunningRelay, server: str) -> dict[str, Any]:
 
 async def busy(relay: RunningRelay, server: str) -> None:
     """Wait until it has a call."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(BOUND_S):
         while (await row(relay, server))["in_flight"] == 0:  # noqa: ASYNC110 - the relay sends no event for it
             await asyncio.sleep(0.02)
 
@@ -146,7 +147,7 @@ async def test_a_child_that_never_reads_can_delay_neither_timeout_nor_cancel_nor
         deaf = await pid(relay)
         assert await said(relay, "first", "deaf") == "what?"
         flood = [error(relay, "first", "echo", text="x" * 300_000) for _ in range(8)]
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(BOUND_S):
             assert {found["code"] for found in await asyncio.gather(*flood)} == {-31012}
         assert await said(relay, "second", "echo") == "{}"
     assert not is_alive(deaf)
@@ -253,7 +254,7 @@ async def test_a_server_can_be_connected_anew_by_hand(relay: RunningRelay) -> No
 
 async def test_the_status_says_what_is_wrong_and_when_it_is_tried_again(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, specs=[StdioSpec("bad", "no-such-program")]) as relay:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND_S):
             while (shown := await row(relay, "bad"))["next_retry_s"] is None:
                 pass
         assert "attempts, next in" in shown["problem"] and "no-such-program" in shown["problem"]
