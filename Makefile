@@ -11,7 +11,7 @@ PLOTS = build/bench
 SECONDS ?= 300
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-browsers check lint bench bench-full bench-rivals fuzz audit format build clean
+.PHONY: help demo serve test quick test-browsers check lint bench bench-full bench-rivals fuzz audit format build clean
 
 help: ## Show this list
 	@echo 'usage: make TARGET [ARGS="flags passed on"]'
@@ -28,6 +28,10 @@ serve: ## Start the relay alone
 test: ## Run every test, in a real browser where it matters (ARGS="-k words")
 	@$(SETUP) test
 	@exec $(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
+quick: ## Run the tests that need no browser and no second process, in at most 90 seconds (ARGS="-k words")
+	@$(SETUP) quick
+	@exec $(BIN)/python -m pytest --quick -n auto --dist worksteal $(ARGS)
 
 test-browsers: ## Try the core in Firefox and WebKitGTK too, and write docs/browsers.md (ARGS="-k reload")
 	@$(SETUP) browsers

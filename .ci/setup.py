@@ -72,9 +72,13 @@ def test() -> None:
     side_by_side(rest, fast_agent)
 
 
-def browsers() -> None:
+def quick() -> None:
     check()
     demo()
+
+
+def browsers() -> None:
+    quick()
     browser()
     other_browsers()
 
@@ -103,6 +107,7 @@ GOALS = {
     "snapshot": snapshot,
     "build": build,
     "test": test,
+    "quick": quick,
     "browsers": browsers,
     "bench": bench,
     "rivals": rivals,

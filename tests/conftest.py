@@ -13,7 +13,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts background jobs so, and programs that tests start and interrupt would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["tests.canary", "tests.order", "tests.support.relay_pair"]
+pytest_plugins = ["tests.canary", "tests.order", "tests.processes", "tests.support.relay_pair"]
 
 # Each process of the suite imports and collects all of it. Nothing of that becomes garbage; to look for some takes a
 # fifth of the time.
@@ -21,5 +21,4 @@ gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    gc.freeze()
     gc.enable()

@@ -144,6 +144,7 @@ async def test_a_program_that_there_is_not_is_said_to_the_editor(tmp_path: Path)
         (None, 0o700, "folder"),
     ],
 )
+@pytest.mark.starts_process
 async def test_an_agent_that_can_not_be_started_is_said_with_what_to_do(
     tmp_path: Path, text: str | None, mode: int, said: str
 ) -> None:

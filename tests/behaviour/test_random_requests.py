@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,8 @@ from tests.support.cpython_worker import CPythonWorker
 from tests.support.raw_http import RawConnection
 from tests.support.running_relay import ACCEPT, RunningRelay, modern
 
-EXAMPLES = 2_000
+ALL_EXAMPLES = 2_000
+EXAMPLES = int(os.environ.get("TABRELAY_EXAMPLES", ALL_EXAMPLES))
 STATUSES = {200, 202, 204, 400, 404, 405, 406, 409, 413, 415, 503}
 # What the HTTP layer says of bytes that are no request.
 UNREADABLE = {400, 408, 431, 501, 505}
@@ -453,8 +455,9 @@ def test_anything_gets_one_proper_answer_and_the_next_request_works(
             attempt()
         finally:
             runner.run(bench.stop())
-    # Enough of each kind was tried, and nothing went wrong inside either.
-    assert min(bench.seen[kind] for kind in ("refused", "admitted", "went on", "no http")) > EXAMPLES / 10, bench.seen
+    # Enough of each kind was tried, and nothing went wrong inside either. Shares vary where examples are few.
+    least = EXAMPLES / 10 if EXAMPLES >= ALL_EXAMPLES else 0
+    assert min(bench.seen[kind] for kind in ("refused", "admitted", "went on", "no http")) > least, bench.seen
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
     assert bench.worker.errors == []
 

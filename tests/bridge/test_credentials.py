@@ -125,6 +125,7 @@ async def test_a_command_prints_the_token_and_is_asked_again_when_that_was_refus
         ([sys.executable, "-c", "print('a'); print('b')"], "not a token"),
     ],
 )
+@pytest.mark.starts_process
 async def test_a_command_that_gives_no_token_says_why(argv: list[str], words: str) -> None:
     with pytest.raises(CredentialsError, match=words):
         await Command(argv).prepare()

@@ -51,6 +51,7 @@ def states(found: dict[str, list[dict[str, str]]]) -> dict[str, str]:
     return {what: rows[0]["state"] for what, rows in found.items()}
 
 
+@pytest.mark.starts_process
 def test_before_the_first_start_nothing_is_bad(tmp_path: Path, port: int, capsys: pytest.CaptureFixture[str]) -> None:
     code, found = ask(capsys, "--home", tmp_path / "none", "--port", port)
     assert code == 0
@@ -67,6 +68,7 @@ def test_before_the_first_start_nothing_is_bad(tmp_path: Path, port: int, capsys
     assert not (tmp_path / "none").exists(), "a doctor changes nothing"
 
 
+@pytest.mark.starts_process
 async def test_a_relay_its_servers_and_its_clients_are_found_well(
     tmp_path: Path, person: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -50,6 +50,7 @@ def command(unit: Path) -> list[str]:
     return shlex.split(parsed["Service"]["ExecStart"])
 
 
+@pytest.mark.starts_process
 def test_a_service_is_installed_and_removed(system: System, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--port", "4750", "--allow-origin", "https://a.example", "--home", "my state", "--log-file", "none"]
     assert main(["service", "install", "notes", "demo", *flags]) == 0
@@ -89,6 +90,7 @@ def test_what_a_relay_could_not_start_with_is_said_now(system: System, capsys: p
     assert not system.unit.exists()
 
 
+@pytest.mark.starts_process
 def test_a_system_that_says_no_is_repeated(system: System, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "broken").touch()
     assert main(["service", "install", "notes"]) == 1

@@ -1,4 +1,4 @@
-"""What pyodide.mjs runs inside Pyodide: pytest over one folder, with one JSON line of counts at the end.
+"""What pyodide.mjs runs inside Pyodide: pytest over some folders, with one JSON line of counts at the end.
 
 Not a test and not imported by any. The expression at the end is the exit code, which the script hands to Node.
 """
@@ -23,8 +23,8 @@ from hypothesis import settings  # noqa: E402
 settings.register_profile("pyodide", max_examples=20, stateful_step_count=30, deadline=None, database=None)
 settings.load_profile("pyodide")
 
-TESTS = os.environ["TESTS"]
-counts: Counter[str] = Counter()
+TESTS = os.environ["TESTS"].split()
+counts: dict[str, Counter[str]] = {folder: Counter() for folder in TESTS}
 
 
 class Counting:
@@ -32,19 +32,20 @@ class Counting:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" or report.outcome != "passed":
-            counts[report.outcome] += 1
+            [folder] = [each for each in TESTS if report.nodeid.startswith(f"{each}/")]
+            counts[folder][report.outcome] += 1
 
 
-# The project's own settings name plug-ins that are not here, so this run has none; conftest files above TESTS stay out.
+# The project's own settings and its conftest files name plug-ins that are not here, so this run has none.
 code = pytest.main(
     [
         "-q",
         "--import-mode=importlib",
         "--rootdir=/repo",
-        f"--confcutdir={TESTS}",
+        "--noconftest",
         f"-c{os.devnull}",
         "-pno:cacheprovider",
-        TESTS,
+        *TESTS,
     ],
     plugins=[Counting()],
 )
