@@ -230,12 +230,18 @@ class CatalogueReader:
         if state is None:
             return None
         can = state.about.get("capabilities", {})
-        lists: dict[str, list[Any]] = {}
+        # A browser may leave between two lists, and its grace is a minute. Until then the lists wait as text: values
+        # take up to 20 times as much memory, and no budget counts them yet.
+        texts: dict[str, list[bytes]] = {}
         for name, (needs, method, key) in LISTS.items():
-            lists[name], is_cut = (
+            texts[name], is_cut = (
                 await self._read_list(server, state.channel, method, key) if needs in can else ([], False)
             )
             (self._digests[server].cut.add if is_cut else self._digests[server].cut.discard)(name)
+        lists: dict[str, list[Any]] = {}
+        for name in LISTS:
+            lists[name] = [orjson.loads(text) for text in texts.pop(name)]
+            await asyncio.sleep(0)
         catalogue = Catalogue.from_dict({"initialize": state.about, **lists}) or Catalogue()
         registry = self._switch.registry
         registry.catalogues.keep(server, catalogue)
@@ -262,20 +268,21 @@ class CatalogueReader:
             state = self._read_states[server] = ReadState(peer, channel, about)
         return state
 
-    async def _read_list(self, server: str, channel: str, method: str, key: str) -> tuple[list[Any], bool]:
-        """All pages of a list within the limits, and whether the server has more."""
-        items: list[Any] = []
+    async def _read_list(self, server: str, channel: str, method: str, key: str) -> tuple[list[bytes], bool]:
+        """The items on all pages of a list within the limits, as JSON, and whether the server has more."""
+        items: list[bytes] = []
         size = 0
         cursor: str | None = None
         for _page in range(MAX_PAGES):
             result = await self._request(server, channel, method, {"cursor": cursor} if cursor else {})
             page = result.get(key)
             for item in page if isinstance(page, list) else ():
-                size += len(orjson.dumps(item))
+                text = orjson.dumps(item)
+                size += len(text)
                 # defence: catalogues: pages of a list without end
                 if len(items) >= MAX_ITEMS or size > self._max_list:
                     return items, True
-                items.append(item)
+                items.append(text)
             cursor = result.get("nextCursor")
             if not isinstance(cursor, str):
                 return items, False
