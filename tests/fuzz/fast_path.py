@@ -6,11 +6,17 @@ It answers as the application does.
 from __future__ import annotations
 
 import re
-from types import SimpleNamespace
 from typing import Any, Final
 
+from tabrelay.admission.gate import Admission
+from tabrelay.admission.policy import Refuse
+from tabrelay.admission.routes import Route
+from tabrelay.calls.principal import Principal
+from tabrelay.faces.mcp.outcomes import Answer
+from tabrelay.http.headers import RequestHeaders
 from tabrelay.routing.deadline_queue import DeadlineQueue
 from tabrelay.routing.drain import InFlightCounter
+from tabrelay.server.fast_path import FastPath
 
 _ADDRESS: Final = re.compile(rb"/[a-z]+")
 
@@ -19,25 +25,22 @@ def has_one_host(headers: Any) -> bool:
     return [name for name, _ in headers].count(b"host") == 1
 
 
-class FakeFastPath:
+class FakeFastPath(FastPath):
     def __init__(self, requests: list[tuple[bytes, bytes, bytes]]) -> None:
         self._requests = requests
         self.exchanges = InFlightCounter(lambda: None)
         self.deadlines: DeadlineQueue[Any] = DeadlineQueue(60.0, lambda request: request.hand_over())
 
-    def would_admit(self, url: bytes, headers: Any) -> bool:
-        return True
+    def is_address(self, url: bytes) -> bool:
+        return _ADDRESS.fullmatch(url) is not None
 
-    def take(self, url: bytes, headers: Any, body: bytes) -> tuple[Any, bytes] | None:
-        if _ADDRESS.fullmatch(url) is None or not has_one_host(headers):
+    def admit(self, address: str, request: RequestHeaders) -> Admission:
+        if len(request.headers(b"host")) != 1:
+            return Admission(Route(), address, refusal=Refuse(421, "", ""))
+        return Admission(Route(), address, Principal("fuzz", frozenset()))
+
+    def decide(self, admission: Admission, request: RequestHeaders, body: bytes) -> Answer | None:
+        if admission.principal is None:
             return None
-        return self._begin(url, body), url
-
-    def take_again(self, known: bytes, body: bytes) -> Any:
-        return self._begin(known, body)
-
-    def _begin(self, url: bytes, body: bytes) -> Any:
-        self._requests.append((b"POST", url, body))
-        reply = SimpleNamespace(raw="ok", error_code=None)
-        pending = SimpleNamespace(on_wake=None, has_event=True, sole_reply=reply, release=lambda: None)
-        return SimpleNamespace(pending=pending, response=lambda reply: (200, (), b"ok"))
+        self._requests.append((b"POST", admission.path.encode(), body))
+        return Answer(200, b"ok")

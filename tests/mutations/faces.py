@@ -28,11 +28,6 @@ MUTATIONS: Final = (
         "tests/server/test_fast_path.py::test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the_regular_path",
     ),
     Mutation(
-        "a call like the one before it: a forged session",
-        "  # which only the relay may say",
-        "tests/server/test_fast_path.py::test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the_regular_path",
-    ),
-    Mutation(
         "a call like the one before it: another client",
         "",
         "tests/server/test_fast_path.py::test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the_regular_path",
@@ -143,16 +138,6 @@ MUTATIONS: Final = (
         "bounds: subscriptions of all callers",
         "if False:",
         "tests/behaviour/test_container_bounds.py::test_a_caller_subscribes_to_so_many_resources_and_all_of_a_server_to_so_many",
-    ),
-    Mutation(
-        "a call like the one before it: a forged session, legacy",
-        "if eras.META_VERSION in meta:",
-        "tests/server/test_fast_path.py::test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the_regular_path",
-    ),
-    Mutation(
-        "a call like the one before it: a list",
-        'if type(method) is not str or message.get("jsonrpc") != "2.0":',
-        "tests/server/test_fast_path.py::test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the_regular_path",
     ),
     Mutation(
         "values of a call that waits",

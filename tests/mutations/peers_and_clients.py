@@ -129,7 +129,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "the length of a pinned tab's id",
-        "if related is not None and related.on_pin is not None and isinstance(tab, str | None):",
+        "if related is not None and isinstance(tab, str | None):",
         "tests/faces/mcp/test_tab_pins.py::test_a_pin_that_is_no_tab_is_dropped",
     ),
     Mutation(

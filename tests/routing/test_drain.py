@@ -129,10 +129,10 @@ async def test_a_second_signal_stops_the_relay_at_once(tmp_path: Path) -> None:
 
 async def test_a_call_that_waits_for_a_browser_is_refused_when_the_relay_stops(tmp_path: Path) -> None:
     registry = Registry(CatalogueStore(tmp_path / "servers.json"), declared=["notes"])
-    waiting = asyncio.create_task(registry.acquire("notes", 600))
+    waiting = asyncio.create_task(registry.wait_for_peer("notes", 600))
     await asyncio.wait([waiting], timeout=0)  # one turn: it waits now
     registry.close()
-    for reached in (waiting, registry.acquire("notes", 600)):
+    for reached in (waiting, registry.wait_for_peer("notes", 600)):
         with pytest.raises(RelayUnavailable):
             await reached
 

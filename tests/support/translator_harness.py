@@ -89,11 +89,11 @@ class RecordingPeer:
 
     def result(self, result: Any, pending: Pending | None = None) -> None:
         pending = pending or self.last
-        pending.finish(Reply(orjson.dumps(jsonrpc.result_message(pending.call.id, result)).decode()))
+        pending.end(Reply(orjson.dumps(jsonrpc.result_message(pending.call.id, result)).decode()))
 
     def error(self, code: int, data: Any = None) -> None:
         message = jsonrpc.error_message(self.last.call.id, code, "no", data)
-        self.last.finish(Reply(orjson.dumps(message).decode(), code))
+        self.last.end(Reply(orjson.dumps(message).decode(), code))
 
     def send_notification(self, method: str, params: dict[str, Any] | None = None) -> None:
         self.last.notify(Notice(orjson.dumps(jsonrpc.notification(method, params)).decode()))

@@ -175,7 +175,7 @@ async def test_a_browser_that_disconnects_while_the_call_is_parked_is_reported_a
     first = harness.tool()
     harness.peer.ask()
     _, handle = await harness.asked(first)
-    harness.peer.last.fail(BrowserGone("gone"))
+    harness.peer.last.end(BrowserGone("gone"))
     with pytest.raises(BrowserGone):
         await harness.tool(answers={}, state=handle).next()
 

@@ -158,7 +158,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_server(harness: TranslatorHa
 
 async def test_a_peer_that_fails_or_refuses_says_so_to_the_caller(harness: TranslatorHarness) -> None:
     pending = harness.tool()
-    harness.peer.last.fail(BrowserGone("gone"))
+    harness.peer.last.end(BrowserGone("gone"))
     with pytest.raises(BrowserGone):
         await pending.next()
     harness.peer.refuses = Busy("busy")

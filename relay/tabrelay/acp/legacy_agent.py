@@ -102,12 +102,12 @@ class LegacyAgent:
         try:
             self._translator.start(outer)
         except RelayError as error:
-            outer.fail(error)
+            outer.end(error)
         except (
             ValueError
         ) as problem:  # such as half of a surrogate pair, or 1e400: valid JSON that the translator can't parse
             text = f"This request can't be translated for the server: {problem}"
-            outer.fail(BadRequest(text, code=jsonrpc.INVALID_PARAMS))
+            outer.end(BadRequest(text, code=jsonrpc.INVALID_PARAMS))
         self._tasks.start(self._write_replies(message.id_text, outer, on_done))
 
     async def _write_replies(self, id: str, outer: Pending, on_done: Callable[[], None]) -> None:
@@ -161,9 +161,9 @@ class LegacyAgent:
         code = None if outcome.error is None else load(outcome.error.encode())["code"]
         payload = acp_message.answer(message.id_text, result=outcome.result, error=outcome.error).decode()
         try:
-            pending.finish(Reply(payload, code))
+            pending.end(Reply(payload, code))
         except ValueError as problem:
-            pending.fail(BadAnswer(f"The server's answer can't be translated: {problem}"))
+            pending.end(BadAnswer(f"The server's answer can't be translated: {problem}"))
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -13,19 +13,19 @@ from __future__ import annotations
 import base64
 import binascii
 import time
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tabrelay.admission.active_requests import ActiveRequests
 from tabrelay.admission.policy import Policy, Refuse, allows, rate_limited, unauthorized
 from tabrelay.admission.rate_limiter import RateLimiter
-from tabrelay.admission.responses import ResponseWriter, is_preflight
+from tabrelay.admission.responses import ResponseWriter
 from tabrelay.admission.routes import Route, route
 from tabrelay.admission.tokens import Tokens
 from tabrelay.calls.principal import CALL, METRICS, SERVE, Principal
-from tabrelay.calls.started import STARTED_CALL
 from tabrelay.http.headers import RequestHeaders
 from tabserver.wire.frames import SUBPROTOCOL
 
@@ -35,6 +35,27 @@ if TYPE_CHECKING:
 UNLIMITED = RateLimiter(0, 0)
 NULL = "null"  # the origin of files and sandboxed frames: any site can have it
 UNAUTHENTICATED = Principal("anyone", frozenset({CALL, SERVE, METRICS}))  # style: ok (an id that is in call logs)
+
+
+# Key of the admission in the ASGI scope of a request that was decided before. Clients can't set it.
+ADMISSION: Final = "tabrelay.admission"
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Decision about a request. `principal`: who sends it; None if it is refused, or if no token is needed.
+
+    `origin`: the origin of the page that may read the response. `waits_for_keys_of`: a token that can't be checked
+    before keys of its issuer were fetched.
+    """
+
+    route: Route
+    path: str
+    principal: Principal | None = None
+    refusal: Refuse | None = None
+    origin: str | None = None
+    is_preflight: bool = False
+    waits_for_keys_of: str | None = field(default=None, repr=False)
 
 
 class Gate:
@@ -74,103 +95,128 @@ class Gate:
         """A token was revoked: end its requests and WebSockets now."""
         self._active_requests.end_revoked()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket"):  # lifespan
-            await self._app(scope, receive, send)
-            return
-        asked = route(scope["type"], scope.get("method", "GET"), scope["path"])
-        out = ResponseWriter(scope, asked, send)
-        if (begun := scope.get(STARTED_CALL)) is not None:
-            # `try_admit` has just admitted it, on the fast path.
-            await self._run_app(scope, receive, out, asked, begun.principal)
-            return
-        origins = _values(scope, b"origin")
+    def admit(
+        self,
+        kind: str,
+        method: str,
+        path: str,
+        request: RequestHeaders,
+        subprotocols: Sequence[str] = (),
+        *,
+        has_keys: bool = False,
+    ) -> Admission:
+        """Decide about a request, and count it. A request with the header block of an admitted one is identified by
+        that; the validity of its token and its rate are checked each time.
+
+        `has_keys`: an earlier admission was waiting for keys, which have been fetched as far as possible.
+        """
+        admission: Admission | None = request.admission
+        if (
+            admission is None
+            or (principal := admission.principal) is None
+            or admission.path != path
+            or not self._is_still_admitted(principal)
+        ):
+            request.verified = None
+            request.admission = admission = self._identify(kind, method, path, request, subprotocols, has_keys)
+            principal = admission.principal
+        # defence: the rate
+        wait_s = 0.0 if principal is None else self._rates.take(principal.id, time.monotonic())
+        if wait_s:
+            admission = replace(admission, principal=None, refusal=rate_limited(wait_s))
+        if admission.refusal is not None:
+            self._on_refused(admission.refusal.reason)
+        return admission
+
+    def _identify(
+        self,
+        kind: str,
+        method: str,
+        path: str,
+        request: RequestHeaders,
+        subprotocols: Sequence[str],
+        has_keys: bool,
+    ) -> Admission:
+        asked, origins = route(kind, method, path), request.headers(b"origin")
         # Several Origin headers are joined into a value that is in no list.
         # defence: two Origin headers
         origin = ", ".join(origins) if origins else None
-        refusal = self._policy.check_host(_values(scope, b"host"))
-        origin_check = self._check_origin(asked, origin)
-        if refusal is None and isinstance(origin_check, Refuse):
+        refusal = self._policy.check_host(request.headers(b"host"))
+        origin_check = None if refusal is not None else self._check_origin(asked, origin)
+        if isinstance(origin_check, Refuse):
             refusal = origin_check
         if refusal is not None:
-            self._on_refused(refusal.reason)
-            await out.refuse(refusal, receive)
-            return
+            return Admission(asked, path, refusal=refusal)
         # defence: CORS for admitted origins only
-        if asked.has_cors and origin is not None:
-            out.allow_origin(origin)
-            if is_preflight(scope):
-                await out.preflight()
-                return
-        token = _sent_token(scope)
-        if self._resource is not None and not asked.is_public:
-            await self._resource.prepare(token)
-        admitted = None
-        if not asked.is_public:
-            is_plain = self._is_plain(asked, scope)
-            admitted = self._admit(asked, token, origin, is_foreign_origin=origin_check is not None, is_plain=is_plain)
-        # defence: the rate
-        if isinstance(admitted, Principal) and (wait_s := self._rates.take(admitted.id, time.monotonic())):
-            admitted = rate_limited(wait_s)
+        cors = origin if asked.has_cors else None
+        if cors is not None and method == "OPTIONS" and b"access-control-request-method" in request:
+            return Admission(asked, path, origin=cors, is_preflight=True)
+        if asked.is_public:
+            return Admission(asked, path, origin=cors)
+        token = _token(request.headers(b"authorization"), subprotocols)
+        if self._resource is not None and not has_keys and self._resource.is_unverified(token):
+            return Admission(asked, path, origin=cors, waits_for_keys_of=token)
+        is_plain = kind == "websocket" and path == f"/{asked.server}" and asked.server in self._plain
+        admitted = self._check_token(
+            asked,
+            token,
+            origin,
+            is_foreign_origin=origin_check is not None,
+            is_plain=is_plain and SUBPROTOCOL not in subprotocols,
+        )
         if isinstance(admitted, Refuse):
-            self._on_refused(admitted.reason)
-            await out.refuse(self._challenge(asked, scope, admitted), receive)
+            return Admission(asked, path, origin=cors, refusal=self._challenge(asked, admitted, token is not None))
+        return Admission(asked, path, admitted, origin=cors)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kind = scope["type"]
+        if kind not in ("http", "websocket"):  # lifespan
+            await self._app(scope, receive, send)
             return
-        await self._run_app(scope, receive, out, asked, admitted)
+        admission: Admission | None = scope.get(ADMISSION)  # if it was decided where the request was received
+        if admission is None or admission.waits_for_keys_of is not None:
+            about = kind, scope.get("method", "GET"), scope["path"], RequestHeaders(scope["headers"])
+            subprotocols = scope.get("subprotocols", ())
+            admission = admission or self.admit(*about, subprotocols)
+            if admission.waits_for_keys_of is not None and self._resource is not None:
+                await self._resource.prepare(admission.waits_for_keys_of)
+                admission = self.admit(*about, subprotocols, has_keys=True)
+        out = ResponseWriter(scope, admission.route, send)
+        if admission.origin is not None:
+            out.allow_origin(admission.origin)
+        if admission.is_preflight:
+            await out.preflight()
+        elif admission.refusal is not None:
+            await out.refuse(admission.refusal, receive)
+        else:
+            await self._run_app(scope, receive, out, admission)
 
-    def try_admit(self, path: str, heading: RequestHeaders) -> Principal | None:
-        """The principal of a POST to a server, if it can be decided without awaiting. None: nothing was counted, and
-        `__call__` decides and writes the refusal, if any.
-
-        Only for programs, which send no Origin.
-        """
-        asked = route("http", "POST", path)
-        # defence: a rebound Host on the fast path
-        # defence: an Origin on the fast path
-        if asked.is_public or b"origin" in heading or self._policy.check_host(heading.headers(b"host")) is not None:
-            return None
-        admitted = self._admit(asked, _token(heading.headers(b"authorization")), None)
-        if not isinstance(admitted, Principal) or self._rates.take(admitted.id, time.monotonic()):
-            return None
-        return admitted
-
-    def admit_again(self, principal: Principal) -> bool:
-        """Is a request with the same header as an admitted one admitted too? False: nothing was counted."""
-        if not (self._tokens.is_valid(principal) if self._resource is None else self._is_still_admitted(principal)):
-            return False
-        return not self._rates.is_limited or not self._rates.take(principal.id, time.monotonic())
-
-    def undo_admit(self, principal: Principal) -> None:
-        """`__call__` will check the request after all: refund its share of the rate."""
-        self._rates.refund(principal.id)
-
-    async def _run_app(
-        self, scope: Scope, receive: Receive, out: ResponseWriter, asked: Route, admitted: Principal | None
-    ) -> None:
+    async def _run_app(self, scope: Scope, receive: Receive, out: ResponseWriter, admission: Admission) -> None:
         # defence: tokens behind the gate
         inner = _without_secrets(scope)
-        inner.setdefault("state", {})["principal"] = admitted
+        principal = admission.principal
+        inner.setdefault("state", {})["principal"] = principal
         if scope["type"] == "websocket":
             inner["state"]["signature"] = self._tokens.socket_signature(_sent_token(scope) or "")
-        if admitted is None:
+        if principal is None:
             await self._app(inner, receive, out.send)
             return
-        request = self._active_requests.open(admitted, scope["type"], receive)
-        if STARTED_CALL in scope and not self._is_still_admitted(admitted):
+        request = self._active_requests.open(principal, scope["type"], receive)
+        if ADMISSION in scope and not self._is_still_admitted(principal):
             request.end()
         try:
             await self._app(inner, request.receive, out.send)
         finally:
             self._active_requests.close(request)
         if request.is_over:
-            refusal = self._challenge(asked, scope, unauthorized(asked.needs, was_given=True))
+            asked = admission.route
+            refusal = self._challenge(asked, unauthorized(asked.needs, was_given=True), _sent_token(scope) is not None)
             await out.end_revoked(refusal, receive)
 
-    def _challenge(self, asked: Route, scope: Scope, refusal: Refuse) -> Refuse:
+    def _challenge(self, asked: Route, refusal: Refuse, was_given: bool) -> Refuse:
         """Add the address of the authorization server's metadata, for clients of a server that accepts its tokens."""
         if self._resource is None or refusal.status not in (401, 403) or asked.server is None:
             return refusal
-        was_given = _sent_token(scope) is not None
         return self._resource.challenge(refusal, asked.needs, asked.server, was_given, asked.place)
 
     def _check_origin(self, asked: Route, origin: str | None) -> Refuse | bool | None:
@@ -183,7 +229,7 @@ class Gate:
             return True
         return True if asked.is_for_paired and self._tokens.has_page(origin) else refusal
 
-    def _admit(
+    def _check_token(
         self,
         asked: Route,
         token: str | None,
@@ -215,20 +261,9 @@ class Gate:
         # defence: scope and server of a token
         return allows(principal, asked.needs, asked.server) or principal
 
-    def _is_plain(self, asked: Route, scope: Scope) -> bool:
-        """Is it a WebSocket at exactly the URL of a server that accepts pages without a link and a token?"""
-        if scope["type"] != "websocket" or asked.server not in self._plain or scope["path"] != f"/{asked.server}":
-            return False
-        return SUBPROTOCOL not in scope.get("subprotocols", ())
-
-
-def _values(scope: Scope, name: bytes) -> list[str]:
-    """Every value of a header. httptools leaves trailing blanks on values, so they are taken off here."""
-    return [value.strip(b" \t").decode("latin-1") for key, value in scope["headers"] if key == name]
-
 
 def _sent_token(scope: Scope) -> str | None:
-    return _token(_values(scope, b"authorization"), scope.get("subprotocols", ()))
+    return _token(RequestHeaders(scope["headers"]).headers(b"authorization"), scope.get("subprotocols", ()))
 
 
 def _token(authorizations: list[str], subprotocols: Iterable[str] = ()) -> str | None:

@@ -54,17 +54,19 @@ class TokenVerifier:
         # defence: a key that is gone
         keys.on_change = self._verified.clear
 
-    async def prepare(self, token: str | None) -> None:
-        """Before `admit`: fetch the keys that the token needs."""
+    def is_unverified(self, token: str | None) -> bool:
+        """Could it be a token of the issuer that was not verified yet? Its key may have to be fetched (`prepare`)."""
         if token is None or not is_jwt(token) or _digest(token) in self._verified:
-            return
+            return False
         try:
-            header = jwt.get_unverified_header(token)
+            return jwt.get_unverified_header(token).get("alg") in ALGORITHMS
         except jwt.PyJWTError:
-            return
-        if header.get("alg") in ALGORITHMS:
-            kid = header.get("kid")
-            await self._keys.prepare(kid if isinstance(kid, str) else None)
+            return False
+
+    async def prepare(self, token: str) -> None:
+        """Before `admit`: fetch the key of an unverified token."""
+        kid = jwt.get_unverified_header(token).get("kid")
+        await self._keys.prepare(kid if isinstance(kid, str) else None)
 
     def admit(self, token: str, needs: str | None, server: str | None) -> Principal | Refuse | None:
         """The principal of a token; None if it is no token of this issuer for this relay (and server)."""

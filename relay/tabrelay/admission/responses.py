@@ -130,8 +130,3 @@ def with_default_headers(headers: Iterable[tuple[bytes, bytes]], speaks_rpc: boo
     if not speaks_rpc and CSP[0] not in present:
         given.append(CSP)
     return given
-
-
-def is_preflight(scope: Scope) -> bool:
-    is_options = scope["type"] == "http" and scope["method"] == "OPTIONS"
-    return is_options and any(name == b"access-control-request-method" for name, _ in scope["headers"])

@@ -1,4 +1,4 @@
-"""Call, reply and notice, the pending call between a face and a peer, and the protocol of peers.
+"""Call, reply and notice, and the pending call between a face and a peer.
 
 A pending call delivers notices, then exactly one reply or error. Notices that a caller does not read are bounded and
 dropped, the reply never. This module knows neither HTTP nor WebSocket.
@@ -10,8 +10,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 import orjson
@@ -31,6 +31,9 @@ from tabserver.wire import jsonrpc, methods
 from tabserver.wire.frames import Caller
 from tabserver.wire.jsonrpc import RequestId
 from tabserver.wire.memory_budget import MemoryBudget
+
+if TYPE_CHECKING:
+    from tabrelay.calls.peer import CallOwner
 
 # For a caller that does not read its stream: past this many unread notices, or bytes of memory, the oldest are
 # dropped. The reply is never dropped.
@@ -56,6 +59,8 @@ QUICK: Final = frozenset(LISTS) | {
     methods.RESOURCES_SUBSCRIBE,
     methods.RESOURCES_UNSUBSCRIBE,
 }
+Header = tuple[bytes, bytes]
+Response = tuple[int, tuple[Header, ...], bytes]  # status, headers and body
 # Outcome of a call with a normal result: no error code, and no text that needs to be examined.
 PLAIN_RESULT: Final = (None, "")
 # Errors of a server that was found and does not answer (any more).
@@ -107,6 +112,16 @@ class Reply:
     cost: int = 0
     values: dict[str, Any] | None = None
 
+    @classmethod
+    def with_result(cls, id: RequestId, result: dict[str, Any]) -> Reply:
+        """A result of the relay."""
+        return cls(orjson.dumps(jsonrpc.result_message(id, result)).decode())
+
+    @classmethod
+    def with_error(cls, id: RequestId, code: int, text: str, data: Any = None) -> Reply:
+        """A JSON-RPC error of the relay."""
+        return cls(orjson.dumps(jsonrpc.error_message(id, code, text, data)).decode(), code)
+
     def message(self) -> dict[str, Any]:
         values: Any = self.values
         return orjson.loads(self.payload) if values is None else values  # type: ignore[no-any-return]
@@ -120,6 +135,10 @@ class Reply:
     def payload(self) -> str:
         """As one text, which takes time if it is long."""
         return text_of(self.raw)
+
+    def encoded(self) -> bytes:
+        """In one piece."""
+        return (self.raw if type(self.raw) is str else self.payload).encode()
 
     def body(self) -> Body:
         """As it is written to the client."""
@@ -145,7 +164,7 @@ class Notice:
 
 
 class Pending:
-    """One running call, seen from the face: notices, then exactly one reply or error.
+    """One running call, seen from the face: notices, then exactly one reply or error (`end`).
 
     One reader at a time. Everything is delivered on the thread of the event loop.
     """
@@ -155,41 +174,49 @@ class Pending:
         "_failure",
         "_is_released",
         "_notices",
+        "_on_end",
+        "_on_event",
         "_reply",
+        "_reply_filter",
         "_taken",
         "_unread",
-        "_waiter",
         "asked_of",
         "call",
-        "fallback",
         "is_done",
-        "on_done",
-        "on_pin",
-        "on_wake",
-        "reply_filter",
+        "owner",
+        "sent_at",
     )
 
-    def __init__(self, call: Call) -> None:
+    def __init__(
+        self,
+        call: Call,
+        owner: CallOwner | None = None,
+        *,
+        sent_at: float = 0.0,
+        reply_filter: Callable[[Pending, Reply], None] | None = None,
+        on_end: Callable[[Pending], None] | None = None,
+    ) -> None:
+        """`sent_at`: by the monotonic clock. `reply_filter` gets the reply first, and ends
+        the call with the part that the caller gets. `on_end` is called when the call has ended."""
         self.call = call
+        self.owner = owner
+        self.sent_at = sent_at
         self.is_done = False
         # The worker that may have received this call before. Only it may get the call again: its history has it.
         self.asked_of: str | None = None
-        self.on_done: Callable[[Pending], None] | None = None
-        # Receives the reply instead of the caller, and finishes the call with the part that the caller gets.
-        self.reply_filter: Callable[[Reply], None] | None = None
-        # Fallback reply, used if the server disconnects or times out before it answers.
-        self.fallback: Callable[[], str | None] | None = None
-        # The server pins the caller's later requests to one tab, or to none.
-        self.on_pin: Callable[[str | None], None] | None = None
-        # Instead of awaiting `next`: called whenever `next` would return.
-        self.on_wake: Callable[[], None] | None = None
+        self._reply_filter = reply_filter
+        self._on_end = on_end
+        self._on_event: Callable[[], None] | None = None
         self._notices = _NO_NOTICES
         self._unread = 0  # bytes of memory, including the notice that is being written to the caller
         self._taken = 0  # bytes of that notice
         self._reply: Reply | None = None
         self._failure: RelayError | None = None
         self._is_released = False
-        self._waiter: asyncio.Future[None] | None = None
+
+    async def started(self) -> Pending:
+        """It was sent, or has failed: see `routing.switch.WaitingCall`."""
+        return self
 
     def notify(self, notice: Notice) -> None:
         if not self.is_done:
@@ -201,6 +228,11 @@ class Pending:
                 self._unread -= self._notices.popleft().cost
             self._wake()
 
+    def pin(self, tab: str | None) -> None:
+        """The server pins the caller's later requests to one tab, or to none."""
+        if self.owner is not None and not self.is_done:
+            self.owner.pinned(self.call, tab)
+
     def _exceeds_limit(self) -> bool:
         if len(self._notices) > 1 and (len(self._notices) > MAX_UNREAD_NOTICES or self._unread > MAX_UNREAD_SIZE):
             return True
@@ -210,26 +242,39 @@ class Pending:
         _slow_readers.add(self)
         return sum(each._unread for each in _slow_readers) > MAX_UNREAD_TOTAL
 
-    def finish(self, reply: Reply) -> None:
-        if self.is_done or self._is_released:
-            reply.release()
-        elif self.reply_filter is not None:
-            reply_filter, self.reply_filter = self.reply_filter, None
-            reply_filter(reply)  # finishes the call, now or after a few iterations of the event loop
+    def end(self, outcome: Reply | RelayError) -> None:
+        """The only way to end a call: with a reply, or with an error. Of several outcomes the first counts."""
+        if isinstance(outcome, RelayError):
+            if self.is_done:
+                return
+            cached = self._cached_reply() if isinstance(outcome, NO_ANSWER) else None
+            if cached is None:
+                self._failure = outcome
+            else:
+                self._reply = Reply(cached)  # cached lists are already filtered
+        elif self.is_done or self._is_released:
+            outcome.release()
+            if self.is_done:
+                return
+        elif self._reply_filter is not None:
+            reply_filter, self._reply_filter = self._reply_filter, None
+            reply_filter(self, outcome)  # ends the call, now or after a few iterations of the event loop
             return
         else:
-            reply.values = None
-            self._reply = reply
-        if not self.is_done:
-            self._end()
+            outcome.values = None
+            self._reply = outcome
+        self.is_done = True
+        # defence: calls that end by themselves
+        on_end, self._on_end, self._reply_filter = self._on_end, None, None  # references to what refers to this call
+        if self.owner is not None:
+            self.owner.ended(self)
+        if on_end is not None:
+            on_end(self)
+        self._wake()
 
-    def answer(self, result: dict[str, Any]) -> None:
-        """Finish with a result of the relay."""
-        self.finish(Reply(orjson.dumps(jsonrpc.result_message(self.call.id, result)).decode()))
-
-    def refuse(self, code: int, text: str, data: Any = None) -> None:
-        """Finish with a JSON-RPC error of the relay."""
-        self.finish(Reply(orjson.dumps(jsonrpc.error_message(self.call.id, code, text, data)).decode(), code))
+    def _cached_reply(self) -> str | None:
+        owner = self.owner
+        return owner.cached_reply(self.call) if owner is not None and owner.may_be_cached(self.call.method) else None
 
     @property
     def ended_with(self) -> RelayError | tuple[int | None, str]:
@@ -266,17 +311,6 @@ class Pending:
         if reply is not None and reply.budget is not None:
             reply.budget.release(reply.cost)
 
-    def fail(self, error: RelayError) -> None:
-        if self.is_done:
-            return
-        cached = self.fallback() if self.fallback is not None and isinstance(error, NO_ANSWER) else None
-        if cached is not None:
-            self.reply_filter = None  # cached lists are already filtered
-            self.finish(Reply(cached))
-            return
-        self._failure = error
-        self._end()
-
     @property
     def has_event(self) -> bool:
         """Would `next` return at once?"""
@@ -287,6 +321,10 @@ class Pending:
         """The reply, if it has arrived and no notice is unread."""
         return None if self._notices else self._reply
 
+    def watch(self, on_event: Callable[[], None] | None) -> None:
+        """Instead of awaiting `next`: call `on_event` whenever `next` would return. None: not any more."""
+        self._on_event = on_event
+
     async def next(self, timeout_s: float | None = None) -> Notice | Reply | None:
         """The next notice, then the reply; None after `timeout_s` with nothing new. Raises the call's RelayError.
 
@@ -296,12 +334,13 @@ class Pending:
         self._taken = 0
         if not self._notices and not self.is_done:
             loop = asyncio.get_running_loop()
-            self._waiter = waiter = loop.create_future()
-            timer = loop.call_later(timeout_s, _release, waiter) if timeout_s is not None else None
+            waiter: asyncio.Future[None] = loop.create_future()
+            wake = self._on_event = partial(_release, waiter)
+            timer = loop.call_later(timeout_s, wake) if timeout_s is not None else None
             try:
                 await waiter
             finally:
-                self._waiter = None
+                self._on_event = None
                 if timer is not None:
                     timer.cancel()
         if self._notices:
@@ -313,86 +352,11 @@ class Pending:
             raise self._failure
         return self._reply
 
-    def _end(self) -> None:
-        self.is_done = True
-        # These refer to this call: kept, they would leave it and its reply to the garbage collector.
-        # defence: calls that end by themselves
-        on_done, self.on_done, self.on_pin, self.fallback, self.reply_filter = self.on_done, None, None, None, None
-        if on_done is not None:
-            on_done(self)
-        self._wake()
-
     def _wake(self) -> None:
-        if self._waiter is not None:
-            _release(self._waiter)
-        elif self.on_wake is not None:
-            self.on_wake()
+        if self._on_event is not None:
+            self._on_event()
 
 
 def _release(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
-
-
-class CallObserver(Protocol):
-    """Records or counts calls. Must not block."""
-
-    def record(self, server: str, call: Call, took_s: float, outcome: RelayError | tuple[int | None, str]) -> None: ...
-
-
-class PeerKind(StrEnum):
-    """What is behind a peer."""
-
-    BROWSER = "browser"  # a worker on the link of this relay
-    PLAIN = "plain"  # a page with a plain MCP WebSocket
-    NODE = "node"  # a browser of another relay
-    UPSTREAM = "upstream"  # a child process or a URL
-
-
-class Peer(Protocol):
-    """Connection to one MCP server. The registry holds one for each name; faces reach it through the switch only."""
-
-    @property
-    def kind(self) -> PeerKind: ...
-
-    @property
-    def principal(self) -> str | None:
-        """The principal that holds the name with it; None for an upstream."""
-
-    @property
-    def identity(self) -> str | None:
-        """The same for all sessions of one worker; None for a peer whose calls can't be resumed."""
-
-    @property
-    def browser(self) -> str:
-        """The name of the browser, such as Firefox; empty if there is none."""
-
-    @property
-    def is_reserved(self) -> bool:
-        """L8: is the name kept for its principal?"""
-
-    @property
-    def is_up(self) -> bool:
-        """Can a call be started right now?"""
-
-    @property
-    def in_flight(self) -> int: ...
-
-    def start(self, pending: Pending) -> None:
-        """Start a call. Raises a RelayError if nothing was sent."""
-
-    def displace(self, successor: str = "") -> list[tuple[str, Caller, str]]:
-        """Another peer has the name now. Returns notifications that the browser did not acknowledge, if `successor` is
-        the identity of the same browser at another relay: channel, caller and text."""
-
-    def cancel(self, pending: Pending, why: str) -> None:
-        """The caller is gone or waited too long: notify the server, expect no reply."""
-
-    def notify(self, channel: str, caller: Caller, payload: str) -> None:
-        """A client's notification or response on a session's channel."""
-
-    def end(self, channel: str, why: str) -> None:
-        """A session's channel ends."""
-
-    def listen(self, channel: str, caller: Caller, sink: Callable[[Notice], None]) -> None:
-        """Send notices that belong to no request to `sink`, until the channel ends. Opens the channel if necessary."""

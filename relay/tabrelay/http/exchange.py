@@ -40,6 +40,8 @@ class Exchange(RequestHeaders):
 
     __slots__ = ("_on_error", "_receive", "_send", "_streaming", "_watcher", "is_gone", "method", "scope")
 
+    is_shared = False
+
     def __init__(
         self, scope: Scope, receive: Receive, send: Send, on_error: Callable[[RelayError], None] | None = None
     ) -> None:

@@ -1,19 +1,30 @@
-"""Headers of one HTTP request: lookup by name, with detection of repeated fields.
+"""Header block of HTTP requests: lookup by name, with detection of repeated fields.
 
-Values are decoded once. Does not interpret any header except Accept, which it joins.
+Values are decoded once. One instance serves all requests of a connection that have an equal header block, and keeps
+what depends on that block alone (`admission`, `verified`). Does not interpret any header except Accept, which it joins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 
 class RequestHeaders:
-    """Names are in lower case, as in ASGI. Blanks around values are removed: httptools keeps trailing ones."""
+    """Names are in lower case, as in ASGI. Blanks around values are removed: httptools keeps trailing ones.
 
-    __slots__ = ("_first", "_read", "_repeated")
+    `admission`: of the last request with this header block, by the gate. `verified`: what a face has checked in such a
+    request, if it was valid.
+    """
+
+    __slots__ = ("_accept", "_first", "_read", "_repeated", "admission", "verified")
+
+    is_shared = True  # may other requests have this instance too?
 
     def __init__(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
+        self.admission: Any = None
+        self.verified: Any = None
+        self._accept: str | None = None
         self._first = dict(pairs)
         self._read: dict[bytes, str | None] = {}  # decoded: one instance may serve many equal requests
         # Hardly any request repeats a header.
@@ -54,4 +65,6 @@ class RequestHeaders:
     @property
     def accept(self) -> str:
         """RFC 9110 §5.3: several fields of a list header form one list."""
-        return ",".join(self.headers(b"accept"))
+        if self._accept is None:
+            self._accept = ",".join(self.headers(b"accept"))
+        return self._accept

@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tabrelay.calls.calls import Peer
+from tabrelay.calls.peer import Peer
 from tabrelay.errors import RelayError
 from tabrelay.payloads.list_checks import Rejection
 from tabrelay.routing.catalogue_store import Catalogue, StoredServer
@@ -37,6 +37,16 @@ class Connector(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """Fields for the status route."""
+
+
+class RemoteLookup(Protocol):
+    """Finds the relay that has a server's browser, where several relays share a bus."""
+
+    def is_held(self, server: str) -> bool:
+        """Is that known?"""
+
+    async def find(self, server: str) -> None:
+        """Add the server to the registry; raises RelayUnavailable if no other relay can be reached."""
 
 
 @dataclass(slots=True)

@@ -59,7 +59,7 @@ class ListFilter:
             return
         if filtered is None:
             reply.release()
-            pending.fail(
+            pending.end(
                 ResultTooLarge(
                     f"The list is larger than {self._max_text:,} characters, or has more than {self._max_values:,} "
                     "values, where keys and lists count twice. The server should send it in pages (nextCursor)."
@@ -92,9 +92,9 @@ class ListFilter:
         if message is not None:
             reply = replace(reply, raw=orjson.dumps(message).decode())
         on_flaws(flaws, reply.payload)
-        pending.finish(reply)
+        pending.end(reply)
 
 
 def _fail(pending: Pending, reply: Reply) -> None:
     reply.release()
-    pending.fail(BadAnswer("The server's list is not valid JSON."))
+    pending.end(BadAnswer("The server's list is not valid JSON."))

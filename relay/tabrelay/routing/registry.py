@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from tabrelay.calls.calls import Call, Peer, PeerKind
+from tabrelay.calls.calls import Call
+from tabrelay.calls.peer import Peer, PeerKind
 from tabrelay.errors import ServerOffline, UnknownServer
 from tabrelay.routing.capacity import NameCapacity
 from tabrelay.routing.catalogue_store import Catalogue, CatalogueStore
@@ -213,40 +214,34 @@ class Registry:
 
     # -- peers for calls ----------------------------------------------------------------------------------------------
 
-    def acquire_now(self, name: str, call: Call) -> tuple[ServerEntry, Peer] | None:
-        """The peer that can start a call at this moment, with its entry; None if the call would have to wait."""
+    def acquire(self, name: str, call: Call | None = None) -> tuple[ServerEntry, Peer | None]:
+        """The entry that a call goes to, and the peer that can start it at this moment; None: it has to wait."""
         entry = named = self.find(name)
         if named.instances is not None:
-            entry = self.find(self.shared_names.destination(name, TabRequest.of(call)))
+            entry = self.find(self.shared_names.destination(name, ANY if call is None else TabRequest.of(call)))
+        if self._is_closed:
+            raise unavailable()
         peer = entry.peer
-        if self._is_closed or peer is None or not peer.is_up:
-            return None
-        if named.instances is not None or entry.name != entry.server:
+        if peer is None or not peer.is_up:
+            return entry, None
+        if call is not None and (named.instances is not None or entry.name != entry.server):
             self.shared_names.record_call(named, entry, call)
         return entry, peer
 
-    async def acquire(self, name: str, wait_s: float, call: Call | None = None) -> tuple[str, Peer]:
-        """The peer that can start a call, with its address; waits up to `wait_s` for one that is away."""
-        entry = named = self.find(name)
-        if named.instances is not None:
-            request = TabRequest.of(call) if call is not None else ANY
-            entry = self.find(self.shared_names.destination(name, request))
-        if self._is_closed:
-            raise unavailable()
-        if entry.peer is None or not entry.peer.is_up:
-            try:
-                async with asyncio.timeout(wait_s):
-                    await (entry.up.wait() if entry.connector is None else entry.connector.wait_for_start())
-            except TimeoutError:
-                raise ServerOffline(self._offline_text(entry), retry_after_ms=3000) from None
-            if self._is_closed:
-                raise unavailable()
-        if entry.instances is not None:
-            entry = self.find(self.shared_names.destination(name))
-        assert entry.peer is not None
-        if call is not None:
-            self.shared_names.record_call(named, entry, call)
-        return entry.name, entry.peer
+    async def wait_for_peer(self, name: str, wait_s: float, call: Call | None = None) -> tuple[ServerEntry, Peer]:
+        """`acquire` once the peer is there. Raises ServerOffline if it is not, after `wait_s`."""
+        entry, peer = self.acquire(name, call)
+        try:
+            async with asyncio.timeout(wait_s):
+                for _ in range(2):  # the peer may be gone again at once
+                    if peer is None:
+                        await (entry.up.wait() if entry.connector is None else entry.connector.wait_for_start())
+                        entry, peer = self.acquire(name, call)
+        except TimeoutError:
+            peer = None
+        if peer is None:
+            raise ServerOffline(self._offline_text(entry), retry_after_ms=3000)
+        return entry, peer
 
     def _offline_text(self, entry: ServerEntry) -> str:
         if entry.connector is not None:

@@ -13,20 +13,21 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final, Protocol
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
-import orjson
-
-from tabrelay.calls.calls import LISTS, QUICK, Call, CallObserver, Peer, Pending, Reply, memory_of
+from tabrelay.calls.calls import LISTS, QUICK, Call, Pending, Reply, memory_of
+from tabrelay.calls.peer import CallObserver, CallOwner, Peer
 from tabrelay.config.settings import Settings
 from tabrelay.errors import Busy, DeadlinePassed, RelayError, RelayUnavailable, ServerOffline
 from tabrelay.payloads.list_checks import CHECKED_METHODS, ListBounds, Rejection
 from tabrelay.routing.deadline_queue import DeadlineQueue
 from tabrelay.routing.drain import unavailable
-from tabrelay.routing.entry import ServerEntry
+from tabrelay.routing.entry import RemoteLookup, ServerEntry
 from tabrelay.routing.list_filter import ListFilter
 from tabrelay.routing.registry import Registry
-from tabserver.wire import eras, jsonrpc, methods
+from tabserver.wire import eras, methods
 from tabserver.wire.control_messages import RELAY
 from tabserver.wire.frames import Caller
 from tabserver.wire.memory_budget import MemoryBudget
@@ -47,19 +48,24 @@ UPSTREAM: Final = "elsewhere"  # style: ok - value of a span attribute that user
 LEGACY: Final = eras.Era.LEGACY
 
 
-class RemoteLookup(Protocol):
-    """Finds the relay that has a server's browser, where several relays share a bus."""
-
-    def is_held(self, server: str) -> bool:
-        """Is that known?"""
-
-    async def find(self, server: str) -> None:
-        """Add the server to the registry; raises RelayUnavailable if no other relay can be reached."""
-
-
-# A running call: server of the request, address of its peer, start time, memory cost, and the timer of a call with a
-# shorter deadline than others.
+# A running call: server of the request, address of its peer, when it was received, memory cost, and the timer of a call
+# with a shorter deadline than others.
 Watched = tuple[str, str, float, int, asyncio.TimerHandle | None]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingCall:
+    """A call that can't start yet: its browser is away, its relay or its list is being looked up, or it is large."""
+
+    call: Call
+    _server: str
+    _owner: CallOwner | None
+    _began: float
+    _switch: Switch
+
+    async def started(self) -> Pending:
+        """Wait, and start it. It has ended if that fails."""
+        return await self._switch.start_later(self._server, self.call, self._owner, self._began)
 
 
 class Switch:
@@ -105,6 +111,10 @@ class Switch:
         """A channel id that was never used before, not even by an earlier process."""
         return f"{self._prefix}-{next(self._channels):x}"
 
+    def is_located(self, server: str) -> bool:
+        """Where relays share a bus: is it known which relay has the server?"""
+        return self.remote_lookup is None or self.remote_lookup.is_held(server)
+
     async def locate(self, server: str) -> None:
         """Where relays share a bus: find a server that this relay has never seen."""
         if self.remote_lookup is not None and not self.remote_lookup.is_held(server):
@@ -114,25 +124,93 @@ class Switch:
                 if not self.registry.knows(server):
                     raise
 
-    async def wait_for_start(self, server: str) -> None:
-        """Wait for an upstream that is starting and has no catalogue yet: a client that gets an empty list now may
-        never ask again."""
+    def is_starting(self, server: str) -> bool:
+        """Is it an upstream that is starting and has no catalogue yet? A client that gets an empty list now may never
+        ask again."""
         entry = self.registry.find(server)
-        if entry.connector is not None and entry.connector.is_connecting and entry.catalogue is None:
+        return entry.connector is not None and entry.connector.is_connecting and entry.catalogue is None
+
+    async def wait_for_start(self, server: str) -> None:
+        if self.is_starting(server):
             with suppress(ServerOffline):
-                await self.registry.acquire(server, self._settings.away_wait_s)
+                await self.registry.wait_for_peer(server, self._settings.away_wait_s)
 
-    async def start(self, server: str, call: Call, fallback: Callable[[], str | None] | None = None) -> Pending:
-        """Start a call. Waits for a browser that is away; raises a RelayError if nothing was sent.
+    def start(self, server: str, call: Call, owner: CallOwner | None = None) -> Pending | WaitingCall:
+        """Start a call, if that is possible at this moment. An error ends the call: nothing is raised.
 
-        `fallback`: the cached answer, used if the browser disconnects with the call or takes too long.
+        `owner` gets its events and may have a cached reply, used if the browser disconnects with the call or takes too
+        long.
         """
-        started = time.monotonic()
+        began = time.monotonic()
+        if call.trace is not None:
+            call.trace.lookup_started(server)
+        if len(call.payload) > LARGE_CALL or not self.is_located(server):
+            return WaitingCall(call, server, owner, began, self)
         try:
-            return await self._start(server, call, started, fallback)
+            entry, peer = self.registry.acquire(server, call)
+            if peer is None or self._is_being_listed(entry, call):
+                return WaitingCall(call, server, owner, began, self)
+            cost = self._claim(call)
         except RelayError as error:
-            self._record(server, call, started, error)
+            return self._failed(server, call, owner, began, error)
+        return self._send(server, call, owner, began, entry, peer, cost)
+
+    async def start_later(self, server: str, call: Call, owner: CallOwner | None, began: float) -> Pending:
+        """The rest of `start` for a call that has to wait."""
+        try:
+            cost = self._claim(call)
+            try:
+                await asyncio.sleep(0)  # encoding a large call took a while, and so may starting it
+                entry, peer = await self._wait_for_peer(server, call)
+            except BaseException:
+                self._release(call, cost)
+                raise
+        except RelayError as error:
+            return self._failed(server, call, owner, began, error)
+        return self._send(server, call, owner, began, entry, peer, cost)
+
+    def _failed(self, server: str, call: Call, owner: CallOwner | None, began: float, error: RelayError) -> Pending:
+        self._record(server, call, began, error)
+        pending = Pending(call, owner)
+        pending.end(error)
+        return pending
+
+    def _send(
+        self,
+        server: str,
+        call: Call,
+        owner: CallOwner | None,
+        began: float,
+        entry: ServerEntry,
+        peer: Peer,
+        cost: int,
+    ) -> Pending:
+        """Send a call to its peer, set its deadline, count it, and record its end."""
+        reply_filter = partial(self._filter_list, entry.name) if call.method in CHECKED_METHODS else None
+        pending = Pending(call, owner, sent_at=time.monotonic(), reply_filter=reply_filter, on_end=self._ended)
+        if call.trace is not None:
+            call.trace.sent(entry.name, "browser" if entry.connector is None else UPSTREAM)
+        early_timer = None
+        is_cached = owner is not None and owner.may_be_cached(call.method)
+        if is_cached and self.registry.cached_catalogue(server) is not None:
+            soon_s = min(self._settings.call_deadline_s, FALLBACK_S)
+            early_timer = asyncio.get_running_loop().call_later(soon_s, self._deadline_passed, pending, soon_s)
+        elif call.method != methods.SUBSCRIPTIONS_LISTEN:  # stays open as long as the client listens
+            self._deadlines.add(pending)
+        self._running[pending] = server, entry.name, began, cost, early_timer
+        try:
+            if owner is not None:
+                owner.sending(pending, peer)
+            peer.start(pending)
+        except RelayError as error:
+            pending.end(error)
+            return pending
+        except BaseException:
+            self._forget(pending)
             raise
+        if call.caller.principal != RELAY:
+            self._count(call, entry)
+        return pending
 
     def _record(self, server: str, call: Call, started: float, outcome: RelayError | tuple[int | None, str]) -> None:
         took_s = time.monotonic() - started
@@ -144,91 +222,26 @@ class Switch:
         if self._call_log is not None and call.method in RECORDED:
             self._call_log.record(server, call, took_s, outcome)
 
-    async def _start(
-        self, server: str, call: Call, started: float, fallback: Callable[[], str | None] | None
-    ) -> Pending:
-        cost = self._claim(call)
-        pending = Pending(call)
-        pending.fallback = fallback
-        try:
-            if call.trace is not None:
-                call.trace.lookup_started(server)
-            if len(call.payload) > LARGE_CALL:
-                await asyncio.sleep(0)  # encoding it took a while, and so may starting it
-            address, peer = await self._acquire(server, call)
-            if call.trace is not None:
-                call.trace.sent(address, "browser" if self.registry.find(address).connector is None else UPSTREAM)
-            if call.method in CHECKED_METHODS:
-                pending.reply_filter = lambda reply: self._filter_list(address, pending, reply)
-            peer.start(pending)
-        except BaseException:
-            self._release(call, cost)
-            raise
-        self._watch(server, self.registry.find(address), pending, started, cost)
-        return pending
-
-    def start_now(self, server: str, call: Call, on_peer: Callable[[Peer], None] | None = None) -> Pending | None:
-        """Start a call without waiting; None, and nothing was done, if it would have to wait.
-
-        For calls in `RECORDED`. An error at the start ends the call. `on_peer` is called with the peer before that.
-        """
-        if self.remote_lookup is not None and not self.remote_lookup.is_held(server):
-            return None  # the relay that has the server must be located first
-        acquired = self.registry.acquire_now(server, call)
-        if acquired is None:
-            return None
-        started = time.monotonic()
-        entry, peer = acquired
-        if on_peer is not None:
-            on_peer(peer)
-        pending = Pending(call)
-        try:
-            cost = self._claim(call)
-            try:
-                peer.start(pending)
-            except RelayError:
-                self._release(call, cost)
-                raise
-        except RelayError as error:
-            self._record(server, call, started, error)
-            pending.fail(error)
-            return pending
-        self._watch(server, entry, pending, started, cost)
-        return pending
-
-    def _watch(self, server: str, entry: ServerEntry, pending: Pending, started: float, cost: int) -> None:
-        """Count a started call, set its deadline, and record its end."""
-        call = pending.call
-        if call.caller.principal != RELAY:
-            self._count(call, entry)
-        early_timer = None
-        if pending.fallback is not None and self.registry.cached_catalogue(server) is not None:
-            soon_s = min(self._settings.call_deadline_s, FALLBACK_S)
-            early_timer = asyncio.get_running_loop().call_later(soon_s, self._deadline_passed, pending, soon_s)
-        elif call.method != methods.SUBSCRIPTIONS_LISTEN:  # stays open as long as the client listens
-            self._deadlines.add(pending)
-        self._running[pending] = server, entry.name, started, cost, early_timer
-        if pending.is_done:
-            self._ended(pending)
-        else:
-            pending.on_done = self._ended
-
-    def _ended(self, pending: Pending) -> None:
-        server, _, started, cost, early_timer = self._running.pop(pending)
-        call = pending.call
+    def _forget(self, pending: Pending) -> tuple[str, float]:
+        """Release what the call took. Returns its server, and when it was received."""
+        server, _, began, cost, early_timer = self._running.pop(pending)
         if early_timer is not None:
             early_timer.cancel()
         self._deadlines.pop(pending, None)
-        self._release(call, cost)
+        self._release(pending.call, cost)
+        return server, began
+
+    def _ended(self, pending: Pending) -> None:
+        server, began = self._forget(pending)
         self._on_end()
-        self._record(server, call, started, pending.ended_with)
+        self._record(server, pending.call, began, pending.ended_with)
         if log.isEnabledFor(logging.DEBUG):
-            log.debug("%s %s took %.1f ms", server, call.method, (time.monotonic() - started) * 1000)
+            log.debug("%s %s took %.1f ms", server, pending.call.method, (time.monotonic() - began) * 1000)
 
     def _deadline_passed(self, pending: Pending, timeout_s: float | None = None) -> None:
         server, address, *_ = self._running[pending]
         limit_s = self._settings.call_deadline_s if timeout_s is None else timeout_s
-        pending.fail(DeadlinePassed(f'Server "{server}" did not answer "{pending.call.method}" within {limit_s:g} s.'))
+        pending.end(DeadlinePassed(f'Server "{server}" did not answer "{pending.call.method}" within {limit_s:g} s.'))
         self._cancel(address, pending, "timeout")
 
     def _count(self, call: Call, entry: ServerEntry) -> None:
@@ -252,17 +265,19 @@ class Switch:
 
         self._filter.apply(pending, reply, flag)
 
-    async def _acquire(self, server: str, call: Call) -> tuple[str, Peer]:
+    def _is_being_listed(self, entry: ServerEntry, call: Call) -> bool:
+        return call.method in LISTS and not entry.is_listed.is_set() and call.caller.principal != RELAY
+
+    async def _wait_for_peer(self, server: str, call: Call) -> tuple[ServerEntry, Peer]:
         if self.remote_lookup is not None and not self.remote_lookup.is_held(server):
             await self.remote_lookup.find(server)
-        address, peer = await self.registry.acquire(server, self._settings.away_wait_s, call)
-        is_listed = self.registry.find(address).is_listed
-        if call.method in LISTS and not is_listed.is_set() and call.caller.principal != RELAY:
+        entry, peer = await self.registry.wait_for_peer(server, self._settings.away_wait_s, call)
+        if self._is_being_listed(entry, call):
             with suppress(TimeoutError):
                 async with asyncio.timeout(LIST_WAIT_S):
-                    await is_listed.wait()
-            address, peer = await self.registry.acquire(server, self._settings.away_wait_s, call)
-        return address, peer
+                    await entry.is_listed.wait()
+            entry, peer = await self.registry.wait_for_peer(server, self._settings.away_wait_s, call)
+        return entry, peer
 
     @contextmanager
     def holding(self, call: Call) -> Iterator[None]:
@@ -328,19 +343,22 @@ class Switch:
         for pending, (_, address, *_) in list(self._running.items()):
             if pending.call.method == methods.SUBSCRIPTIONS_LISTEN:
                 result = {"resultType": "complete", "_meta": {eras.META_SUBSCRIPTION: pending.call.id}}
-                pending.finish(Reply(orjson.dumps(jsonrpc.result_message(pending.call.id, result)).decode()))
+                pending.end(Reply.with_result(pending.call.id, result))
                 self._cancel(address, pending, "the relay is restarting")
 
     def give_up(self, patience_s: float) -> None:
         """The relay stops and can't wait any longer: running calls fail, and browsers get a cancellation."""
         for pending, (_, address, *_) in list(self._running.items()):
             text = f'The relay is restarting, and "{pending.call.method}" was not done within {patience_s:g} s.'
-            pending.fail(DeadlinePassed(text))
+            pending.end(DeadlinePassed(text))
             self._cancel(address, pending, "the relay is restarting")
 
-    async def ask(self, server: str, call: Call, fallback: Callable[[], str | None] | None = None) -> Reply:
+    async def ask(self, server: str, call: Call) -> Reply:
         """Start a call and wait for its reply; notices are ignored."""
-        pending = await self.start(server, call, fallback)
+        return await self.reply_to(server, await self.start(server, call).started())
+
+    async def reply_to(self, server: str, pending: Pending) -> Reply:
+        """Wait for the reply of a call; notices are ignored. Raises the call's RelayError."""
         try:
             while True:
                 event = await pending.next()
@@ -348,7 +366,7 @@ class Switch:
                     return event
         except asyncio.CancelledError:
             self.abandon(server, pending, "the caller does not wait any more")
-            pending.fail(unavailable())
+            pending.end(unavailable())
             raise
         finally:
             pending.release()

@@ -13,7 +13,8 @@ from typing import Any
 from tabrelay import __version__
 from tabrelay.bus.bus import Bus
 from tabrelay.bus.members import Membership
-from tabrelay.calls.calls import PeerKind, Pending
+from tabrelay.calls.calls import Pending
+from tabrelay.calls.peer import PeerKind
 from tabrelay.config.settings import Settings
 from tabrelay.faces.mcp.bus_sync import BusSync
 from tabrelay.faces.mcp.endpoint import McpEndpoint

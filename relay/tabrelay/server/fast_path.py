@@ -1,20 +1,19 @@
-"""Fast path: a call that can start and finish at once crosses the relay without ASGI and without tasks.
+"""Fast path: a small POST is decided where it is received, and written there if its response is one whole result.
 
-It makes no decisions: it asks gate and faces in the order of the regular path. A request that they would refuse, delay
-or examine again takes the regular path from the beginning, and nothing of the attempt remains.
+It makes no decisions: it asks gate and endpoint, once for each request. What can't be written at once continues on the
+regular path with what was decided.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, Final
 
-from tabrelay.admission.gate import Gate
-from tabrelay.calls.principal import Principal
-from tabrelay.calls.started import Header, RepeatCall, StartedCall
+from tabrelay.admission.gate import Admission, Gate
+from tabrelay.calls.calls import Pending, Reply, Response
 from tabrelay.faces.mcp.endpoint import McpEndpoint
+from tabrelay.faces.mcp.outcomes import Outcome
 from tabrelay.http.headers import RequestHeaders
 from tabrelay.routing.deadline_queue import DeadlineQueue
 from tabrelay.routing.drain import InFlightCounter
@@ -23,20 +22,7 @@ from tabrelay.routing.drain import InFlightCounter
 # must happen within half a second.
 WAIT_S: Final = 0.25
 # The address of a server and nothing more: no escapes, no query, no subpath.
-_ADDRESS: Final = re.compile(rb"/[A-Za-z0-9][A-Za-z0-9._~-]*")
-
-
-@dataclass(frozen=True, slots=True)
-class KnownRequest:
-    """Checked properties of a request, for later ones with the same header block. `path`: what its address resolved to
-    when its principal was admitted."""
-
-    address: str
-    path: str
-    server: str
-    headers: RequestHeaders
-    principal: Principal
-    repeat: RepeatCall | None
+_ADDRESS: Final = re.compile(rb"/(?!favicon\.ico$)[A-Za-z0-9][A-Za-z0-9._~-]*")
 
 
 class FastPath:
@@ -50,41 +36,23 @@ class FastPath:
         self._gate = gate
         self._endpoint = endpoint
         self._resolve = resolve
-        self.deadlines: DeadlineQueue[Any] = DeadlineQueue(WAIT_S, lambda ticket: ticket.hand_over())
+        self.deadlines: DeadlineQueue[Any] = DeadlineQueue(WAIT_S, lambda request: request.hand_over())
 
-    def would_admit(self, url: bytes, headers: Sequence[Header]) -> bool:
-        """Would the gate admit this client? Checked when the body is slow."""
-        if _ADDRESS.fullmatch(url) is None:
-            return False
-        principal = self._gate.try_admit(self._resolve(url.decode()), RequestHeaders(headers))
-        if principal is not None:
-            self._gate.undo_admit(principal)
-        return principal is not None
+    def is_address(self, url: bytes) -> bool:
+        """Is it the address of a server? Requests for other addresses are decided on the regular path."""
+        return _ADDRESS.fullmatch(url) is not None
 
-    def take(self, url: bytes, headers: Sequence[Header], body: bytes) -> tuple[StartedCall, KnownRequest] | None:
-        """Start the call of a complete POST; None, and nothing was done, if it must take the regular path."""
-        if _ADDRESS.fullmatch(url) is None:
-            return None
-        fields, address = RequestHeaders(headers), url.decode()
-        path = self._resolve(address)
-        principal = self._gate.try_admit(path, fields)
-        if principal is None:
-            return None
-        server = path[1:]
-        started = self._endpoint.begin(server, fields, principal, body)
-        if started is None:
-            self._gate.undo_admit(principal)
-            return None
-        return started, KnownRequest(address, path, server, fields, principal, started.repeat)
+    def admit(self, address: str, request: RequestHeaders) -> Admission:
+        """Decide about a POST before its body is known."""
+        return self._gate.admit("http", "POST", self._resolve(address), request)
 
-    def take_again(self, known: KnownRequest, body: bytes) -> StartedCall | None:
-        """The same for a request with the address and headers of an earlier one."""
-        principal = known.principal
-        if self._resolve(known.address) != known.path:
-            return None  # the alias has changed, and this principal may not be admitted at the new server
-        if not self._gate.admit_again(principal):
+    def decide(self, admission: Admission, request: RequestHeaders, body: bytes) -> Outcome | None:
+        """Decide about an admitted POST. None if it was not admitted, or not yet."""
+        if admission.principal is None:
             return None
-        started = self._endpoint.begin_again(known.server, known.headers, principal, body, known.repeat)
-        if started is None:
-            self._gate.undo_admit(principal)
-        return started
+        return self._endpoint.decide(admission.path[1:], request, admission.principal, body)
+
+    def response(self, pending: Pending, reply: Reply) -> Response:
+        """The complete response of a call. Raises RelayError."""
+        assert pending.owner is not None
+        return pending.owner.response(pending, reply)

@@ -13,7 +13,7 @@ from typing import Final
 
 from tabrelay import __version__
 from tabrelay.bus.members import Membership
-from tabrelay.calls.calls import PeerKind
+from tabrelay.calls.peer import PeerKind
 from tabrelay.faces.mcp.endpoint import McpEndpoint
 from tabrelay.observe import process_metrics
 from tabrelay.observe.call_log import CallLog

@@ -89,13 +89,9 @@ class LegacyCall(Pending):
         if not self.is_done:
             self.translator.receive(self, orjson.loads(notice.payload))
 
-    def finish(self, reply: Reply) -> None:
-        reply.release()
+    def end(self, outcome: Reply | RelayError) -> None:
+        if isinstance(outcome, Reply):
+            outcome.release()
         if not self.is_done:
             self.is_done = True
-            self.translator.ended(self, reply.message())
-
-    def fail(self, error: RelayError) -> None:
-        if not self.is_done:
-            self.is_done = True
-            self.translator.ended(self, error)
+            self.translator.ended(self, outcome.message() if isinstance(outcome, Reply) else outcome)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tabrelay.calls.calls import Pending
+from tabrelay.calls.calls import Pending, Reply
 from tabrelay.translation.subscribers import Subscribers
 from tabserver.wire import eras, jsonrpc, methods
 
@@ -32,9 +32,13 @@ class SharedSession:
         call, found = pending.call, pending.call.message().get("params")
         params = found if isinstance(found, dict) else None
         if call.method == methods.INITIALIZE:
-            pending.answer({**self._about(), "protocolVersion": self._version(call.caller.version)})
+            pending.end(
+                Reply.with_result(
+                    pending.call.id, {**self._about(), "protocolVersion": self._version(call.caller.version)}
+                )
+            )
         elif call.method.startswith("tasks/"):
-            pending.refuse(jsonrpc.METHOD_NOT_FOUND, "Tasks are not available here.")
+            pending.end(Reply.with_error(pending.call.id, jsonrpc.METHOD_NOT_FOUND, "Tasks are not available here."))
         elif call.method == methods.LOGGING_SET_LEVEL:
             self._set_level(pending, params)
         elif call.method in (methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE):
@@ -64,7 +68,7 @@ class SharedSession:
         if params is not None and params.get("level") in methods.LOG_LEVELS:
             self.subscribers.set_level(pending.call.channel, params["level"])
             if self.subscribers.level == before:
-                pending.answer({})
+                pending.end(Reply.with_result(pending.call.id, {}))
                 return
             params = {**params, "level": self.subscribers.level}
         self._forward(pending, params)
@@ -74,11 +78,11 @@ class SharedSession:
         if isinstance(uri, str) and pending.call.method == methods.RESOURCES_SUBSCRIBE:
             # defence: bounds: subscriptions of a plain page's callers
             if (refusal := self.subscribers.refusal(channel, uri)) is not None:
-                pending.refuse(jsonrpc.INVALID_PARAMS, refusal)
+                pending.end(Reply.with_error(pending.call.id, jsonrpc.INVALID_PARAMS, refusal))
                 return
             self.subscribers.subscribe(channel, uri)
         elif isinstance(uri, str) and not self.subscribers.unsubscribe(channel, uri):
-            pending.answer({})  # another caller is still subscribed
+            pending.end(Reply.with_result(pending.call.id, {}))  # another caller is still subscribed
             return
         self._forward(pending, params)
 

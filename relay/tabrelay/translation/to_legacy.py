@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import orjson
 
-from tabrelay.calls.calls import Call, Notice, Pending
+from tabrelay.calls.calls import Call, Notice, Pending, Reply
 from tabrelay.errors import Busy, RelayError
 from tabrelay.translation import messages
 from tabrelay.translation.legacy_call import Ask, LegacyCall, LegacyServer
@@ -49,13 +49,21 @@ class ModernToLegacy:
         method, params = outer.call.method, message.get("params")
         params = params if isinstance(params, dict) else {}
         if method == methods.SERVER_DISCOVER:
-            outer.answer(messages.discover(self._peer.about))
+            outer.end(Reply.with_result(outer.call.id, messages.discover(self._peer.about)))
         elif messages.is_removed(method):
-            outer.refuse(jsonrpc.METHOD_NOT_FOUND, f'"{method}" is not a method of {outer.call.caller.version}.')
+            outer.end(
+                Reply.with_error(
+                    outer.call.id,
+                    jsonrpc.METHOD_NOT_FOUND,
+                    f'"{method}" is not a method of {outer.call.caller.version}.',
+                )
+            )
         elif method == methods.SUBSCRIPTIONS_LISTEN:
             self._listen(outer, params)
         elif method in messages.MAY_ASK and not _are_answers(params.get("inputResponses", {})):
-            outer.refuse(jsonrpc.INVALID_PARAMS, "inputResponses must be an object of results.")
+            outer.end(
+                Reply.with_error(outer.call.id, jsonrpc.INVALID_PARAMS, "inputResponses must be an object of results.")
+            )
         elif method in messages.MAY_ASK and "requestState" in params:
             self._resume(outer, params)
         else:
@@ -75,7 +83,11 @@ class ModernToLegacy:
         """The peer is permanently gone: end the listen streams that would wait for it."""
         for outer in list(self._listening):
             self._listening.discard(outer)
-            outer.answer({"resultType": "complete", "_meta": {eras.META_SUBSCRIPTION: outer.call.id}})
+            outer.end(
+                Reply.with_result(
+                    outer.call.id, {"resultType": "complete", "_meta": {eras.META_SUBSCRIPTION: outer.call.id}}
+                )
+            )
 
     # -- a call --------------------------------------------------------------------------------------------------------
 
@@ -84,8 +96,12 @@ class ModernToLegacy:
         call = outer.call
         level = messages.log_level(params)
         if level is not None and level not in methods.LOG_LEVELS:
-            outer.refuse(
-                jsonrpc.INVALID_PARAMS, f"{eras.META_LOG_LEVEL} must be one of {', '.join(methods.LOG_LEVELS)}."
+            outer.end(
+                Reply.with_error(
+                    outer.call.id,
+                    jsonrpc.INVALID_PARAMS,
+                    f"{eras.META_LOG_LEVEL} must be one of {', '.join(methods.LOG_LEVELS)}.",
+                )
             )
             return
         forwarded = messages.legacy_params(params)
@@ -139,16 +155,20 @@ class ModernToLegacy:
 
     def _deliver(self, inner: LegacyCall, outer: Pending, outcome: dict[str, Any] | RelayError) -> None:
         if isinstance(outcome, RelayError):
-            outer.fail(outcome)
+            outer.end(outcome)
             return
         error = outcome.get("error")
         if not isinstance(error, dict):
-            outer.answer(messages.modern_result(inner.call.method, outcome.get("result"), self._peer.about))
+            outer.end(
+                Reply.with_result(
+                    outer.call.id, messages.modern_result(inner.call.method, outcome.get("result"), self._peer.about)
+                )
+            )
             return
         urls = messages.url_elicitations(error) if inner.call.method in messages.MAY_ASK else None
         if urls is None:
             error = messages.modern_error(error)
-            outer.refuse(error["code"], str(error.get("message", "")), error.get("data"))
+            outer.end(Reply.with_error(outer.call.id, error["code"], str(error.get("message", "")), error.get("data")))
         else:
             self._send_to_urls(inner, outer, urls)
 
@@ -158,12 +178,20 @@ class ModernToLegacy:
             outer.call.caller.capabilities, methods.ELICITATION_CREATE, {"mode": "url"}
         )
         if not urls:
-            outer.refuse(jsonrpc.INTERNAL_ERROR, "The server needs the user to open an address, and does not name it.")
+            outer.end(
+                Reply.with_error(
+                    outer.call.id,
+                    jsonrpc.INTERNAL_ERROR,
+                    "The server needs the user to open an address, and does not name it.",
+                )
+            )
         elif needed is not None:
             text = "The server needs the user to open an address, and this client can't."
-            outer.refuse(jsonrpc.MISSING_CAPABILITY, text, {"requiredCapabilities": needed})
+            outer.end(
+                Reply.with_error(outer.call.id, jsonrpc.MISSING_CAPABILITY, text, {"requiredCapabilities": needed})
+            )
         elif not self._parked.has_room(outer.call.caller.principal):
-            outer.fail(Busy("Too many questions to this client are open already.", retry_after_ms=1000))
+            outer.end(Busy("Too many questions to this client are open already.", retry_after_ms=1000))
         else:
             inner.asks = {
                 _key(inner, methods.ELICITATION_CREATE): Ask(None, methods.ELICITATION_CREATE, params)
@@ -218,7 +246,11 @@ class ModernToLegacy:
         inner.handle = self._parked.park(inner, principal, digest, self._loop.time())
         inner.expiry = self._loop.call_later(self._parked.ttl_s, self._expired, inner)
         requests = {key: messages.modern_ask(ask.method, ask.params) for key, ask in inner.asks.items()}
-        outer.answer({"resultType": "input_required", "inputRequests": requests, "requestState": inner.handle})
+        outer.end(
+            Reply.with_result(
+                outer.call.id, {"resultType": "input_required", "inputRequests": requests, "requestState": inner.handle}
+            )
+        )
 
     def _resume(self, outer: Pending, params: messages.Params) -> None:
         """Handle a retry: send the answers to the server; from now on this request waits for its call."""
@@ -227,7 +259,11 @@ class ModernToLegacy:
         inner = self._parked.take(params.get("requestState"), call.caller.principal, digest, self._loop.time())
         if inner is None:
             # One message for a foreign, used or expired handle and for another request: guessing reveals nothing.
-            outer.refuse(jsonrpc.INVALID_PARAMS, "requestState is not valid (any more). Make the call again.")
+            outer.end(
+                Reply.with_error(
+                    outer.call.id, jsonrpc.INVALID_PARAMS, "requestState is not valid (any more). Make the call again."
+                )
+            )
             return
         # A client whose description changed arrives through another translator; the call stays with its own.
         inner.translator.continue_call(inner, outer, params, answers)
@@ -257,7 +293,11 @@ class ModernToLegacy:
     ) -> None:
         """The user was asked to open URLs: start the call again if all were accepted."""
         if any(answer.get("action") != "accept" for answer in answers):
-            outer.refuse(jsonrpc.INVALID_PARAMS, "The user did not open the address that the server needs.")
+            outer.end(
+                Reply.with_error(
+                    outer.call.id, jsonrpc.INVALID_PARAMS, "The user did not open the address that the server needs."
+                )
+            )
         elif inner.asks:
             self._park(inner)
         else:
@@ -294,7 +334,7 @@ class ModernToLegacy:
     def _listen(self, outer: Pending, params: messages.Params) -> None:
         call, wanted = outer.call, params.get("notifications")
         if not isinstance(wanted, dict):
-            outer.refuse(jsonrpc.INVALID_PARAMS, "params.notifications is missing.")
+            outer.end(Reply.with_error(outer.call.id, jsonrpc.INVALID_PARAMS, "params.notifications is missing."))
             return
         kept = messages.honoured(wanted, self._peer.about)
         forwarded = {"notifications": kept}

@@ -74,19 +74,19 @@ class Round(Pending):
         if not self.is_done:
             self.whole_call.outer.notify(notice)
 
-    def finish(self, reply: Reply) -> None:
+    def end(self, outcome: Reply | RelayError) -> None:
         """Raises ValueError if the reply can't be parsed; the round is then not finished."""
-        reply.release()
-        if not self.is_done:
-            message = reply.message()
-            self.is_done = True
-            self.translator.answered(self.whole_call, message)
-
-    def fail(self, error: RelayError) -> None:
-        if not self.is_done:
-            self.is_done = True
+        if isinstance(outcome, Reply):
+            outcome.release()
+        if self.is_done:
+            return
+        message = outcome.message() if isinstance(outcome, Reply) else None
+        self.is_done = True
+        if isinstance(outcome, RelayError):
             self.translator.ended(self.whole_call)
-            self.whole_call.outer.fail(error)
+            self.whole_call.outer.end(outcome)
+        elif message is not None:
+            self.translator.answered(self.whole_call, message)
 
 
 class NotificationSink(Pending):
@@ -101,14 +101,9 @@ class NotificationSink(Pending):
     def notify(self, notice: Notice) -> None:
         self.translator.receive(self, orjson.loads(notice.payload))
 
-    def finish(self, reply: Reply) -> None:
-        reply.release()
-        self._over()
-
-    def fail(self, error: RelayError) -> None:
-        self._over()
-
-    def _over(self) -> None:
+    def end(self, outcome: Reply | RelayError) -> None:
+        if isinstance(outcome, Reply):
+            outcome.release()
         if not self.is_done:
             self.is_done = True
             self.translator.sink_closed(self)
@@ -139,15 +134,17 @@ class LegacyToModern:
         method, params = outer.call.method, outer.call.message().get("params")
         params = params if isinstance(params, dict) else {}
         if method == methods.INITIALIZE:
-            outer.answer(messages.initialized(self._peer.discovered, outer.call.caller.version))
+            outer.end(
+                Reply.with_result(outer.call.id, messages.initialized(self._peer.discovered, outer.call.caller.version))
+            )
         elif method == methods.PING:
-            outer.answer({})
+            outer.end(Reply.with_result(outer.call.id, {}))
         elif method == methods.LOGGING_SET_LEVEL:
             self._set_level(outer, params.get("level"))
         elif method in (methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE):
             self._subscribe(outer, params.get("uri"))
         elif method in NOT_OFFERED or method.startswith("tasks/"):
-            outer.refuse(jsonrpc.METHOD_NOT_FOUND, f'"{method}" is not available here.')
+            outer.end(Reply.with_error(outer.call.id, jsonrpc.METHOD_NOT_FOUND, f'"{method}" is not available here.'))
         else:
             whole_call = self._calls[outer] = MultiRoundCall(outer, params)
             try:
@@ -176,7 +173,7 @@ class LegacyToModern:
             for outer in self.of(channel):
                 if outer.call.id == params.get("requestId"):
                     self.cancel(outer, "the client cancelled it")
-                    outer.refuse(jsonrpc.REQUEST_CANCELLED, "The request was cancelled.")
+                    outer.end(Reply.with_error(outer.call.id, jsonrpc.REQUEST_CANCELLED, "The request was cancelled."))
 
     def find(self, channel: str, id: jsonrpc.RequestId) -> Pending | None:
         return next((outer for outer in self.of(channel) if outer.call.id == id), None)
@@ -226,9 +223,17 @@ class LegacyToModern:
         error = message.get("error")
         if isinstance(error, dict):
             error = messages.legacy_error(whole_call.outer.call.method, error)
-            whole_call.outer.refuse(error["code"], str(error.get("message", "")), error.get("data"))
+            whole_call.outer.end(
+                Reply.with_error(
+                    whole_call.outer.call.id, error["code"], str(error.get("message", "")), error.get("data")
+                )
+            )
         else:
-            whole_call.outer.answer(messages.legacy_result(whole_call.outer.call.method, result))
+            whole_call.outer.end(
+                Reply.with_result(
+                    whole_call.outer.call.id, messages.legacy_result(whole_call.outer.call.method, result)
+                )
+            )
 
     def ended(self, whole_call: MultiRoundCall) -> None:
         self._calls.pop(whole_call.outer, None)
@@ -244,7 +249,7 @@ class LegacyToModern:
         problem = self._problem(whole_call, asked)
         if problem is not None:
             self.ended(whole_call)
-            whole_call.outer.refuse(jsonrpc.INVALID_REQUEST, problem)
+            whole_call.outer.end(Reply.with_error(whole_call.outer.call.id, jsonrpc.INVALID_REQUEST, problem))
             return
         for key, request in asked.items():
             id = f"ask-{next(self._ids)}"
@@ -283,7 +288,11 @@ class LegacyToModern:
         if isinstance(error, dict):
             self.ended(whole_call)
             text = str(error.get("message", "the client could not answer"))
-            whole_call.outer.refuse(jsonrpc.INVALID_REQUEST, f"The server's question was not answered: {text}")
+            whole_call.outer.end(
+                Reply.with_error(
+                    whole_call.outer.call.id, jsonrpc.INVALID_REQUEST, f"The server's question was not answered: {text}"
+                )
+            )
             return
         whole_call.answers[key] = message.get("result", {})
         if not whole_call.asks:
@@ -294,31 +303,35 @@ class LegacyToModern:
             self._ask_server(whole_call)
         except RelayError as error:
             self.ended(whole_call)
-            whole_call.outer.fail(error)
+            whole_call.outer.end(error)
 
     # -- settings of sessions, and listening ---------------------------------------------------------------------------
 
     def _set_level(self, outer: Pending, level: object) -> None:
         if level not in methods.LOG_LEVELS:
-            outer.refuse(jsonrpc.INVALID_PARAMS, f"level must be one of {', '.join(methods.LOG_LEVELS)}.")
+            outer.end(
+                Reply.with_error(
+                    outer.call.id, jsonrpc.INVALID_PARAMS, f"level must be one of {', '.join(methods.LOG_LEVELS)}."
+                )
+            )
         elif not self._can("logging"):
-            outer.refuse(jsonrpc.METHOD_NOT_FOUND, "The server has no logging.")
+            outer.end(Reply.with_error(outer.call.id, jsonrpc.METHOD_NOT_FOUND, "The server has no logging."))
         else:
             self._subscribers.set_level(outer.call.channel, str(level))
-            outer.answer({})
+            outer.end(Reply.with_result(outer.call.id, {}))
 
     def _subscribe(self, outer: Pending, uri: object) -> None:
         if not isinstance(uri, str):
-            outer.refuse(jsonrpc.INVALID_PARAMS, "params.uri is missing.")
+            outer.end(Reply.with_error(outer.call.id, jsonrpc.INVALID_PARAMS, "params.uri is missing."))
             return
         if outer.call.method == methods.RESOURCES_SUBSCRIBE:
             if (refusal := self._subscribers.refusal(outer.call.channel, uri)) is not None:
-                outer.refuse(jsonrpc.INVALID_PARAMS, refusal)
+                outer.end(Reply.with_error(outer.call.id, jsonrpc.INVALID_PARAMS, refusal))
                 return
             self._subscribers.subscribe(outer.call.channel, uri)
         else:
             self._subscribers.unsubscribe(outer.call.channel, uri)
-        outer.answer({})
+        outer.end(Reply.with_result(outer.call.id, {}))
         self._relisten()
 
     def _can(self, capability: str) -> bool:

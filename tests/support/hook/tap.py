@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import parse_qs
+from weakref import WeakKeyDictionary
 
 NEWEST_LEGACY = "2025-11-25"
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", NEWEST_LEGACY, "2026-07-28")
@@ -25,6 +26,9 @@ META_VERSION = "io.modelcontextprotocol/protocolVersion"
 FAKE_BUILD = "synthetic"
 CONDUIT = "tabrelay.peers.browsers.asgi_bypass"
 MCP_PATH = re.compile(r"/[^-./][^/]*(/sse|/messages/?)?", re.DOTALL)
+
+# The headers that say who asks, and in which version.
+READ = (b"mcp-session-id", b"mcp-protocol-version", b"user-agent")
 
 Record = dict[str, Any]
 Asgi = Callable[..., Any]
@@ -47,6 +51,8 @@ class Tap:
         self.swift = 0
         # How many requests of these were not parsed, since they had the header of one before.
         self.swift_again = 0
+        # What was decided before a request came here, and the request's body.
+        self.decided: WeakKeyDictionary[Any, bytes] = WeakKeyDictionary()
         self.fast_path = None if fast_path is None else TappedFastPath(self, fast_path)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -57,13 +63,13 @@ class Tap:
         conduit = (scope.get("extensions") or {}).get(CONDUIT)
         if conduit is not None:
             scope = {**scope, "extensions": {**scope["extensions"], CONDUIT: Conduit(ear, conduit)}}
-        started = scope.get("tabrelay.calls.started")
-        if started is not None:  # it was read before it came here
-            ear.received({"type": "http.request", "body": started.body})
+        body = self.decided.get(scope["tabrelay.outcome"]) if "tabrelay.outcome" in scope else None
+        if body is not None:  # it was read before it came here
+            ear.received({"type": "http.request", "body": body})
 
         async def receive_and_record() -> Any:
             message = await receive()
-            if started is None:
+            if body is None:
                 ear.received(message)
             return message
 
@@ -80,24 +86,35 @@ class TappedFastPath:
     def __init__(self, tap: Tap, fast_path: Any) -> None:
         self._tap = tap
         self._fast_path = fast_path
+        self._scopes: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._fast_path, name)
 
-    def take(self, url: bytes, headers: Any, body: bytes) -> Any:
-        taken = self._fast_path.take(url, headers, body)
-        if taken is None:
+    def decide(self, admission: Any, request: Any, body: bytes) -> Any:
+        is_known = request.verified is not None
+        outcome = self._fast_path.decide(admission, request, body)
+        if outcome is None:
             return None
-        started, known = taken
-        return TappedCall(self._tap, started, url, headers, body), (known, url, headers)
+        headers = [(name, value.encode("latin-1")) for name in READ for value in request.headers(name)]
+        self._tap.decided[outcome] = body
+        self._scopes[outcome] = {"method": "POST", "path": admission.path, "headers": headers}
+        if hasattr(outcome, "status") and admission.origin is None:  # it is complete already
+            self._record(outcome, outcome.headers, outcome.body)
+        self._tap.swift_again += is_known and hasattr(outcome, "call")
+        return outcome
 
-    def take_again(self, known: Any, body: bytes) -> Any:
-        known, url, headers = known
-        started = self._fast_path.take_again(known, body)
-        if started is None:
-            return None
-        self._tap.swift_again += 1
-        return TappedCall(self._tap, started, url, headers, body)
+    def response(self, pending: Any, reply: Any) -> Any:
+        status, headers, body = self._fast_path.response(pending, reply)
+        self._record(pending, headers, body)
+        self._tap.swift += 1
+        return status, headers, body
+
+    def _record(self, outcome: Any, headers: Any, body: bytes) -> None:
+        ear = Exchange(self._tap, self._scopes[outcome])
+        ear.received({"type": "http.request", "body": self._tap.decided[outcome]})
+        ear.said({"type": "http.response.start", "headers": headers})
+        ear.said({"type": "http.response.body", "body": body})
 
 
 class Conduit:
@@ -124,28 +141,6 @@ class Conduit:
         for text in texts if is_written else ():
             self._ear.said({"type": "websocket.send", "text": text})
         return is_written
-
-
-class TappedCall:
-    """A call on the fast path. One that leaves it is recorded where it continues."""
-
-    def __init__(self, tap: Tap, started: Any, url: bytes, headers: Any, body: bytes) -> None:
-        self._tap = tap
-        self._started = started
-        self._scope = {"method": "POST", "path": url.decode(), "headers": headers}
-        self.body = body
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._started, name)
-
-    def response(self, reply: Any) -> Any:
-        status, headers, body = self._started.response(reply)
-        ear = Exchange(self._tap, self._scope)
-        ear.received({"type": "http.request", "body": self.body})
-        ear.said({"type": "http.response.start", "headers": headers})
-        ear.said({"type": "http.response.body", "body": body})
-        self._tap.swift += 1
-        return status, headers, body
 
 
 def _key(id: Any) -> str:

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import orjson
 
-from tabrelay.calls.calls import Call, Notice, Peer
+from tabrelay.calls.calls import Call, Notice
+from tabrelay.calls.peer import Peer
 from tabrelay.errors import BadAnswer, RelayError
 from tabrelay.faces.mcp.subscriptions import changed_list
 from tabrelay.payloads.list_checks import DESCRIPTION_MEMBERS, read_server_description

@@ -1,35 +1,38 @@
 """ASGI endpoint for MCP over HTTP at `/{server}`: detects the protocol era of a request and passes it to that face.
 
 All eras share one URL. `/{server}/mcp` is an alias, because some clients append `/mcp` to every address without it;
-`/{server}/sse` and `/{server}/messages` belong to 2024-11-05. Requests of the fast path enter through `begin`. What a
-message means is decided by the faces and the server.
+`/{server}/sse` and `/{server}/messages` belong to 2024-11-05. A POST is decided once: by `decide` if its body is
+complete, else by the same functions after the waits. What a message means is decided by the faces and the server.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tabrelay import mcp_headers
 from tabrelay.admission.routes import MCP
 from tabrelay.calls.principal import Principal
-from tabrelay.calls.started import STARTED_CALL, RepeatCall, StartedCall
-from tabrelay.calls.trace_context import PARENT_HEADER, Traces
+from tabrelay.calls.trace_context import Traces
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest, RelayError
 from tabrelay.faces.mcp.acp_sessions import AcpSessions
 from tabrelay.faces.mcp.body import CLIENT_GONE, BodyReader
 from tabrelay.faces.mcp.bus_sync import BusSync
 from tabrelay.faces.mcp.http_sse import SseFace
+from tabrelay.faces.mcp.jsonrpc import request_id
 from tabrelay.faces.mcp.legacy import LegacyFace
 from tabrelay.faces.mcp.modern import ModernFace
+from tabrelay.faces.mcp.outcomes import OUTCOME, Answer, Deferred, Outcome, write
 from tabrelay.faces.mcp.session_ids import SessionIdCodec
 from tabrelay.http.accept import JSON, SSE, accepts
-from tabrelay.http.exchange import Exchange, Receive, Scope, Send
+from tabrelay.http.exchange import JSON_TYPE, Exchange, Receive, Scope, Send, error_body
 from tabrelay.http.headers import RequestHeaders
 from tabrelay.routing.drain import Drain
-from tabrelay.routing.switch import RECORDED, Switch
+from tabrelay.routing.switch import Switch
 from tabserver.wire import eras
+from tabserver.wire.jsonrpc import RequestId
 from tabserver.wire.memory_budget import MemoryBudget
 
 
@@ -101,68 +104,79 @@ class McpEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._exchanges:
-            exchange, begun = Exchange(scope, receive, send, self._on_error), scope.get(STARTED_CALL)
-            await (self._answer(exchange, scope) if begun is None else begun.resume(exchange))
-
-    def begin_again(
-        self, server: str, request: RequestHeaders, principal: Principal, body: bytes, again: RepeatCall | None
-    ) -> StartedCall | None:
-        """`begin` for a request whose header block equals that of a started one. `again`: its shortcut, if any."""
-        if again is not None and not self._drain.is_on:
+            exchange, outcome = Exchange(scope, receive, send, self._on_error), scope.get(OUTCOME)
+            server, _, place = scope["path"].strip("/").partition("/")
+            if outcome is not None:
+                await write(exchange, outcome, server)
+                return
             try:
-                begun = again(server, principal, self._body_reader.parse(body))
-            except RelayError:
-                return None
-            if begun is not None:
-                return begun
-        return self.begin(server, request, principal, body, is_known=True)
+                await self._switch.locate(server)
+                await self._answer(exchange, server, place, scope["state"]["principal"])
+            except RelayError as error:
+                await exchange.error(error, None, server)
 
-    def begin(
-        self, server: str, request: RequestHeaders, principal: Principal, body: bytes, *, is_known: bool = False
-    ) -> StartedCall | None:
-        """`_post` for the fast path: a complete request whose call can start without any wait.
+    async def _answer(self, exchange: Exchange, server: str, place: str, principal: Principal) -> None:
+        self._switch.registry.find(server)
+        if place and place != MCP:
+            await self._answer_http_sse(exchange, server, principal, place)
+        elif exchange.method == "POST":
+            _check_head(exchange)
+            await self._post(server, principal, None, exchange)
+        elif exchange.method not in ("GET", "DELETE"):
+            raise _not_allowed("GET, POST, DELETE")
+        elif _is_modern_version(exchange):
+            raise _not_allowed("POST")
+        elif exchange.method == "GET":
+            _check_accept(exchange, SSE)
+            await self._legacy.get(exchange, server, principal)
+        else:
+            await self._legacy.delete(exchange, server, principal)
 
-        None, with no side effect, for every other request. An invalid one is None too: the regular path answers it.
-        `is_known`: the header block was already checked.
-        """
-        if self._drain.is_on:
-            return None
+    # -- POST ----------------------------------------------------------------------------------------------------------
+
+    def decide(self, server: str, request: RequestHeaders, principal: Principal, body: bytes) -> Outcome:
+        """What becomes of a POST whose body is complete. A RelayError is an answer too: nothing is raised."""
         try:
-            self._switch.registry.find(server)
-            if not is_known:
-                _check_content_type(request)
-                _check_accept(request, JSON, SSE)
+            if not self._switch.is_located(server):
+                return Deferred(partial(self._locate, server, principal, body))
+            is_starting = self._switch.is_starting(server)
+            if request.verified is None:
+                _check_head(request)
+            if is_starting:
+                return Deferred(partial(self._post, server, principal, body))
             message = self._body_reader.read_small(body, request)
-            if not _is_logged_request(message):
-                return None
-            face = self._modern if _is_modern(request, message) else self._legacy
-            # No header has to be copied into the message.
-            is_plain = mcp_headers.RAW_TABRELAY_ACP not in request and PARENT_HEADER not in request
-            return face.begin(request, server, principal, message, is_plain=is_plain)
-        except RelayError:
-            return None
-
-    async def _answer(self, exchange: Exchange, scope: Scope) -> None:
-        principal: Principal = scope["state"]["principal"]
-        server, _, place = scope["path"].strip("/").partition("/")
-        try:
-            await self._switch.locate(server)
-            self._switch.registry.find(server)
-            if place and place != MCP:
-                await self._answer_http_sse(exchange, server, principal, place)
-            elif exchange.method == "POST":
-                await self._post(exchange, server, principal)
-            elif exchange.method not in ("GET", "DELETE"):
-                raise _not_allowed("GET, POST, DELETE")
-            elif _is_modern_version(exchange):
-                raise _not_allowed("POST")
-            elif exchange.method == "GET":
-                _check_accept(exchange, SSE)
-                await self._legacy.get(exchange, server, principal)
-            else:
-                await self._legacy.delete(exchange, server, principal)
         except RelayError as error:
-            await exchange.error(error, None, server)
+            return self._refusal(error, None, server)
+        return self._decide(server, request, principal, message, {})
+
+    def _decide(self, server: str, request: RequestHeaders, principal: Principal, message: Any, scope: Any) -> Outcome:
+        face = self._modern if _is_modern(request, message) else self._legacy
+        try:
+            return face.decide(request, server, principal, message, scope)
+        except RelayError as error:
+            return self._refusal(error, request_id(message), server)
+
+    def _refusal(self, error: RelayError, id: RequestId | None, server: str) -> Answer:
+        if self._on_error is not None:
+            self._on_error(error)
+        return Answer(error.status, error_body(error, id, server), (JSON_TYPE, *error.headers))
+
+    async def _locate(self, server: str, principal: Principal, body: bytes, exchange: Exchange) -> None:
+        await self._switch.locate(server)
+        self._switch.registry.find(server)
+        _check_head(exchange)
+        await self._post(server, principal, body, exchange)
+
+    async def _post(self, server: str, principal: Principal, body: bytes | None, exchange: Exchange) -> None:
+        """The rest of `decide`, with the waits. `body`: None if it has to be read."""
+        await self._switch.wait_for_start(server)  # before the body is parsed, which takes much more memory
+        reader = self._body_reader
+        message = await reader.read(exchange) if body is None else reader.read_small(body, exchange)
+        if message is CLIENT_GONE:
+            return
+        outcome = self._decide(server, exchange, principal, message, exchange.scope)
+        del message, body  # not needed during the call
+        await write(exchange, outcome, server)
 
     async def _answer_http_sse(self, exchange: Exchange, server: str, principal: Principal, place: str) -> None:
         """The two URLs of 2024-11-05."""
@@ -180,24 +194,6 @@ class McpEndpoint:
             await self._switch.wait_for_start(server)
             await self._sse.post(exchange, server, principal)
 
-    async def _post(self, exchange: Exchange, server: str, principal: Principal) -> None:
-        _check_content_type(exchange)
-        _check_accept(exchange, JSON, SSE)
-        await self._switch.wait_for_start(server)  # before the body is parsed, which takes much more memory
-        message = await self._body_reader.read(exchange)
-        if message is CLIENT_GONE:
-            return
-        if _is_modern(exchange, message):
-            await self._modern(exchange, server, principal, message)
-        else:
-            await self._legacy.post(exchange, server, principal, message)
-
-
-def _is_logged_request(message: Any) -> bool:
-    """Is it a request with one of the methods that are logged as calls?"""
-    method = message.get("method") if isinstance(message, dict) else None
-    return isinstance(method, str) and method in RECORDED and "id" in message
-
 
 def _is_modern(request: RequestHeaders, message: Any) -> bool:
     return _is_modern_version(request) or _has_envelope(message)
@@ -213,6 +209,11 @@ def _has_envelope(message: Any) -> bool:
     params = message.get("params") if isinstance(message, dict) else None
     meta = params.get("_meta") if isinstance(params, dict) else None
     return isinstance(meta, dict) and eras.META_VERSION in meta
+
+
+def _check_head(request: RequestHeaders) -> None:
+    _check_content_type(request)
+    _check_accept(request, JSON, SSE)
 
 
 def _check_content_type(request: RequestHeaders) -> None:

@@ -189,7 +189,9 @@ class SseFace:
     async def _initialize(self, exchange: Exchange, connection: SseConnection, message: dict[str, Any]) -> bytes:
         if connection.session is not None:
             raise BadRequest("This session is already initialized.", reason="already_initialized")
-        body, session = await self._legacy.initialize(exchange, connection.server, connection.principal, message)
+        where = exchange, connection.server, connection.principal
+        started, initialization = self._legacy.initialize(*where, message, exchange.scope)
+        body, session = initialization.open(await initialization.reply(await started.started()))
         # All messages of the session go to its only stream.
         session.streams.get_stream = connection.stream
         session.is_http_sse = True
@@ -204,7 +206,7 @@ class SseFace:
         if known is not None:
             connection.stream.add(known)
             return
-        pending = await self._legacy.calls.start(exchange, session, message)
+        pending = await self._legacy.calls.start(exchange, session, message, exchange.scope).started()
         try:
             while True:
                 event = await pending.next()

@@ -12,17 +12,19 @@ from typing import Any
 import orjson
 
 from tabrelay import mcp_headers
+from tabrelay.calls.calls import Call, Pending, Reply
+from tabrelay.calls.peer import Peer
 from tabrelay.calls.principal import Principal
-from tabrelay.calls.started import StartedCall
 from tabrelay.calls.trace_context import Traces
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest, RelayError
 from tabrelay.faces.mcp.bus_sync import BusSync
 from tabrelay.faces.mcp.event_store import EventStream, is_get_event
-from tabrelay.faces.mcp.jsonrpc import check_message, is_request, request_id
+from tabrelay.faces.mcp.jsonrpc import check_message, is_request
 from tabrelay.faces.mcp.legacy_batch import answer_batch
-from tabrelay.faces.mcp.legacy_calls import SessionCalls, session_header
-from tabrelay.faces.mcp.legacy_initialize import LegacyInitialize, read_caller
+from tabrelay.faces.mcp.legacy_calls import SessionCalls
+from tabrelay.faces.mcp.legacy_initialize import Initialization, read_caller
+from tabrelay.faces.mcp.outcomes import Answer, Deferred, Outcome, outcome_of
 from tabrelay.faces.mcp.remote_streams import TOO_OLD, StreamReader, StreamServer
 from tabrelay.faces.mcp.resumable_response import ResumableResponses
 from tabrelay.faces.mcp.session_ids import SessionIdCodec
@@ -32,8 +34,9 @@ from tabrelay.faces.mcp.sessions import Session, Sessions
 from tabrelay.http.exchange import Exchange
 from tabrelay.http.headers import RequestHeaders
 from tabrelay.routing.drain import Drain
-from tabrelay.routing.switch import Switch
+from tabrelay.routing.switch import Switch, WaitingCall
 from tabserver.wire import eras, methods
+from tabserver.wire.frames import Caller
 
 
 class LegacyFace:
@@ -42,9 +45,9 @@ class LegacyFace:
     def __init__(
         self, switch: Switch, settings: Settings, drain: Drain, session_ids: SessionIdCodec, traces: Traces
     ) -> None:
-        self._switch = switch
+        self.switch = switch
         self._drain = drain
-        self._initializer = LegacyInitialize(switch, traces)
+        self._traces = traces
         self._responses = ResumableResponses(settings.keepalive_s)
         self._bus_sync: BusSync | None = None
         self._sessions = Sessions(
@@ -64,9 +67,9 @@ class LegacyFace:
 
     def _ended(self, session: Session, why: str) -> None:
         for pending in list(session.running):
-            self._switch.abandon(session.server, pending, why)
-            pending.fail(BadRequest(f"The session ended: {why}.", status=404, reason="session_not_found"))
-        self._switch.end(session.server, session.channel, why)
+            self.switch.abandon(session.server, pending, why)
+            pending.end(BadRequest(f"The session ended: {why}.", status=404, reason="session_not_found"))
+        self.switch.end(session.server, session.channel, why)
 
     @property
     def sessions(self) -> int:
@@ -97,7 +100,7 @@ class LegacyFace:
         session = self._sessions.find_by_key(key)
         if session is not None:
             payload = orjson.dumps(message).decode()
-            self._switch.notify(session.server, session.channel, session.caller, payload)
+            self.switch.notify(session.server, session.channel, session.caller, payload)
 
     def close(self) -> None:
         """The relay stops: end the GET streams."""
@@ -113,68 +116,50 @@ class LegacyFace:
 
     # -- POST ----------------------------------------------------------------------------------------------------------
 
-    async def post(self, exchange: Exchange, server: str, principal: Principal, message: Any) -> None:
-        id = request_id(message)
-        try:
-            if isinstance(message, list):
-                await self._batch(exchange, self._find(exchange, server, principal), message)
-                return
-            check_message(message)
-            if message.get("method") == methods.INITIALIZE:
-                await self._initialize(exchange, server, principal, message)
-                return
-            session = self._find(exchange, server, principal)
-            if not is_request(message):
-                self.pass_on(session, message)
-                await exchange.reply(202)
-                return
-            await self._request(exchange, session, message)
-        except RelayError as error:
-            await exchange.error(error, id, server)
+    def decide(self, request: RequestHeaders, server: str, principal: Principal, message: Any, scope: Any) -> Outcome:
+        """What becomes of a message. Raises RelayError."""
+        if isinstance(message, list):
+            session = self._find(request, server, principal)
+            return Deferred(lambda exchange: self._batch(exchange, session, message))
+        check_message(message)
+        if message.get("method") == methods.INITIALIZE:
+            if request.header(mcp_headers.RAW_SESSION_ID) is not None:
+                raise BadRequest("This session is already initialized.", reason="already_initialized")
+            return outcome_of(self.initialize(request, server, principal, message, scope)[0])
+        session = self._find(request, server, principal)
+        if not is_request(message):
+            self.pass_on(session, message)
+            return Answer(202)
+        return self.calls.decide(request, session, message, scope)
 
-    async def _initialize(self, exchange: Exchange, server: str, principal: Principal, message: dict[str, Any]) -> None:
-        if exchange.header(mcp_headers.RAW_SESSION_ID) is not None:
-            raise BadRequest("This session is already initialized.", reason="already_initialized")
-        body, session = await self.initialize(exchange, server, principal, message)
-        await exchange.json(200, body, session_header(session))
-
-    async def initialize(
-        self, exchange: Exchange, server: str, principal: Principal, message: dict[str, Any]
-    ) -> tuple[bytes, Session]:
-        """Open a session. Returns the body of the response, and the session."""
+    def initialize(
+        self, request: RequestHeaders, server: str, principal: Principal, message: dict[str, Any], scope: Any
+    ) -> tuple[Pending | WaitingCall, Initialization]:
+        """Start `initialize`. Its owner opens the session when it has the reply."""
         caller = read_caller(principal, message)
         self._sessions.make_room(principal.id)
-        channel = self._switch.new_channel()
+        channel = self.switch.new_channel()
+        owner = Initialization(self, server, channel, caller)
         is_there = self.calls.is_available(server, channel)
-        body, is_sent = await self._initializer.initialize(
-            exchange, server, channel, caller, message, is_there=is_there
-        )
+        trace = self._traces.begin(scope, request.header, server, message) if is_there else None
+        call = Call(channel, message["id"], methods.INITIALIZE, orjson.dumps(message).decode(), caller, trace)
+        message["params"] = None  # it goes on as text, and its values must not stay in memory during the call
+        if is_there:
+            return self.switch.start(server, call, owner), owner
+        pending = Pending(call, owner)
+        pending.end(Reply(owner.cached_reply(call)))
+        return pending, owner
+
+    def open_session(self, server: str, channel: str, caller: Caller, peer: Peer | None) -> Session:
         session = self._sessions.open(server, channel, caller)
-        session.replayed_to = self.session_replay.peer(session) if is_sent else None
-        return body, session
+        session.replayed_to = peer
+        return session
 
     def pass_on(self, session: Session, message: dict[str, Any]) -> None:
         self.session_replay.send(session)
-        self._switch.notify(session.server, session.channel, session.caller, orjson.dumps(message).decode())
+        self.switch.notify(session.server, session.channel, session.caller, orjson.dumps(message).decode())
         if self._bus_sync is not None and message.get("method") != methods.INITIALIZED:
             self._bus_sync.broadcast(digest(session.id), message)
-
-    async def _request(self, exchange: Exchange, session: Session, message: dict[str, Any]) -> None:
-        cached = self.calls.offline_answer(session, message)
-        if cached is not None:
-            await exchange.json(200, cached, session_header(session))
-            return
-        await self.calls.answer(exchange, session, await self.calls.start(exchange, session, message))
-
-    def begin(
-        self, request: RequestHeaders, server: str, principal: Principal, message: dict[str, Any], *, is_plain: bool
-    ) -> StartedCall | None:
-        """Start a request that needs no wait; None, with no side effect, if it needs one. Raises RelayError.
-
-        `is_plain`: no header has to be copied into the message.
-        """
-        check_message(message)
-        return self.calls.begin(request, self._find(request, server, principal), principal, message, is_plain=is_plain)
 
     async def _batch(self, exchange: Exchange, session: Session, messages: list[Any]) -> None:
         if session.caller.version != eras.BATCH_VERSION:
@@ -183,23 +168,18 @@ class LegacyFace:
             exchange,
             messages,
             offline_answer=lambda message: self.calls.offline_answer(session, message),
-            start=lambda message: self.calls.start(exchange, session, message),
+            start=lambda message: self.calls.start(exchange, session, message, exchange.scope).started(),
             pass_on=lambda message: self.pass_on(session, message),
             deliver=session.deliver,
             server=session.server,
-            headers=session_header(session),
+            headers=session.headers,
         )
 
     def _find(self, request: RequestHeaders, server: str, principal: Principal) -> Session:
-        versions = request.headers(mcp_headers.RAW_PROTOCOL_VERSION)
-        if len(set(versions)) > 1:
-            raise BadRequest("The header MCP-Protocol-Version was sent more than once.")
-        if versions and versions[0] not in eras.LEGACY_VERSIONS:
-            raise BadRequest(f"Protocol version {versions[0]!r} is not supported here.", reason="unsupported_version")
-        ids = request.headers(mcp_headers.RAW_SESSION_ID)
-        if len(ids) > 1:
-            raise BadRequest("The header Mcp-Session-Id was sent more than once.")
-        return self._sessions.find(ids[0] if ids else None, server, principal.id)
+        id = request.verified
+        if type(id) is not str:
+            id = request.verified = _session_id(request)
+        return self._sessions.find(id, server, principal.id)
 
     # -- GET and DELETE ------------------------------------------------------------------------------------------------
 
@@ -218,13 +198,13 @@ class LegacyFace:
             return
         if stream is session.streams.get_stream:
             self.session_replay.listen(session)
-        await self._responses.resume(exchange, stream, after, session_header(session))
+        await self._responses.resume(exchange, stream, after, session.headers)
 
     async def _resume_remote(self, exchange: Exchange, session: Session, last_event: str | None) -> bool:
         """Resume a stream that another relay holds; False if none does."""
         if self._stream_reader is None or last_event is None or self._stream_reader.remote_node(last_event) is None:
             return False
-        headers = session_header(session)
+        headers = session.headers
         return await self._stream_reader.resume(exchange, session, digest(session.id), last_event, headers)
 
     def leave(self, session: Session) -> None:
@@ -239,6 +219,18 @@ class LegacyFace:
             return
         self._sessions.end(session, "the client ended it")
         await exchange.reply(204)
+
+
+def _session_id(request: RequestHeaders) -> str | None:
+    versions = request.headers(mcp_headers.RAW_PROTOCOL_VERSION)
+    if len(set(versions)) > 1:
+        raise BadRequest("The header MCP-Protocol-Version was sent more than once.")
+    if versions and versions[0] not in eras.LEGACY_VERSIONS:
+        raise BadRequest(f"Protocol version {versions[0]!r} is not supported here.", reason="unsupported_version")
+    ids = request.headers(mcp_headers.RAW_SESSION_ID)
+    if len(ids) > 1:
+        raise BadRequest("The header Mcp-Session-Id was sent more than once.")
+    return ids[0] if ids else None
 
 
 def _wanted(session: Session, last_event: str | None) -> tuple[EventStream, int]:

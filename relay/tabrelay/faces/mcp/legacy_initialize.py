@@ -1,23 +1,23 @@
 """The `initialize` request: the client's description, and the server's answer or a cached one.
 
 If no browser is connected, or it leaves before it answers, the answer is made from the cached catalogue, so that a
-session can always be opened. Does not store sessions.
+session can always be opened. Does not start the call and does not store sessions.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import orjson
 
-from tabrelay.calls.calls import Call, Reply
+from tabrelay.calls.calls import Call, Pending, Reply, Response
+from tabrelay.calls.peer import Peer
 from tabrelay.calls.principal import Principal
-from tabrelay.calls.trace_context import Traces
-from tabrelay.errors import BadAnswer, BadRequest, Busy, ServerOffline
+from tabrelay.errors import BadAnswer, BadRequest
 from tabrelay.faces.mcp.jsonrpc import check_client_info
 from tabrelay.faces.mcp.offline_answers import cached_legacy_result
 from tabrelay.faces.mcp.session_ids import new_nonce
+from tabrelay.faces.mcp.sessions import Session
 from tabrelay.http.exchange import Exchange
 from tabrelay.payloads.list_checks import read_server_description
 from tabrelay.routing.switch import Switch
@@ -28,36 +28,57 @@ from tabserver.wire.frames import Caller
 MAX_ANSWER: Final = 1024 * 1024
 
 
-class LegacyInitialize:
-    """Answers `initialize`. One per relay."""
+class Initializing(Protocol):
+    """The face that opens sessions."""
 
-    def __init__(self, switch: Switch, traces: Traces) -> None:
-        self._switch = switch
-        self._traces = traces
+    switch: Switch
 
-    async def initialize(
-        self, exchange: Exchange, server: str, channel: str, caller: Caller, message: dict[str, Any], *, is_there: bool
-    ) -> tuple[bytes, bool]:
-        """The server's answer if it is connected, else the cached one; and whether the server received the request."""
-        is_sent = True
+    def open_session(self, server: str, channel: str, caller: Caller, peer: Peer | None) -> Session:
+        """`peer`: the one that has received `initialize`."""
 
-        def cached() -> str:
-            nonlocal is_sent
-            is_sent = False
-            catalogue = self._switch.registry.cached_catalogue(server)
-            result = cached_legacy_result(methods.INITIALIZE, {"protocolVersion": caller.version}, server, catalogue)
-            return orjson.dumps(jsonrpc.result_message(message["id"], result)).decode()
 
-        if is_there:
-            trace = self._traces.begin(exchange.scope, exchange.header, server, message)
-            call = Call(channel, message["id"], methods.INITIALIZE, orjson.dumps(message).decode(), caller, trace)
-            message["params"] = (
-                None  # it is forwarded as text; the parsed values must not stay in memory during the call
-            )
-            with suppress(Busy, ServerOffline):  # a session can be opened without the server
-                reply = await self._switch.ask(server, call, cached)
-                return _checked(reply, server, caller.version), is_sent
-        return cached().encode(), False
+class Initialization:
+    """One `initialize` request, as the owner of its call."""
+
+    def __init__(self, face: Initializing, server: str, channel: str, caller: Caller) -> None:
+        self._face = face
+        self._server = server
+        self._channel = channel
+        self._caller = caller
+        self._peer: Peer | None = None  # the peer that has received the request
+
+    def may_be_cached(self, method: str) -> bool:
+        return True
+
+    def cached_reply(self, call: Call) -> str:
+        self._peer = None
+        catalogue = self._face.switch.registry.cached_catalogue(self._server)
+        params = {"protocolVersion": self._caller.version}
+        result = cached_legacy_result(methods.INITIALIZE, params, self._server, catalogue)
+        return orjson.dumps(jsonrpc.result_message(call.id, result)).decode()
+
+    def sending(self, pending: Pending, peer: Peer) -> None:
+        self._peer = peer
+
+    def pinned(self, call: Call, tab: str | None) -> None: ...
+
+    def ended(self, pending: Pending) -> None: ...
+
+    async def reply(self, pending: Pending) -> Reply:
+        return await self._face.switch.reply_to(self._server, pending)
+
+    def open(self, reply: Reply) -> tuple[bytes, Session]:
+        """Open the session. Returns the body of the response, and the session."""
+        body = _checked(reply, self._server, self._caller.version)
+        return body, self._face.open_session(self._server, self._channel, self._caller, self._peer)
+
+    def response(self, pending: Pending, reply: Reply) -> Response:
+        body, session = self.open(reply)
+        return 200, session.json_headers, body
+
+    async def respond(self, exchange: Exchange, pending: Pending) -> None:
+        status, headers, body = self.response(pending, await self.reply(pending))
+        await exchange.reply(status, body, headers)
 
 
 def _checked(reply: Reply, server: str, version: str) -> bytes:
@@ -66,7 +87,7 @@ def _checked(reply: Reply, server: str, version: str) -> bytes:
     Raises BadAnswer if it is larger than MAX_ANSWER.
     """
     if reply.error_code is not None:
-        return reply.payload.encode()
+        return reply.encoded()
     if len(reply.raw) > MAX_ANSWER:
         raise BadAnswer(f"The server's answer to initialize has more than {MAX_ANSWER:,} characters.")
     message = orjson.loads(reply.payload)

@@ -7,20 +7,22 @@ too. Pure: sends nothing and starts no call.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tabrelay import mcp_headers
 from tabrelay.calls.calls import Reply
 from tabrelay.errors import BadRequest
 from tabrelay.faces.mcp.jsonrpc import NAMED_BY
-from tabrelay.http.exchange import Exchange
 from tabrelay.http.headers import RequestHeaders
-from tabrelay.http.param_headers import ParamHeader, check, decode, mismatch
+from tabrelay.http.param_headers import decode, mismatch
 from tabserver.wire import eras, jsonrpc, methods
-from tabserver.wire.frames import META_ACP, Caller
+from tabserver.wire.frames import Caller
 
+if TYPE_CHECKING:
+    from tabrelay.faces.mcp.modern import ModernOwner
+
+NOT_REUSABLE: Final = -1
 REMOVED: Final = frozenset(
     {
         methods.INITIALIZE,
@@ -44,17 +46,22 @@ STATUS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class VerifiedEnvelope:
-    """The checked envelope of a tool call. Another call with the same header block and an equal envelope needs no
+    """The checked envelope of a request. Another tool call with the same header block and an equal envelope needs no
     further check: none could fail, and its caller is the same."""
 
-    name: str
+    name: str | None
     version: Any
     client: Any
     capabilities: Any
-    catalogue: int | None  # number of the catalogue in which the tool has no argument to repeat in a header
+    # Number of the catalogue in which the tool has no argument to repeat in a header; NOT_REUSABLE for other requests.
+    catalogue: int | None
     caller: Caller
+    owner: ModernOwner
 
-    def holds_for(self, message: Any) -> bool:
+    def holds_for(self, message: Any, server: str, catalogue: int | None) -> bool:
+        """`catalogue`: the number of the server's present one."""
+        if self.catalogue != catalogue or self.owner.server != server:
+            return False
         if type(message) is not dict or message.get("method") != methods.TOOLS_CALL or message.get("jsonrpc") != "2.0":
             return False
         params = message.get("params")
@@ -68,8 +75,6 @@ class VerifiedEnvelope:
             # defence: a call like the one before it: another client
             and meta.get(eras.META_CLIENT) == self.client
             and meta.get(eras.META_CAPABILITIES) == self.capabilities
-            # defence: a call like the one before it: a forged session
-            and META_ACP not in meta  # a key that only the relay may set
             # defence: the length of an id, with the header of the call before
             and (type(id) is int or (type(id) is str and len(id) <= jsonrpc.MAX_ID))
             and ((token := meta.get("progressToken")) is None or jsonrpc.is_request_id(token))
@@ -80,19 +85,15 @@ def status_of(reply: Reply) -> int:
     return STATUS.get(reply.error_code, 200) if reply.error_code is not None else 200
 
 
-def check_notification(exchange: Exchange) -> None:
-    version = exchange.header(mcp_headers.RAW_PROTOCOL_VERSION)
+def check_notification(request: RequestHeaders) -> None:
+    version = request.header(mcp_headers.RAW_PROTOCOL_VERSION)
     if version is not None and version not in eras.MODERN_VERSIONS:
         raise _unsupported(version)
 
 
-def check_request(
-    request: RequestHeaders, message: dict[str, Any], param_headers_of: Callable[[str], tuple[ParamHeader, ...]]
-) -> dict[str, Any]:
-    """Run all checks in order; the first failure raises. Returns the envelope (`params._meta`)."""
-    if (meta := matching_meta(request, message)) is not None:
-        check(param_headers_of(message["params"]["name"]), message["params"].get("arguments"), request.headers)
-        return meta
+def check_request(request: RequestHeaders, message: dict[str, Any]) -> dict[str, Any]:
+    """Run all checks in order; the first failure raises. Returns the envelope (`params._meta`). The arguments that a
+    tool call repeats in headers are not checked here."""
     for header in (mcp_headers.RAW_PROTOCOL_VERSION, mcp_headers.RAW_METHOD, mcp_headers.RAW_NAME):
         if request.is_repeated(header):
             raise mismatch(f"The header {header.decode()} was sent more than once.")
@@ -120,8 +121,6 @@ def check_request(
         _compare(request, mcp_headers.RAW_NAME, name, encoded=True)
     if version not in eras.MODERN_VERSIONS:
         raise _unsupported(version)
-    if message["method"] == methods.TOOLS_CALL:
-        check(param_headers_of(params["name"]), params.get("arguments"), request.headers)
     if message["method"] in REMOVED:
         raise BadRequest(
             f'"{message["method"]}" is not a method of {version}.',

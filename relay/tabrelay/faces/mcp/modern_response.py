@@ -47,7 +47,7 @@ async def send_response(
         nonlocal is_gone
         is_gone = True
         on_gone()
-        pending.fail(ClientGone("the client hung up"))
+        pending.end(ClientGone("the client hung up"))
 
     try:
         is_complete = await _send_outcome(

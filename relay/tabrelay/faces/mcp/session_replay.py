@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import orjson
 
-from tabrelay.calls.calls import Call, Peer, Pending
+from tabrelay.calls.calls import Call, Pending
+from tabrelay.calls.peer import Peer
 from tabrelay.errors import RelayError
 from tabrelay.faces.mcp.session_store import SessionRecord
 from tabrelay.faces.mcp.sessions import Session, Sessions

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tabrelay.calls.calls import Notice, Peer, Pending
+from tabrelay import mcp_headers
+from tabrelay.calls.calls import Notice, Pending
+from tabrelay.calls.peer import Peer
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest
 from tabrelay.faces.mcp.bus_sync import BusSync
@@ -20,6 +22,7 @@ from tabrelay.faces.mcp.event_store import EventStore, SessionStreams
 from tabrelay.faces.mcp.session_ids import SessionIdCodec
 from tabrelay.faces.mcp.session_store import MAX_SUBSCRIPTIONS, SessionRecord, SessionStore, digest
 from tabrelay.faces.mcp.subscriptions import changed_list, list_changed
+from tabrelay.http.exchange import JSON_TYPE, Header
 from tabserver.wire.frames import Caller
 
 # Least time between two scans of all sessions for room in a full table.
@@ -46,6 +49,13 @@ class Session:
     is_http_sse: bool = False
     # Characters of its subscriptions, as of their last change.
     subscribed_characters: int = 0
+    # The header that names it in each response, and the headers of a complete one.
+    headers: tuple[Header, ...] = field(init=False)
+    json_headers: tuple[Header, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.headers = ((mcp_headers.RAW_SESSION_ID, self.id.encode()),)
+        self.json_headers = (JSON_TYPE, *self.headers)
 
     @property
     def is_listening(self) -> bool:

@@ -14,7 +14,8 @@ from typing import Any, Final
 from tabrelay.bus import errors
 from tabrelay.bus.bus import BusDown
 from tabrelay.bus.members import Membership
-from tabrelay.calls.calls import LISTS, Call, Notice, Peer, Pending, Reply
+from tabrelay.calls.calls import LISTS, Call, Notice, Pending, Reply
+from tabrelay.calls.peer import Peer
 from tabrelay.errors import BrowserGone, RelayError, UnknownServer, with_unknown_delivery
 from tabrelay.payloads.sliced import SlicedPayload
 from tabrelay.routing.drain import Drain
@@ -36,42 +37,44 @@ METHOD_WITHIN: Final = 80
 class Forwarded(Pending):
     """A call of another relay. Every message of the browser about it is sent there; nothing is kept here."""
 
-    __slots__ = ("_address", "_cluster", "_on_end", "node")
+    __slots__ = ("_address", "_cluster", "_on_forwarded_end", "node")
 
     def __init__(self, call: Call, node: str, address: str, cluster: Membership, on_end: Callable[[], None]) -> None:
         super().__init__(call)
         self.node = node
         self._address = address
         self._cluster = cluster
-        self._on_end = on_end
-        self.on_pin = lambda tab: self._assure({"op": "pin", "tab": tab})
+        self._on_forwarded_end = on_end
 
     def notify(self, notice: Notice) -> None:
         if not self.is_done:
             send = self._send if is_droppable(notice) else self._assure
             send({"op": "note", "ends": notice.ends_stream}, notice.payload)
 
-    def finish(self, reply: Reply) -> None:
-        reply.release()
+    def pin(self, tab: str | None) -> None:
         if not self.is_done:
-            self.is_done = True
-            raw = reply.raw
+            self._assure({"op": "pin", "tab": tab})
+
+    def end(self, outcome: Reply | RelayError) -> None:
+        if isinstance(outcome, Reply):
+            outcome.release()
+        if self.is_done:
+            return
+        self.is_done = True
+        if isinstance(outcome, Reply):
+            raw = outcome.raw
             brief = raw.summary if isinstance(raw, SlicedPayload) else ""
             payload = raw if isinstance(raw, str) else b"".join(raw)
-            self._send({"op": "done", "code": reply.error_code, "brief": brief}, payload)
-            self._on_end()
-
-    def fail(self, error: RelayError) -> None:
-        if not self.is_done:
-            self.is_done = True
-            self._send({"op": "fail", "error": errors.to_dict(error)})
-            self._on_end()
+            self._send({"op": "done", "code": outcome.error_code, "brief": brief}, payload)
+        else:
+            self._send({"op": "fail", "error": errors.to_dict(outcome)})
+        self._on_forwarded_end()
 
     def drop(self) -> None:
         """End it without an answer: no caller waits for it, or another relay answers it."""
         if not self.is_done:
             self.is_done = True
-            self._on_end()
+            self._on_forwarded_end()
 
     def _send(self, header: dict[str, Any], payload: str | bytes | None = None) -> None:
         with suppress(BusDown):  # the other relay asks again when the bus is back
@@ -147,7 +150,7 @@ class Forwarding:
         try:
             peer.start(pending)
         except RelayError as error:
-            pending.fail(error if pending.asked_of is None else with_unknown_delivery(error))
+            pending.end(error if pending.asked_of is None else with_unknown_delivery(error))
             return
         self._count(node, address, call)
 

@@ -16,7 +16,8 @@ from functools import partial
 from typing import Any, Final
 
 from tabrelay.admission.policy import Refuse
-from tabrelay.calls.calls import Peer, PeerKind, Pending
+from tabrelay.calls.calls import Pending
+from tabrelay.calls.peer import Peer, PeerKind
 from tabrelay.calls.principal import Principal
 from tabrelay.config.settings import Settings
 from tabrelay.errors import RelayError

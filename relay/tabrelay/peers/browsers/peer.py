@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import orjson
 
-from tabrelay.calls.calls import QUICK, QUICK_ROOM, Call, Notice, PeerKind, Pending, Reply, memory_of
+from tabrelay.calls.calls import QUICK, QUICK_ROOM, Call, Notice, Pending, Reply, memory_of
+from tabrelay.calls.peer import PeerKind
 from tabrelay.errors import BadAnswer, BadRequest, BrowserGone, Busy, RelayError, ResultTooLarge, with_unknown_delivery
 from tabrelay.payloads.sliced import Payload, SlicedPayload, text_of
 from tabrelay.peers.browsers import response_check
@@ -253,7 +254,7 @@ class BrowserPeer(LinkShell):
         pending = self._pending_calls.pop((event.channel, event.id), None) if event.id is not None else None
         if pending is not None:
             text = f'The browser that offers "{self.server}" closed its connection when it got the call.'
-            pending.fail(BrowserGone(text))
+            pending.end(BrowserGone(text))
 
     def _welcomed(self, event: Welcomed) -> None:
         self.is_resumed = event.resumed
@@ -266,7 +267,7 @@ class BrowserPeer(LinkShell):
                 except RelayError as error:
                     self._pending_calls.pop((pending.call.channel, pending.call.id), None)
                     # defence: calls that find no room in a new session of their worker
-                    pending.fail(with_unknown_delivery(error))
+                    pending.end(with_unknown_delivery(error))
             self._fail_calls(lost, "another worker of the browser took its place")
         self._on_up(self)
 
@@ -309,8 +310,8 @@ class BrowserPeer(LinkShell):
         elif method == PIN:
             tab = params.get("tab")
             # defence: the length of a pinned tab's id
-            if related is not None and related.on_pin is not None and is_pin(tab):
-                related.on_pin(tab)
+            if related is not None and is_pin(tab):
+                related.pin(tab)
         elif method.startswith(OURS):
             log.debug("%s: ignored the control message %.80s", self.server, method)
         elif related is not None:
@@ -331,17 +332,17 @@ class BrowserPeer(LinkShell):
         try:
             code, is_plain = response_check.classify(payload, pending.call.id, self._max_values)
         except (BadAnswer, ResultTooLarge) as error:
-            pending.fail(error)
+            pending.end(error)
             return
         # Until the caller has it, the answer counts towards the memory budget of the links.
         budget, cost = self._budget, memory_of(payload)
         budget.add(cost)
-        pending.finish(Reply(payload, code, is_plain, budget, cost))
+        pending.end(Reply(payload, code, is_plain, budget, cost))
 
     def _channel_closed(self, channel: str, why: str) -> None:
         self._opened.pop(channel, None)
         for pending in self._pending_calls.take_channel(channel):
-            pending.fail(BrowserGone(f'Server "{self.server}" ended the call: {why}.'))
+            pending.end(BrowserGone(f'Server "{self.server}" ended the call: {why}.'))
 
     def _socket_closed(self) -> None:
         self._on_away(self)
@@ -352,4 +353,4 @@ class BrowserPeer(LinkShell):
 
     def _fail_calls(self, lost: list[Pending], why: str) -> None:
         for pending in lost:
-            pending.fail(BrowserGone(f'The browser that offers "{self.server}" left while it had the call: {why}.'))
+            pending.end(BrowserGone(f'The browser that offers "{self.server}" left while it had the call: {why}.'))

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from tabrelay.admission.policy import Refuse
-from tabrelay.calls.calls import Peer, PeerKind
+from tabrelay.calls.peer import Peer, PeerKind
 from tabrelay.calls.principal import Principal
 from tabrelay.config.settings import Settings
 from tabrelay.peers.browsers.plain_peer import PlainPeer

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import orjson
 
-from tabrelay.calls.calls import QUICK, QUICK_ROOM, Call, Notice, PeerKind, Pending
+from tabrelay.calls.calls import QUICK, QUICK_ROOM, Call, Notice, Pending, Reply
+from tabrelay.calls.peer import PeerKind
 from tabrelay.errors import BadRequest, BrowserGone, Busy, ServerOffline
 from tabrelay.peers.browsers.plain_session import PlainSession, PlainSocket
 from tabrelay.routing.question_limits import QuestionLimits
@@ -224,13 +225,13 @@ class PlainPeer:
             pending = page.find(channel, id)
             if pending is not None:
                 page.cancel(pending, why)
-                pending.refuse(jsonrpc.REQUEST_CANCELLED, "The request was cancelled.")
+                pending.end(Reply.with_error(pending.call.id, jsonrpc.REQUEST_CANCELLED, "The request was cancelled."))
 
     def end(self, channel: str, why: str) -> None:
         for page in self._sockets:
             for pending in page.calls_of(channel):
                 page.cancel(pending, why)
-                pending.fail(BrowserGone(f"The session has ended: {why}."))
+                pending.end(BrowserGone(f"The session has ended: {why}."))
         self._shared.leave(channel, is_connected=self.is_up)
 
     def listen(self, channel: str, caller: Caller, sink: Callable[[Notice], None]) -> None:

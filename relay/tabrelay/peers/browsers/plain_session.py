@@ -190,7 +190,7 @@ class PlainSession:
         for id in list(self._questions):
             self._close_question(id)
         for pending in self._calls.clear():
-            pending.fail(BrowserGone(text))
+            pending.end(BrowserGone(text))
 
     def _write(self, message: dict[str, Any]) -> None:
         self._socket.write([(orjson.dumps(message).decode(), None)])
@@ -232,7 +232,7 @@ class PlainSession:
         if running is not None:
             session._close_questions(running)
             text = f"The page's answer has more than {self._max_values:,} values, where keys and lists count twice."
-            running.pending.fail(ResultTooLarge(f"{text} Ask for less at once."))
+            running.pending.end(ResultTooLarge(f"{text} Ask for less at once."))
 
     def _session_of(self, message: dict[str, Any]) -> PlainSession:
         """The session whose request a message names, if that is another one of the same principal. A page that gives up
@@ -273,9 +273,9 @@ class PlainSession:
         pending = running.pending
         text, code, said = encoded or _encode_response(message, pending.call.id)
         if text is None:
-            pending.fail(BadAnswer("The page's answer is not a JSON-RPC response that can be passed on."))
+            pending.end(BadAnswer("The page's answer is not a JSON-RPC response that can be passed on."))
         else:
-            pending.finish(Reply(text, code, values=said))
+            pending.end(Reply(text, code, values=said))
 
     def _received_about(self, result: object) -> None:
         if not isinstance(result, dict):

@@ -16,7 +16,7 @@ from typing import Any, Final
 from tabrelay.bus import envelope
 from tabrelay.bus.bus import BusDown, BusMessage
 from tabrelay.bus.members import Membership
-from tabrelay.calls.calls import Peer, PeerKind
+from tabrelay.calls.peer import Peer, PeerKind
 from tabrelay.errors import UnknownServer
 from tabrelay.peers.nodes.remote_peer import BrowserLocation
 from tabrelay.routing.registry import Registry

@@ -19,7 +19,8 @@ from tabrelay.bus.bus import BusDown, BusMessage
 from tabrelay.bus.envelope import BadEnvelope, number
 from tabrelay.bus.errors import no_answer, unreachable
 from tabrelay.bus.members import Membership
-from tabrelay.calls.calls import Peer, PeerKind, Pending
+from tabrelay.calls.calls import Pending
+from tabrelay.calls.peer import Peer, PeerKind
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BrowserGone, RelayError, UnknownServer
 from tabrelay.peers.nodes.local_browsers import LocalBrowser, LocalBrowsers
@@ -296,7 +297,7 @@ class BrowserLocator:
                 calls.pop((pending.call.channel, pending.call.id), None)
         for pending in lost:
             if not self.has_moved(pending):
-                pending.fail(BrowserGone(f'Another browser took over "{address}" while it had the call.'))
+                pending.end(BrowserGone(f'Another browser took over "{address}" while it had the call.'))
         if peer.is_connected:
             peer.resend_rest()
         for said in late:
@@ -354,7 +355,7 @@ class BrowserLocator:
     def _fail_calls(self, address: str, text: str) -> None:
         """Fail the calls of an address: their outcome will not be reported."""
         for pending in self._remote.calls(address).abandon():
-            pending.fail(BrowserGone(text))
+            pending.end(BrowserGone(text))
 
     def _bus_up(self) -> None:
         """The bus is back, and messages in between are lost. Announce our browsers, and resend calls that wait."""

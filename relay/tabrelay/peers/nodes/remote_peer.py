@@ -15,7 +15,8 @@ from typing import Any, Final
 from tabrelay.bus.bus import BusDown
 from tabrelay.bus.errors import unreachable
 from tabrelay.bus.members import Membership
-from tabrelay.calls.calls import Notice, PeerKind, Pending
+from tabrelay.calls.calls import Notice, Pending
+from tabrelay.calls.peer import PeerKind
 from tabrelay.errors import BadRequest, BrowserGone, RelayError
 from tabserver.wire import methods
 from tabserver.wire.frames import Caller

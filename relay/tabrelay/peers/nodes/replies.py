@@ -75,7 +75,7 @@ class ReplyInbox:
     def _done(self, node: str, header: dict[str, Any], payload: memoryview | None) -> None:
         pending, code = self._pop(header), header.get("code")
         if pending is not None and payload is not None:
-            pending.finish(Reply(_decode(payload, header.get("brief")), code if isinstance(code, int) else None))
+            pending.end(Reply(_decode(payload, header.get("brief")), code if isinstance(code, int) else None))
 
     def _failed(self, node: str, header: dict[str, Any], payload: str | None) -> None:
         pending = self._pop(header)
@@ -85,7 +85,7 @@ class ReplyInbox:
     def _fail(self, pending: Pending, error: RelayError) -> None:
         """A caller retries when the error states that nothing was delivered. A call that was sent before may have
         run."""
-        pending.fail(error if pending.asked_of is None else with_unknown_delivery(error))
+        pending.end(error if pending.asked_of is None else with_unknown_delivery(error))
 
     def _noted(self, node: str, header: dict[str, Any], payload: str | None) -> None:
         pending = self._get(header)
@@ -94,8 +94,8 @@ class ReplyInbox:
 
     def _pinned(self, node: str, header: dict[str, Any], payload: str | None) -> None:
         pending, tab = self._get(header), header.get("tab")
-        if pending is not None and pending.on_pin is not None and is_pin(tab):
-            pending.on_pin(tab)
+        if pending is not None and is_pin(tab):
+            pending.pin(tab)
 
     def _received_message(self, node: str, header: dict[str, Any], payload: str | None) -> None:
         peer = self._remote.get(str(header.get("a")))
@@ -131,7 +131,7 @@ class ReplyInbox:
         try:
             await asyncio.sleep(PAUSE_S)
             await self._locate(address)
-            _, peer = await self._registry.acquire(address, max(due - loop.time(), 0.0))
+            _, peer = await self._registry.wait_for_peer(address, max(due - loop.time(), 0.0))
             if not pending.is_done:
                 peer.start(pending)
         except RelayError as error:

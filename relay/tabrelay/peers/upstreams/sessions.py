@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tabrelay.calls.calls import Notice, PeerKind, Pending
+from tabrelay.calls.calls import Notice, Pending
+from tabrelay.calls.peer import PeerKind
 from tabrelay.errors import Busy, RelayError
 from tabrelay.peers.upstreams.handshake import CLIENT, ClientIdentity
 from tabrelay.peers.upstreams.supervisor import Supervisor
@@ -239,7 +240,7 @@ class UpstreamSessions:
         try:
             session.upstream.start(pending)
         except RelayError as error:
-            pending.fail(error)
+            pending.end(error)
 
     def _fall_back(self, session: UpstreamSession) -> None:
         """Move its callers to the first session, and open no separate sessions for `SHARE_S`."""

@@ -102,7 +102,7 @@ class Upstream:
         self._to_legacy.retire()
         for pending, task in list(self._tasks.items()):
             task.cancel()
-            pending.fail(UpstreamGone(f'Server "{self._server}" was stopped while it had the call.'))
+            pending.end(UpstreamGone(f'Server "{self._server}" was stopped while it had the call.'))
 
     # -- interface for the switch -------------------------------------------------------------------------------------
 
@@ -190,12 +190,12 @@ class Upstream:
         for pending in self._of(channel):
             if pending.call.id == id:
                 self._tasks[pending].cancel()
-                pending.refuse(jsonrpc.REQUEST_CANCELLED, "The request was cancelled.")
+                pending.end(Reply.with_error(pending.call.id, jsonrpc.REQUEST_CANCELLED, "The request was cancelled."))
 
     def end(self, channel: str, why: str) -> None:
         for pending in [*self._of(channel), *self._to_modern.of(channel)]:
             self.cancel(pending, why)
-            pending.fail(UpstreamGone(f"The session has ended: {why}."))
+            pending.end(UpstreamGone(f"The session has ended: {why}."))
         self._to_modern.end(channel)
         is_legacy = self._connection is not None and self._connection.era is Era.LEGACY
         self._shared.leave(channel, is_connected=is_legacy)
@@ -237,17 +237,17 @@ class Upstream:
 
     def _expire(self, pending: Pending, after_s: float) -> None:
         """Fail the call before cancelling it: a server that does not read must not delay that."""
-        pending.fail(DeadlinePassed(f"Request timeout after {after_s * 1000:.0f}ms"))
+        pending.end(DeadlinePassed(f"Request timeout after {after_s * 1000:.0f}ms"))
         self._tasks[pending].cancel()
 
     async def _run(self, pending: Pending, params: dict[str, Any] | None) -> None:
         try:
-            pending.finish(await self._reply(pending, params))
+            pending.end(await self._reply(pending, params))
         except RelayError as error:
-            pending.fail(error)
+            pending.end(error)
         except Exception:
             log.exception("%s: a call failed in an unexpected way", self._server)
-            pending.fail(BadAnswer("The call failed inside the relay; the log has the details."))
+            pending.end(BadAnswer("The call failed inside the relay; the log has the details."))
 
     async def _reply(self, pending: Pending, params: dict[str, Any] | None) -> Reply:
         try:

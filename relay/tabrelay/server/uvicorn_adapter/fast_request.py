@@ -12,35 +12,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Sized
+from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from tabrelay.admission.gate import ADMISSION, Admission
 from tabrelay.admission.responses import DEFAULT_HEADERS
-from tabrelay.calls.calls import Reply
-from tabrelay.calls.started import STARTED_CALL, Header, StartedCall
-from tabrelay.routing.deadline_queue import DeadlineQueue
-from tabrelay.routing.drain import InFlightCounter
+from tabrelay.calls.calls import Header, Pending
+from tabrelay.errors import RelayError
+from tabrelay.faces.mcp.outcomes import OUTCOME, Answer
+from tabrelay.http.headers import RequestHeaders
+from tabrelay.server.fast_path import FastPath
+from tabrelay.server.header_cache import HeaderCache
 
 log = logging.getLogger(__name__)
 
 MAX_RESPONSE: Final = (
     256 * 1024
 )  # characters; a larger response takes the regular path, which writes at the client's pace
-
-
-class FastPathProtocol(Protocol):
-    """The fast path, as a connection uses it."""
-
-    deadlines: DeadlineQueue[Any]
-    exchanges: InFlightCounter
-
-    def would_admit(self, url: bytes, headers: Sequence[Header]) -> bool: ...
-
-    def take(self, url: bytes, headers: Sequence[Header], body: bytes) -> tuple[StartedCall, Any] | None: ...
-
-    def take_again(self, known: Any, body: bytes) -> StartedCall | None: ...
 
 
 def _lines(headers: tuple[Header, ...]) -> bytes:
@@ -98,47 +88,55 @@ class _NoWaiter:
     def set(self) -> None: ...
 
 
-class RequestTemplate:
-    """ASGI scope of a request, reusable for requests with the same header block, and the start of the last
-    response."""
+class KnownRequest:
+    """All that a connection keeps of its last request, for the next one with the same header block: the bytes of that
+    block, what was found in it, its ASGI scope, and the start of the last response."""
 
-    __slots__ = ("_default_headers", "_head", "_headers", "_scope", "url")
+    __slots__ = ("_default_headers", "_head", "_head_headers", "_scope", "address", "header_cache", "headers")
 
-    def __init__(self, http: HttpToolsProtocol) -> None:
-        self._scope, self.url = http.scope, http.url
+    def __init__(self, http: HttpToolsProtocol, header_cache: HeaderCache | None) -> None:
+        """`header_cache`: None if the next request has to be parsed in any case."""
+        self._scope = http.scope
+        self.address = http.url.decode()
+        self.header_cache = header_cache
+        self.headers = RequestHeaders(http.headers)
         self._default_headers: list[Header] = []
-        self._headers: tuple[Header, ...] = ()
+        self._head_headers: tuple[Header, ...] = ()
         self._head = b""
 
     def head(self, status: int, default_headers: list[Header], headers: tuple[Header, ...]) -> bytes:
         """The first lines of a response, up to the number of its length. `default_headers`: the headers that uvicorn
         puts first; it makes a new list of them every second."""
-        if default_headers is self._default_headers and headers is self._headers and status == 200:
+        if default_headers is self._default_headers and headers is self._head_headers and status == 200:
             return self._head
         head = b"%b%b%bcontent-length: " % (STATUS_LINE[status], _lines(tuple(default_headers)), _lines(headers))
         if status == 200:
-            self._default_headers, self._headers, self._head = default_headers, headers, head
+            self._default_headers, self._head_headers, self._head = default_headers, headers, head
         return head
 
-    def scope(self, length: int, started: StartedCall) -> Any:
+    def scope(self, length: int, decided: dict[str, Any]) -> Any:
+        """Of a request with a body of this length. `decided`: what was decided about it."""
         size = b"%d" % length
         headers = [(name, size if name == b"content-length" else value) for name, value in self._scope["headers"]]
         return {
             **self._scope,
             "method": "POST",
-            "path": self.url.decode(),
-            "raw_path": self.url,
+            "path": self.address,
+            "raw_path": self.address.encode(),
             "query_string": b"",
             "headers": headers,
             "state": dict(self._scope.get("state") or {}),
-            STARTED_CALL: started,
+            **decided,
         }
 
 
 class FastRequest:
     """One request. uvicorn reads or sets the public attributes on its cycles."""
 
-    __slots__ = ("_body", "_fast_path", "_http", "_started", "_template", "keep_alive", "response_complete")
+    __slots__ = (
+        *("_admission", "_body", "_fast_path", "_http", "_is_counted", "_known", "_length", "_outcome"),
+        *("keep_alive", "response_complete"),
+    )
 
     message_event: Final = _NoWaiter()
     response_started = False
@@ -146,65 +144,87 @@ class FastRequest:
     def __init__(
         self,
         http: FastConnection,
-        fast_path: FastPathProtocol,
-        started: StartedCall,
+        fast_path: FastPath,
+        known: KnownRequest,
+        admission: Admission,
         body: bytes,
-        template: RequestTemplate,
         *,
         keep_alive: bool,
     ) -> None:
         self._http = http
         self._fast_path = fast_path
-        self._started = started
-        self._body = body
-        self._template = template
+        self._known = known
+        self._admission = admission
+        self._length = len(body)
+        self._outcome = fast_path.decide(admission, known.headers, body)
+        self._body = body if self._outcome is None else b""
+        self._is_counted = False
         self.keep_alive = keep_alive
         self.response_complete = False
 
-    def wait(self) -> None:
-        """Wait for the response, or for a reason to take the regular path."""
-        pending, fast_path = self._started.pending, self._fast_path
-        fast_path.exchanges.__enter__()
-        fast_path.deadlines.add(self)
-        pending.on_wake = self._on_event
-        if pending.has_event:
-            self._on_event()
+    def start(self) -> None:
+        """Write the response, or wait for it, or for a reason to take the regular path."""
+        outcome, fast_path = self._outcome, self._fast_path
+        # defence: an Origin on the fast path
+        if self._admission.origin is not None:
+            self.hand_over()  # the response needs headers for the page that sent the request
+        elif isinstance(outcome, Pending):
+            self._is_counted = True
+            fast_path.exchanges.__enter__()
+            fast_path.deadlines.add(self)
+            outcome.watch(self._on_event)
+            if outcome.has_event:
+                self._on_event()
+        elif isinstance(outcome, Answer) and self._can_write(outcome.body):
+            self._write(outcome.status, outcome.headers, outcome.body)
+        else:
+            self.hand_over()
+
+    def _can_write(self, body: Sized) -> bool:
+        http = self._http
+        return len(body) <= MAX_RESPONSE and not http.flow.write_paused and not http.transport.is_closing()
 
     def _on_event(self) -> None:
-        reply, http = self._started.pending.sole_reply, self._http
-        if reply is None or len(reply.raw) > MAX_RESPONSE or http.flow.write_paused or http.transport.is_closing():
+        pending = self._outcome
+        assert isinstance(pending, Pending)
+        reply = pending.sole_reply
+        if reply is None or not self._can_write(reply.raw):
             self.hand_over()
             return
         try:
-            self._write(reply)
+            self._write(*self._fast_path.response(pending, reply))
+        except RelayError:
+            self.hand_over()
         except Exception:  # it would close the link that delivered the reply
             log.exception("A response could not be written.")
-            http.transport.close()
+            self._http.transport.close()
 
-    def _write(self, reply: Reply) -> None:
-        http, started, fast_path, keep_alive = self._http, self._started, self._fast_path, self.keep_alive
-        started.pending.on_wake = None
-        fast_path.deadlines.pop(self, None)
+    def _write(self, status: int, headers: tuple[Header, ...], body: bytes) -> None:
+        http, keep_alive, outcome = self._http, self.keep_alive, self._outcome
         self.response_complete = True
-        status, headers, body = started.response(reply)
-        head = self._template.head(status, http.server_state.default_headers, headers)
+        self._outcome = None  # the connection keeps its last request until the next one
+        head = self._known.head(status, http.server_state.default_headers, headers)
         http.transport.write(b"%b%d%b%b" % (head, len(body), _KEEP_ALIVE if keep_alive else _CLOSE, body))
-        started.pending.release()
-        del self._started, self._body  # the connection keeps its last request until the next one
-        fast_path.exchanges.__exit__()
+        if isinstance(outcome, Pending):
+            outcome.watch(None)
+            outcome.release()
+            self._fast_path.deadlines.pop(self, None)
+            self._fast_path.exchanges.__exit__()
         if not keep_alive:
             http.finish()
         http.fast_response_written()
 
     def hand_over(self) -> None:
-        """Continue on the regular path, with a request whose body is complete and the call that is already running."""
+        """Continue on the regular path, with what was decided about the request, or with its complete body."""
         if self.response_complete:
             return
-        self._started.pending.on_wake = None
-        self._fast_path.deadlines.pop(self, None)
-        http = self._http
+        http, outcome = self._http, self._outcome
+        if isinstance(outcome, Pending):
+            outcome.watch(None)
+            self._fast_path.deadlines.pop(self, None)
+        decided = {ADMISSION: self._admission} if outcome is None else {ADMISSION: self._admission, OUTCOME: outcome}
         cycle = RequestResponseCycle(
-            scope=self._template.scope(len(self._body), self._started),
+            scope=self._known.scope(self._length, decided),
             transport=http.cycle_transport,  # type: ignore[arg-type]  # all that a cycle uses
             flow=http.flow,
             logger=http.logger,
@@ -223,5 +243,6 @@ class FastRequest:
         if current is self:  # else the client has already sent its next request, which waits for this one
             http.cycle = cycle
         http._start_asgi_task(cycle, http.app)
-        # The task starts before this callback and counts itself, so that the request is counted all the time.
-        http.loop.call_soon(self._fast_path.exchanges.__exit__)
+        if self._is_counted:
+            # The task starts before this callback and counts itself, so that the request is counted all the time.
+            http.loop.call_soon(self._fast_path.exchanges.__exit__)

@@ -11,17 +11,17 @@ import asyncio
 from http import HTTPStatus
 from typing import Any, ClassVar
 
+from tabrelay.admission.gate import Admission
 from tabrelay.http.request_framing import ChunkedBody, HeadReader, SizedBody
 from tabrelay.routing.deadline_queue import EARLY_S
 from tabrelay.server.connection_slots import ConnectionSlots
-from tabrelay.server.header_cache import HeaderCache
+from tabrelay.server.fast_path import FastPath
 from tabrelay.server.listener_close import has_unread
 from tabrelay.server.uvicorn_adapter.fast_request import (
     CycleTransport,
     FastConnection,
-    FastPathProtocol,
     FastRequest,
-    RequestTemplate,
+    KnownRequest,
 )
 from tabrelay.server.uvicorn_adapter.refusals import refusal
 from tabrelay.system.patient_timer import PatientTimer
@@ -41,7 +41,7 @@ class HttpConnection(FastConnection):
     linger_s = 1.0
     idle_close_s = 0.3  # when the relay stops, a connection without a request is kept this long
     is_stopping = False  # the relay stops: every response closes its connection
-    fast_path: FastPathProtocol | None = None
+    fast_path: FastPath | None = None
     slots: ClassVar[ConnectionSlots[HttpConnection]] = ConnectionSlots()
     cycle: Any  # uvicorn's cycle, or a FastRequest in its place
     parser: Any  # the head of the current request; uvicorn asks it what it would ask its own parser
@@ -59,8 +59,9 @@ class HttpConnection(FastConnection):
         self._idle_timer: asyncio.TimerHandle | None = None  # checks how long ago that was
         self._data = b""  # the read that the current request began with
         self._buffered_body: list[bytes] | None = None  # the body so far of a request that uvicorn has not seen yet
-        # The header of the last request that took the fast path.
-        self._cached_header: tuple[HeaderCache, Any, RequestTemplate] | None = None
+        # The last request that was decided here.
+        self._known: KnownRequest | None = None
+        self._admission: Admission | None = None  # of a request whose body is not complete
         self._is_full = False  # the connection ends with the current response
         self.cycle_transport = CycleTransport(self)
 
@@ -225,7 +226,7 @@ class HttpConnection(FastConnection):
             self._pipelined_read = None
         self._pipelined.clear()
         self._head.data.clear()
-        self._body = self._buffered_body = self._cached_header = None
+        self._body = self._buffered_body = self._known = self._admission = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._discard_input()

@@ -13,9 +13,10 @@ from http import HTTPStatus
 
 import httptools
 
+from tabrelay.admission.gate import ADMISSION, Admission
 from tabrelay.http.request_framing import ChunkedBody, FramingError, RequestHead, SizedBody
 from tabrelay.server.header_cache import header_cache_of
-from tabrelay.server.uvicorn_adapter.fast_request import FastRequest, RequestTemplate
+from tabrelay.server.uvicorn_adapter.fast_request import FastRequest, KnownRequest
 from tabrelay.server.uvicorn_adapter.http_connection import HttpConnection
 
 MAX_BUFFERED_BODY = 64 * 1024  # bytes of a body that is buffered for the fast path; uvicorn buffers as many
@@ -27,7 +28,7 @@ class HttpProtocol(HttpConnection):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        if self._cached_header is not None and self._try_cached_header(data):
+        if self._known is not None and self._decide_known(data):
             return
         if self.is_finished:
             return
@@ -118,11 +119,7 @@ class HttpProtocol(HttpConnection):
             self._body = None
             self._end(rest)
         elif self._deadline is None:
-            if (
-                self._buffered_body is not None
-                and self.fast_path is not None
-                and not self.fast_path.would_admit(self.url, self.headers)
-            ):
+            if self._buffered_body is not None and self._admit().principal is None:
                 self._start_regular_path()  # a client that is not admitted is refused before its body is complete
             # defence: bodies that come slowly
             self._arm(self.body_deadline_s)
@@ -133,7 +130,8 @@ class HttpProtocol(HttpConnection):
         self._disarm()
         if rest:
             self._keep_pipelined(rest)
-        if self._buffered_body is not None and self._try_fast_path():
+        if self._buffered_body is not None:
+            self._decide()
             return
         was_answered = self.cycle.response_complete
         super().on_message_complete()
@@ -189,52 +187,59 @@ class HttpProtocol(HttpConnection):
 
     def _may_be_buffered(self, head: RequestHead) -> bool:
         """Only a small body of known size is buffered. All other requests take the regular path."""
-        if self.fast_path is None or head.method != b"POST" or self.expect_100_continue or head.target[:1] != b"/":
+        if self.fast_path is None or head.method != b"POST" or self.expect_100_continue:
+            return False
+        if not self.fast_path.is_address(head.target):
             return False
         return 0 < head.body_length <= MAX_BUFFERED_BODY and head.get_http_version() == "1.1"
 
-    def _try_fast_path(self) -> bool:
+    def _admit(self) -> Admission:
+        """Decide about the request that is being read, by its header block."""
+        assert self.fast_path is not None
+        keep_alive = self.parser.should_keep_alive() and not self.is_stopping
+        self._known = known = KnownRequest(self, header_cache_of(self._data) if keep_alive else None)
+        self._admission = admission = self.fast_path.admit(known.address, known.headers)
+        return admission
+
+    def _decide(self) -> None:
+        """Decide about a complete request."""
         assert self._buffered_body is not None and self.fast_path is not None
-        body = b"".join(self._buffered_body)
-        taken = self.fast_path.take(self.url, self.headers, body)
-        if taken is None:
-            self._start_regular_path()
-            return False
-        self._buffered_body = None
-        started, known = taken
+        body, self._buffered_body = b"".join(self._buffered_body), None
+        admission, self._admission = self._admission or self._admit(), None
+        assert self._known is not None
+        keep_alive = self.parser.should_keep_alive() and not self.is_stopping
         # Send a response as soon as it is written: its client can prepare the next call while others are answered.
         self.transport.set_write_buffer_limits(high=0)
-        template, keep_alive = RequestTemplate(self), self.parser.should_keep_alive() and not self.is_stopping
-        header = header_cache_of(self._data) if keep_alive else None
-        self._cached_header = None if header is None else (header, known, template)
-        self.cycle = request = FastRequest(self, self.fast_path, started, body, template, keep_alive=keep_alive)
-        request.wait()
-        return True
+        self.cycle = FastRequest(self, self.fast_path, self._known, admission, body, keep_alive=keep_alive)
+        self.cycle.start()
 
-    def _try_cached_header(self, data: bytes) -> bool:
-        """Start a complete request with the same header block as the last one, without parsing the header."""
-        assert self._cached_header is not None and self.fast_path is not None
-        header, known, template = self._cached_header
-        if not self.cycle.response_complete or self._body is not None or self._pipelined or self._head.data:
+    def _decide_known(self, data: bytes) -> bool:
+        """Decide about a complete request with the same header block as the last one, without parsing it."""
+        known, fast_path = self._known, self.fast_path
+        assert known is not None and fast_path is not None
+        if known.header_cache is None or self._body is not None or self._pipelined or self._head.data:
+            return False
+        if not self.cycle.response_complete:
             return False
         if self.is_stopping or self.is_finished or self.transport.is_closing():
             return False
-        body = header.body(data)
+        body = known.header_cache.body(data)
         if body is None or len(body) > MAX_BUFFERED_BODY:
-            return False
-        started = self.fast_path.take_again(known, body)
-        if started is None:
             return False
         self._end_idle()
         self._since = self.loop.time()
-        self.cycle = request = FastRequest(self, self.fast_path, started, body, template, keep_alive=True)
-        request.wait()
+        admission = fast_path.admit(known.address, known.headers)
+        self.cycle = FastRequest(self, fast_path, known, admission, body, keep_alive=True)
+        self.cycle.start()
         return True
 
     def _start_regular_path(self) -> None:
         """Hand a buffered request over to uvicorn."""
         buffered, self._buffered_body = self._buffered_body, None
         if buffered is not None:
+            if self._admission is not None:
+                self.scope[ADMISSION] = self._admission  # type: ignore[typeddict-unknown-key]
+                self._admission = None
             self._start()
             for piece in buffered:
                 super().on_body(piece)

@@ -1,0 +1,144 @@
+"""No object gets behaviour after its construction: what it calls is an argument of its constructor.
+
+An assignment `other.attribute = value` is found if the value is a lambda, a partial, a function of the same file, or a
+method. What is assigned to `self` is an object's own business, unless it replaces one of its methods.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+
+RELAY, BROWSER = ROOT / "relay" / "tabrelay", ROOT / "browser_pkg" / "tabserver"
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
+
+# What remains. The list only becomes shorter.
+REMAINING: dict[str, set[str]] = {
+    "tabrelay": {
+        "admission/oauth.py: keys.on_change",
+        "admission/tokens.py: self._store.on_revoked",
+        "bridge/bridge.py: self._forwarder.on_renewed",
+        "bus/members.py: bus.on_state",
+        "faces/mcp/bus_sync.py: store.on_write",
+        "peers/browsers/endpoint.py: channel.on_text",
+        "peers/browsers/endpoint.py: socket.on_slow",
+        "peers/nodes/local_browsers.py: registry.on_presence",
+        "server/app.py: parts.tokens.on_revoked",
+        "server/cluster.py: self._locator.has_moved",
+        "server/relay.py: self._registry.shared_names.on_front_change",
+    },
+    "tabserver": set(),
+}
+
+
+def trees(folder: Path) -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(folder.rglob("*.py")):
+        yield path.relative_to(folder).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def is_property(function: FUNCTIONS) -> bool:
+    return any(
+        "property" in ast.unparse(each) or ast.unparse(each).endswith(".setter") for each in function.decorator_list
+    )
+
+
+def methods_of(folder: Path) -> set[str]:
+    """The names of all methods that are no properties. Names that are also attributes of data are left out."""
+    found: set[str] = set()
+    data: set[str] = set()
+    for _, tree in trees(folder):
+        for owner in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+            for member in owner.body:
+                if isinstance(member, FUNCTIONS):
+                    (data if is_property(member) else found).add(member.name)
+                elif isinstance(member, ast.AnnAssign) and isinstance(member.target, ast.Name):
+                    data.add(member.target.id)
+        for node in ast.walk(tree):
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.ctx, ast.Store)
+                and ast.unparse(node.value) == "self"
+            ):
+                data.add(node.attr)
+    return found - data
+
+
+def targets(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Pairs of target and value."""
+    if isinstance(node, ast.AnnAssign) and node.value is not None:
+        yield node.target, node.value
+    elif isinstance(node, ast.Assign):
+        for target in node.targets:
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                yield from zip(target.elts, node.value.elts, strict=True)
+            else:
+                yield target, node.value
+
+
+def is_behaviour(value: ast.expr, functions: set[str], methods: set[str]) -> bool:
+    match value:
+        case ast.Lambda():
+            return True
+        case ast.Call(func=ast.Name(id="partial")) | ast.Call(func=ast.Attribute(attr="partial")):
+            return True
+        case ast.Name(id=name):
+            return name in functions
+        case ast.Attribute(attr=name):
+            return name in methods
+        case ast.IfExp(body=first, orelse=second):
+            return is_behaviour(first, functions, methods) or is_behaviour(second, functions, methods)
+    return False
+
+
+def assigned(folder: Path) -> set[str]:
+    found: set[str] = set()
+    methods = methods_of(folder)
+    for name, tree in trees(folder):
+        owners = [node for node in ast.walk(tree) if not isinstance(node, ast.ClassDef)]
+        functions = {each.name for node in owners for each in ast.iter_child_nodes(node) if isinstance(each, FUNCTIONS)}
+        for node in ast.walk(tree):
+            for target, value in targets(node):
+                if not isinstance(target, ast.Attribute) or not is_behaviour(value, functions, methods):
+                    continue
+                is_own = isinstance(target.value, ast.Name) and target.value.id in ("self", "cls")
+                if not is_own or target.attr in methods:
+                    found.add(f"{name}: {ast.unparse(target)}")
+    return found
+
+
+@pytest.mark.parametrize("folder", [RELAY, BROWSER], ids=lambda folder: folder.name)
+def test_no_object_gets_behaviour_after_its_construction(folder: Path) -> None:
+    assert assigned(folder) - REMAINING[folder.name] == set()
+
+
+def test_such_assignments_are_found(tmp_path: Path) -> None:
+    (tmp_path / "sample.py").write_text(
+        """
+class Timer:
+    def __init__(self, on_due):
+        self.on_due = on_due
+        self.step = 1
+
+    def fire(self): ...
+
+
+def ring(): ...
+
+
+def connect(timer, other):
+    timer.on_due = other.fire
+    timer.on_end = lambda: None
+    timer.on_ring = ring
+    timer.later = partial(other.fire, 1)
+    timer.count, timer.on_pair = 1, other.fire
+    timer.step = other.step
+    timer.fire = None
+"""
+    )
+    names = {row.partition(": ")[2] for row in assigned(tmp_path)}
+    assert names == {"timer.on_due", "timer.on_end", "timer.on_ring", "timer.later", "timer.on_pair"}
