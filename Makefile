@@ -29,7 +29,7 @@ test: ## Run every test, in a real browser where it matters (ARGS="-k words")
 	@$(SETUP) test
 	@exec $(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
-quick: ## Run the tests that need no browser and no second process, in at most 90 seconds (ARGS="-k words")
+quick: ## Run the tests that need no browser and no second process (ARGS="-k words")
 	@$(SETUP) quick
 	@exec $(BIN)/python -m pytest --quick -n auto --dist worksteal $(ARGS)
 
