@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tabrelay.faces.mcp.offline_answers import LISTS, cached_legacy_result, cached_modern_result
 from tabrelay.faces.mcp.subscriptions import SubscriptionFilter
-from tabrelay.payloads.list_checks import ListBounds, check_reply, read_server_description
+from tabrelay.payloads.list_checks import ListBounds, read_server_description
 from tabrelay.routing.catalogue_store import Catalogue, CatalogueStore
 from tabrelay.routing.registry import Registry
 from tabrelay.routing.status import describe
@@ -25,6 +25,7 @@ from tabrelay.routing.tool_drift import Baseline
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
+from tests.support.checked_reply import check_reply
 from tests.support.link_worker import ECHO_TOOL, SyntheticWorker
 from tests.support.plain_page import ScriptedPage
 from tests.support.running_relay import RunningRelay

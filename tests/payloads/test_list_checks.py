@@ -12,10 +12,11 @@ import pytest
 
 from tabrelay.payloads import list_checks
 from tabrelay.payloads.json_limits import is_deeper_than
-from tabrelay.payloads.list_checks import ListBounds, Rejection, check_reply, inspect, read_server_description
+from tabrelay.payloads.list_checks import ListBounds, Rejection, inspect, read_server_description
 from tabrelay.routing.catalogue_store import Catalogue, CatalogueStore
 from tabrelay.routing.catalogues import LOG_BURST, MAX_FLAWS
 from tabrelay.routing.registry import Registry
+from tests.support.checked_reply import check_reply
 from tests.support.link_worker import SyntheticWorker
 from tests.support.running_relay import RunningRelay
 from tests.support.waiting import BOUND_S

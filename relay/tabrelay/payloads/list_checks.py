@@ -305,16 +305,11 @@ def is_plain(text: str) -> bool:
     return not any(unicodedata.category(character) in _IN_NAME for character in text)
 
 
-def check_reply(method: str, payload: str, bounds: ListBounds) -> tuple[str, Sequence[Rejection]]:
-    """The reply to one of CHECKED_METHODS without rejected items. Raises ValueError if it is not JSON."""
-    sifted, flaws = run_to_end(checking_reply(method, orjson.loads(payload), bounds))
-    return payload if sifted is None else orjson.dumps(sifted).decode(), flaws
-
-
 def checking_reply(
     method: str, message: Any, bounds: ListBounds
 ) -> Generator[None, None, tuple[dict[str, Any] | None, Sequence[Rejection]]]:
-    """The same on values; None if the reply is forwarded unchanged. Yields as `inspecting`.
+    """The reply to one of CHECKED_METHODS without rejected items; None if it is forwarded unchanged. Yields as
+    `inspecting`.
 
     A list is always encoded again: of a duplicate key, clients get the value that was checked.
     """

@@ -6,20 +6,13 @@ A close code with a meaning becomes an exception; any other end of the socket is
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from starlette.types import Receive
 
 from tabserver.wire.frames import (
     CLOSE_GOING_AWAY,
     CLOSE_UNAUTHORIZED,
     REFUSALS,
 )
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-
-
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class BrowserDismissed(Exception):
@@ -49,10 +42,3 @@ async def next_text(receive: Receive) -> str | None:
         text = message.get("text")
         if text is not None:
             return str(text)
-
-
-def header(scope: Scope, wanted: bytes) -> str | None:
-    for name, value in scope["headers"]:
-        if name == wanted:
-            return str(value.decode("latin-1").strip())
-    return None

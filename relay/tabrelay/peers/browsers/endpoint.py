@@ -15,25 +15,19 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
+from starlette.types import Receive, Scope, Send
+
 from tabrelay.admission.policy import Refuse
 from tabrelay.calls.calls import Pending
 from tabrelay.calls.peer import Peer, PeerKind
 from tabrelay.calls.principal import Principal
 from tabrelay.config.settings import Settings
 from tabrelay.errors import RelayError
+from tabrelay.http.headers import RequestHeaders
 from tabrelay.observe.call_metrics import CallMetrics
 from tabrelay.payloads.sliced import SlicedCodec
 from tabrelay.peers.browsers.asgi_bypass import direct_channel
-from tabrelay.peers.browsers.asgi_socket import (
-    BrowserDismissed,
-    BrowserLeft,
-    BrowserRefused,
-    Receive,
-    Scope,
-    Send,
-    header,
-    next_text,
-)
+from tabrelay.peers.browsers.asgi_socket import BrowserDismissed, BrowserLeft, BrowserRefused, next_text
 from tabrelay.peers.browsers.peer import BrowserPeer
 from tabrelay.peers.browsers.plain_endpoint import PlainEndpoint
 from tabrelay.peers.browsers.plain_peer import PlainPeer
@@ -280,7 +274,7 @@ class BrowserEndpoint:
             raise RemoteProtocolError(f"the first frame must be hello, not {frame['t']}")
         if frame["server"] != server:
             raise RemoteProtocolError("the hello names another server than the URL")
-        origin, name = header(scope, b"origin"), server
+        origin, name = RequestHeaders(scope["headers"]).header(b"origin"), server
         if self._is_shared(server):
             # A worker of a page without storage has only its instance name, which ends with the worker.
             name = f"{server}{INSTANCE_SEPARATOR}{check_instance(frame.get('browser') or frame['inst'][:8])}"
@@ -320,7 +314,7 @@ class BrowserEndpoint:
             on_away=self._away,
             on_gone=self._gone,
             on_tabs=self._tabs_changed,
-            browser=browser_name(header(scope, b"user-agent") or ""),
+            browser=browser_name(RequestHeaders(scope["headers"]).header(b"user-agent") or ""),
         )
         return peer
 

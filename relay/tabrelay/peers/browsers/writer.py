@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from starlette.types import Send
 
 from tabserver.wire.frames import CLOSE_SLOW
-
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 BATCH_CHARACTERS: Final = 64 * 1024  # characters of several frames in one write
 SLOW: Final = "the browser reads too slowly"

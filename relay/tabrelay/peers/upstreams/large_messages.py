@@ -16,9 +16,9 @@ import contextvars
 import json
 import logging
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import orjson
 from mcp.shared.message import SessionMessage
@@ -33,6 +33,7 @@ from mcp_types import (
 
 from tabrelay.http.sse_parser import SseEvent, SseParser
 from tabrelay.payloads.json_skeleton import checking_weight
+from tabrelay.peers.upstreams.dispatcher import ReadStream, WriteStream
 from tabrelay.system.loop_turns import run_in_turns
 from tabrelay.system.pipe_lines import too_long
 from tabserver.wire import methods
@@ -217,22 +218,10 @@ def _contents(message: JSONRPCRequest | JSONRPCNotification | JSONRPCResponse) -
     return message.result if isinstance(message, JSONRPCResponse) else message.params
 
 
-class _Receiving(Protocol):
-    async def receive(self) -> SessionMessage | Exception: ...
-
-    async def aclose(self) -> None: ...
-
-
-class _Sending(Protocol):
-    def send(self, item: SessionMessage, /) -> Awaitable[None]: ...
-
-    async def aclose(self) -> None: ...
-
-
 class RestoringStream:
     """Read stream of the SDK's transport that restores the large messages."""
 
-    def __init__(self, inner: _Receiving, store: LargeMessageStore) -> None:
+    def __init__(self, inner: ReadStream, store: LargeMessageStore) -> None:
         self._inner = inner
         self._store = store
 
@@ -253,7 +242,7 @@ class RestoringStream:
 class StoringStream:
     """Write stream to the SDK's transport that replaces the large messages."""
 
-    def __init__(self, inner: _Sending, store: LargeMessageStore) -> None:
+    def __init__(self, inner: WriteStream, store: LargeMessageStore) -> None:
         self._inner = inner
         self._store = store
 
