@@ -11,7 +11,7 @@ PLOTS = build/bench
 SECONDS ?= 300
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test quick test-browsers check lint bench bench-full bench-rivals fuzz audit format build clean
+.PHONY: help demo serve test quick test-newest test-browsers check lint bench bench-full bench-rivals fuzz audit format build clean
 
 help: ## Show this list
 	@echo 'usage: make TARGET [ARGS="flags passed on"]'
@@ -32,6 +32,12 @@ test: ## Run every test, in a real browser where it matters (ARGS="-k words")
 quick: ## Run the tests that need no browser and no second process (ARGS="-k words")
 	@$(SETUP) quick
 	@exec $(BIN)/python -m pytest --quick -n auto --dist worksteal $(ARGS)
+
+# The relay's tests that need no browser.
+NEWEST = tests/server tests/http tests/faces tests/admission tests/routing tests/calls tests/peers tests/translation tests/behaviour
+test-newest: ## Run the relay's tests with the newest uvicorn, httptools, websockets, starlette, FastAPI and MCP SDK
+	@$(SETUP) test-newest
+	@exec build/newest/bin/python -m pytest $(PARALLEL) $(or $(ARGS),$(NEWEST))
 
 test-browsers: ## Try the core in Firefox and WebKitGTK too, and write docs/browsers.md (ARGS="-k reload")
 	@$(SETUP) browsers

@@ -18,7 +18,7 @@ from steps.assets import runtime_assets, snapshot, wheel, wheelhouse
 from steps.console import SetupError, say, side_by_side
 from steps.node import check_javascript, is_node_here, node_packages, node_tools
 from steps.others import fast_agent, rival_programs, sdk_examples
-from steps.python import fuzzer, python_packages
+from steps.python import fuzzer, newest, python_packages
 from steps.system import browser, bus, other_browsers
 from steps.tree import ROOT
 
@@ -72,6 +72,11 @@ def test() -> None:
     side_by_side(rest, fast_agent)
 
 
+def test_newest() -> None:
+    python_packages("dev")
+    newest()
+
+
 def quick() -> None:
     check()
     demo()
@@ -108,6 +113,7 @@ GOALS = {
     "build": build,
     "test": test,
     "quick": quick,
+    "test-newest": test_newest,
     "browsers": browsers,
     "bench": bench,
     "rivals": rivals,

@@ -59,3 +59,23 @@ def fuzzer() -> None:
     if subprocess.run([BIN / "python", "-c", "import atheris"], capture_output=True).returncode:
         say("== installing the fuzzer (atheris)")
         pip("install", "atheris")
+
+
+NEWEST = ("uvicorn", "httptools", "websockets", "starlette", "fastapi", "mcp")
+
+
+def newest() -> None:
+    """An environment in build/newest with the newest versions of the libraries that the relay is made of, whatever
+    constraints.txt and pyproject.toml say. Everything else comes from .venv."""
+    home = ROOT / "build" / "newest"
+    python = home / "bin" / "python"
+    if not python.exists():
+        run(sys.executable, "-m", "venv", "--clear", home)
+    say(f"== installing the newest {', '.join(NEWEST)} in build/newest")
+    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", *NEWEST)
+    # Its own packages are found first.
+    [own] = home.glob("lib/python*/site-packages")
+    [other] = VENV.glob("lib/python*/site-packages")
+    (own / "tabrelay-environment.pth").write_text(f"import site; site.addsitedir({str(other)!r})\n")
+    shown = "import importlib.metadata as m, sys; print(*(f'{n} {m.version(n)}' for n in sys.argv[1:]), sep=', ')"
+    run(python, "-c", shown, *NEWEST)
