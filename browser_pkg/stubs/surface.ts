@@ -5,7 +5,7 @@ import type * as declared from "../tabserver/js/client.js";
 import { connect, Connection } from "../tabserver/js/client/connection.js";
 import { McpError, ResourceNotFound } from "../tabserver/js/client/errors.js";
 import { pair } from "../tabserver/js/client/redeem_code.js";
-import { InputRequired } from "../tabserver/js/client/client_requests.js";
+import { InputRequired } from "../tabserver/js/client/running_calls.js";
 import { toResult } from "../tabserver/js/client/results.js";
 
 // A Connection comes from connect() alone, so what counts is what it can do, not how it is made.

@@ -68,10 +68,6 @@ class RecordingCall(RunningCall):
         self.goes_on = request.goes_on
 
     @property
-    def caller(self) -> Caller:
-        return self._request.caller
-
-    @property
     def caller_key(self) -> str:
         return self._request.caller_key
 
@@ -92,7 +88,7 @@ class RecordingCall(RunningCall):
 
     def pin(self, tab: str | None) -> None:
         self._request.pin(tab)
-        self.session.caller = self._request.caller
+        self.session.caller = self.caller = self._request.caller
 
     def notify_progress(self, progress: float, total: float | None, message: str | None) -> None:
         self._request.progress(progress, total, message)

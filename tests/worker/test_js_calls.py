@@ -396,7 +396,7 @@ async def test_progress_of_a_call_takes_back_what_was_granted_and_its_answer_goe
 
 async def test_grants_have_a_bound(rig: Rig) -> None:
     for n in range(MAX_GRANTS + 1):
-        call = rig.core.adopt(f"c{n}", MODERN, 1, NO_META, "{}")
+        call = rig.core.adopt(f"c{n}", MODERN, 1, NO_META, rig_payload())
         rig.js_calls.grants.grant(call, Destination(None, "info"), None)
     assert rig.js_calls.revoked == 1
 

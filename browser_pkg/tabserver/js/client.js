@@ -11,5 +11,5 @@
 export { connect, Connection } from "./client/connection.js";
 export { McpError, ResourceNotFound } from "./client/errors.js";
 export { pair } from "./client/redeem_code.js";
-export { InputRequired } from "./client/client_requests.js";
+export { InputRequired } from "./client/running_calls.js";
 export { toResult } from "./client/results.js";

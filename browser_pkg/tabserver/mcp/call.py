@@ -8,7 +8,6 @@ that started it. Parameters are read in `invocations`; which tab runs it is deci
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -25,7 +24,7 @@ from ..rpc import Refusal, is_finite, loggable
 from ..wire import methods
 from ..wire.control_messages import CLOSE_STREAM, PIN
 from ..wire.eras import Era
-from ..wire.frames import Acp, Caller
+from ..wire.frames import Acp
 from ..wire.jsonrpc import INVALID_REQUEST, MISSING_CAPABILITY, RequestId
 from ..wire.trace_context import TraceContext
 from .caller_state import CallerStates, caller_key
@@ -85,7 +84,7 @@ NO_META: Final = RequestMeta(None, None, None, None, None)
 class RunningCall:
     """`session`, `request_id` and `meta`: of the request that waits for the response, or waited last.
 
-    `payload`: the request as JSON text. `params` are read from it when they are needed, if they are not given.
+    `payload`: the request as JSON text, of which `params` are a part.
     """
 
     # Class attributes, because most calls never set them.
@@ -119,19 +118,16 @@ class RunningCall:
         id: RequestId,
         meta: RequestMeta,
         payload: str,
-        params: Params | None,
+        params: Params,
     ) -> None:
         self.services, self.kind = services, kind
-        self.session, self.request_id, self.meta = session, id, meta
-        self.payload, self._params = payload, params
-        session.running[id] = self
+        self.payload, self.params = payload, params
+        self._use_request(session, id, meta)
 
-    @property
-    def params(self) -> Params:
-        if self._params is None:
-            params: Params = json.loads(self.payload)["params"]
-            self._params = params
-        return self._params
+    def _use_request(self, session: CallerSession, id: RequestId, meta: RequestMeta) -> None:
+        self.session, self.request_id, self.meta = session, id, meta
+        self.caller = session.caller if meta.acp is None else replace(session.caller, acp=meta.acp)
+        session.running[id] = self
 
     @cached_property
     def questions(self) -> ClientQuestions:
@@ -139,11 +135,6 @@ class RunningCall:
         from .questions import ClientQuestions
 
         return ClientQuestions(self)
-
-    @property
-    def caller(self) -> Caller:
-        caller, acp = self.session.caller, self.meta.acp
-        return caller if acp is None else replace(caller, acp=acp)
 
     @property
     def target(self) -> Target | None:
@@ -268,9 +259,8 @@ class RunningCall:
     def resume(self, session: CallerSession, id: RequestId, meta: RequestMeta, answers: Mapping[str, Answer]) -> None:
         """Continue with the client's next request. Questions without an answer are asked again."""
         self.questions.stop_timer()
-        self.session, self.request_id, self.meta = session, id, meta
+        self._use_request(session, id, meta)
         self.is_awaited, self._last_progress = True, -math.inf
-        session.running[id] = self
         if self._held_outcome is not None:
             kept, self._held_outcome = self._held_outcome, None
             self.finish(kept)
@@ -325,6 +315,7 @@ class RunningCall:
         """The relay stores the tab and adds it to the caller's next requests, so a pin outlives this worker."""
         session = self.session
         session.caller = replace(session.caller, tab=tab)
+        self.caller = replace(self.caller, tab=tab)
         self.services.outbox.notify_relay(session, PIN, {"tab": tab}, self.request_id)
 
 

@@ -16,7 +16,7 @@ from ..handlers.execute import nothing_to_cancel
 from ..handlers.prompts import UnknownPrompt
 from ..handlers.questions import Answer
 from ..handlers.signature import InvalidArguments
-from ..handlers.target import read_target
+from ..handlers.target import META_PIN, read_target
 from ..handlers.tools import UnknownTool, failure, text_result
 from ..rpc import Refusal, read_level, unknown
 from ..schema.shapes import show
@@ -24,6 +24,8 @@ from ..wire import methods
 from ..wire.eras import META_LOG_LEVEL, Era
 from ..wire.frames import META_ACP, Acp
 from ..wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RequestId, is_request_id
+from ..wire.static_tools import META_TAB
+from ..wire.trace_context import PARENT as TRACE_PARENT
 from ..wire.trace_context import TraceContext
 from .call import NO_META, CallServices, MethodKind, Params, RequestMeta, RunningCall
 from .caller_state import CallerStates
@@ -86,7 +88,7 @@ class Invocations:
 
     def adopt(self, session: CallerSession, id: RequestId, meta: RequestMeta, payload: str) -> RunningCall:
         """A plain tool call that JavaScript has posted to its tab."""
-        return RunningCall(self._services, self._tool, session, id, meta, payload, None)
+        return RunningCall(self._services, self._tool, session, id, meta, payload, json.loads(payload)["params"])
 
     # -- handlers -----------------------------------------------------------------------------------------------------
 
@@ -241,7 +243,10 @@ def read_meta(meta: Params, era: Era) -> RequestMeta:
     # 2026-07-28: without a level in the envelope no log message may be sent for the request.
     is_asked = era is Era.MODERN and level is not None
     level = read_level(level, f"params._meta.{META_LOG_LEVEL}") if is_asked else None
-    return RequestMeta(token, level, read_target(meta), Acp.from_dict(meta.get(META_ACP)), TraceContext.read(meta))
+    target = read_target(meta) if META_TAB in meta or META_PIN in meta else None
+    acp = Acp.from_dict(meta[META_ACP]) if META_ACP in meta else None
+    trace = TraceContext.read(meta) if TRACE_PARENT in meta else None
+    return RequestMeta(token, level, target, acp, trace)
 
 
 def _answers(params: Params) -> dict[str, Answer]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from ..handlers.context import Result
 from ..handlers.questions import ClientError
 from ..handlers.resources import ResourceNotFound
-from ..rpc import Refusal, parse, parse_answer, read_level
+from ..rpc import Refusal, dump, parse, parse_answer, read_level
 from ..schema.shapes import show
 from ..wire import methods
 from ..wire.control_messages import RELAY, TABS
@@ -79,6 +79,8 @@ class Server:
         """`clock`: wall-clock seconds, because the next worker reads expiry times that this one sealed. `census`: the
         list of tabs for the relay."""
         self._census = census
+        # The last list of tools, and its first page as a modern result.
+        self._listed_tools: tuple[list[dict[str, Any]], str] = [], ""
         self._info = {"name": name, "version": version}
         self._catalogue = catalogue
         self._instructions = instructions
@@ -287,8 +289,16 @@ class Server:
         session.level = read_level(params.get("level"), "params.level")
         return {}
 
-    def _list_tools(self, session: CallerSession, id: RequestId, params: Params) -> Result:
+    def _list_tools(self, session: CallerSession, id: RequestId, params: Params) -> Result | None:
         tools = self._catalogue.tools()
+        if session.era is Era.MODERN and params.get("cursor") is None:
+            # The catalogue returns the same list until something changes, and most clients read the first page.
+            listed, text = self._listed_tools
+            if tools is not listed:
+                text = dump(_listed(session, "tools", tools, params))
+                self._listed_tools = tools, text
+            self.outbox.answer_text(session, id, text)
+            return None
         if session.era is Era.LEGACY:
             tools = [legacy_tool(tool) for tool in tools]
         return _listed(session, "tools", tools, params)

@@ -115,6 +115,10 @@ class Outbox:
             text = self.text(session.era, id, text_result(sorry, is_error=True))
         self._reply(session, id, text)
 
+    def answer_text(self, session: CallerSession, id: RequestId, text: str) -> None:
+        """Answer a modern request with a result that is already JSON text, without `_meta`."""
+        self._reply(session, id, written_response(id, text, self.own_meta))
+
     def send_written(self, session: CallerSession, id: RequestId, result: Written) -> None:
         """Answer a modern request with a result that is already JSON text, without parsing it."""
         self._reply(session, id, written_response(id, result.text, self.meta(result.meta)))

@@ -21,11 +21,10 @@ from .activity import CallActivity
 from .approvals import ApprovalRequest, Approvals
 from .grants import Grants
 from .listing import Listing
-from .liveness import Later, LivenessCheck
+from .liveness import Later, LivenessCheck, Responsiveness
 from .offers import Item
 from .presence import Presence
 from .requests import RoutedRequest
-from .responsiveness import Responsiveness
 from .routing import (
     Destination,
     RoutingError,

@@ -78,6 +78,7 @@ class Hub:
         self._has_static_tools = False
         self._is_change_due = False
         self._cached_listing: Listing | None = None
+        self._cached_tools: list[dict[str, Any]] | None = None
         self._published: dict[str, Any] = {"tools": [], "resources": ([], []), "prompts": []}
         self._published_catalogue: dict[str, list[dict[str, Any]]] = {}
         self._published_census: dict[str, Any] = {}
@@ -173,10 +174,14 @@ class Hub:
         return self._cached_listing
 
     def tools(self) -> list[dict[str, Any]]:
-        if not self._has_static_tools:
-            return self.listing.items("tools")
-        # A client with `tabs_list` can name a tab: add the argument for it to each tool of a tab.
-        return [with_argument(entry.item) if entry.tabs else entry.item for entry in self.tool_entries()]
+        """The same list while nothing changes."""
+        if self._cached_tools is None:
+            # A client with `tabs_list` can name a tab: add the argument for it to each tool of a tab.
+            self._cached_tools = [
+                with_argument(entry.item) if entry.tabs and self._has_static_tools else entry.item
+                for entry in self.tool_entries()
+            ]
+        return self._cached_tools
 
     def tool_entries(self) -> Iterable[ListedItem]:
         return self.listing.entries("tools")
@@ -198,6 +203,7 @@ class Hub:
         # defence: calls that JavaScript carries out: a change takes back all grants
         self._cached_listing = None
         self._grants.revoke()
+        self._cached_tools = None
         self.calls.changed()
         if not self._is_change_due:
             self._is_change_due = True

@@ -1,6 +1,6 @@
 """Browser tab that is attached to the worker, its offers, and the window of messages that it has not read.
 
-`TabReadState` counts unread messages for `responsiveness`; js/worker/granted_calls.js counts the same, and both sides
+`TabReadState` counts unread messages for `liveness`; js/worker/granted_calls.js counts the same, and both sides
 must agree. Values only: `offers` checks what a page may offer, and `routing` chooses the tab of a call.
 """
 
@@ -55,7 +55,7 @@ class Offer:
 
 @dataclass(slots=True)
 class TabReadState:
-    """Whether a page reads its messages: see responsiveness.py. js/worker/granted_calls.js counts the same.
+    """Whether a page reads its messages: see liveness.py. js/worker/granted_calls.js counts the same.
 
     `unread`: calls (and pings: True) that the page may not have read yet, in the order in which they were posted. A
     page reads in this order, so its answer to one of them proves that it has read all before that one. `pings`: how

@@ -11,8 +11,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from ..browser.ports import Port
-from ..browser.python_bridge import PythonBridge, make_shared_buffer, report
+from ..browser.python_bridge import Port, PythonBridge, make_shared_buffer, report
 from ..browser.websocket import Dialer
 from ..timing import Timing
 from ..transport.reconnect import TransportState

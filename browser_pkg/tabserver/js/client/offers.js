@@ -9,8 +9,9 @@
  */
 
 import { invalidParams, ResourceNotFound } from "./errors.js";
-import { isInputRequired } from "./client_requests.js";
 import { isPending, jsonCopy, resultOf, toCompletion, toContents, toMessages } from "./results.js";
+import { isInputRequired } from "./running_calls.js";
+import { certainlyValid } from "../schema/quick_check.js";
 import { check } from "../schema/validate.js";
 
 const NAME = /^[A-Za-z0-9_.-]{1,128}$/;
@@ -131,7 +132,8 @@ export class Offers {
   #runTool(name, args, context) {
     /** @type {Tool} */
     const tool = this.#get("tools", name, () => new Error(`This tab does not offer "${name}" any more.`));
-    const faults = check(tool.inputSchema ?? {}, args);
+    const schema = tool.inputSchema ?? {};
+    const faults = certainlyValid(schema, args) ? [] : check(schema, args);
     if (faults.length) throw new TypeError(`Invalid arguments for tool "${name}":\n${faults.join("\n")}`);
     const value = tool.execute(args, context);
     return isPending(value) ? awaitToolResult(tool, value) : toToolResult(tool, value);

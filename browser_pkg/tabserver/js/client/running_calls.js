@@ -2,15 +2,24 @@
  * Running calls of this tab: their context, their requests to the client, and exactly one end for each.
  *
  * A call ends with a result, an error or a cancellation; later messages of it are dropped. It posts through a function that it
- * gets with each call, and does not know the port.
+ * gets with each call, and does not know the port. Requests to the MCP client (elicitation, sampling, roots) are messages to the
+ * worker; the client's answers are checked before a handler gets them.
  *
- * @import { CallContext } from "../client.js"
+ * @import { AskOptions, CallContext, Elicited, Message, Root, Sampled, SampleOptions } from "../client.js"
  * @import { AnswerMessage, CallMessage, FromPage } from "../ports.js"
  */
 
 import { describe, McpError } from "./errors.js";
-import { isInputRequired, clientRequests, toInputRequired } from "./client_requests.js";
-import { isPending, jsonCopy } from "./results.js";
+import { isPending, jsonCopy, toMessage } from "./results.js";
+import { check } from "../schema/validate.js";
+
+const MAX_TOKENS = 1024;
+const ACTIONS = ["accept", "decline", "cancel"];
+
+/**
+ * @typedef {Record<string, unknown>} Answer
+ * @typedef {(method: string, params: object, key: string | undefined) => Promise<Answer>} Ask
+ */
 
 /**
  * Runs the handler of a call and returns its MCP result.
@@ -19,7 +28,7 @@ import { isPending, jsonCopy } from "./results.js";
  */
 
 export class RunningCalls {
-  /** @type {Map<string, RunningCall>} */
+  /** @type {Map<string, Call>} */
   #running = new Map();
   #handler;
 
@@ -34,7 +43,7 @@ export class RunningCalls {
    * @param {Post} post
    */
   run(message, post) {
-    const running = new RunningCall(message, post);
+    const running = new Call(message, post);
     this.#running.set(message.call, running);
     try {
       const result = this.#handler(message, running.context());
@@ -47,7 +56,7 @@ export class RunningCalls {
   }
 
   /**
-   * @param {RunningCall} running
+   * @param {Call} running
    * @param {PromiseLike<object>} result
    */
   async #wait(running, result) {
@@ -59,7 +68,7 @@ export class RunningCalls {
     this.#end(running);
   }
 
-  /** @param {RunningCall} running */
+  /** @param {Call} running */
   #end(running) {
     running.end();
     if (this.#running.get(running.call) === running) this.#running.delete(running.call);
@@ -86,7 +95,7 @@ export class RunningCalls {
 }
 
 /** One call, and its unanswered requests to the client. */
-class RunningCall {
+class Call {
   /** Made when the tool reads `signal`: most tools never do. @type {AbortController | undefined} */
   #abort;
   /** @type {DOMException | undefined} */
@@ -222,4 +231,104 @@ function toError(error) {
   if (!error?.isProtocolError || !Number.isInteger(error.code)) return { message };
   const { name, code, data } = error;
   return { message, name, code, ...(data === undefined ? {} : { data: jsonCopy(data) }) };
+}
+
+/** Returned by a handler that does not wait for answers: it is called again, with them. */
+export class InputRequired {
+  /**
+   * @param {Record<string, { method: string, params: object }>} requests
+   * @param {unknown} [state]
+   */
+  constructor(requests, state = null) {
+    this.requests = requests;
+    this.state = state;
+  }
+}
+
+/**
+ * Also in its wire form, which Python in the page returns.
+ * @param {any} value
+ */
+export function isInputRequired(value) {
+  return value instanceof InputRequired || value?.resultType === "input_required";
+}
+
+/** @param {any} value */
+export function toInputRequired(value) {
+  const { requests, state } = value instanceof InputRequired
+    ? value
+    : { requests: value.inputRequests ?? {}, state: value.requestState };
+  return jsonCopy({ requests, state: state ?? null });
+}
+
+/**
+ * @param {Ask} ask
+ * @returns {Pick<CallContext, "elicit" | "elicitUrl" | "sample" | "roots">}
+ */
+export function clientRequests(ask) {
+  return {
+    /**
+     * @param {string} message
+     * @param {object} schema
+     * @param {AskOptions} [options]
+     */
+    async elicit(message, schema, { key } = {}) {
+      const answer = readAction(await ask("elicitation/create", { message, requestedSchema: schema }, key));
+      if (answer.action !== "accept") return /** @type {any} */ (answer);
+      const faults = check(schema, answer.content, "content", "property");
+      if (faults.length) throw invalidAnswer(faults.join("\n"));
+      return /** @type {any} */ (answer);
+    },
+
+    async elicitUrl(message, url, { key } = {}) {
+      return /** @type {any} */ (readAction(await ask("elicitation/create", { mode: "url", message, url }, key)));
+    },
+
+    /**
+     * @param {string | Message[]} messages
+     * @param {SampleOptions} [options]
+     */
+    async sample(messages, { key, maxTokens = MAX_TOKENS, ...options } = {}) {
+      const converted = (typeof messages === "string" ? [messages] : messages).map(toMessage);
+      return readSampled(await ask("sampling/createMessage", { messages: converted, maxTokens, ...options }, key));
+    },
+
+    async roots({ key } = {}) {
+      const { roots } = await ask("roots/list", {}, key);
+      if (!Array.isArray(roots)) throw invalidAnswer("roots: expected an array");
+      return /** @type {Root[]} */ (roots);
+    },
+  };
+}
+
+/**
+ * @param {Answer} answer
+ * @returns {Elicited}
+ */
+function readAction({ action, content }) {
+  if (typeof action !== "string" || !ACTIONS.includes(action)) {
+    throw invalidAnswer(`action: expected one of ${ACTIONS.join(", ")}, got ${JSON.stringify(action)}`);
+  }
+  const known = /** @type {Elicited["action"]} */ (action);
+  return known === "accept" ? { action: known, content: /** @type {Answer} */ (content ?? {}) } : { action: known };
+}
+
+/**
+ * @param {Answer} answer
+ * @returns {Sampled}
+ */
+function readSampled(answer) {
+  const blocks = /** @type {any[]} */ ([answer.content].flat());
+  if (!["user", "assistant"].includes(String(answer.role)) || !blocks.every((block) => typeof block === "object" && block)) {
+    throw invalidAnswer("the client's model gave no message: role and content expected");
+  }
+  const text = blocks.map((block) => (block.type === "text" ? block.text : "")).join("");
+  return /** @type {Sampled} */ ({ ...answer, text });
+}
+
+/** @param {string} faults */
+function invalidAnswer(faults) {
+  const error = new Error(`The client's answer is not what was asked for: ${faults}`);
+  error.name = "InvalidAnswer";
+  return error;
 }

@@ -7,10 +7,10 @@
  * else (`sync`). Any other frame or message goes to Python.
  *
  * @import { Port } from "../client/broadcast_port.js"
- * @import { Opening, Pattern } from "./plain_calls.js"
+ * @import { Call, Pattern } from "./plain_calls.js"
  */
 
-import { argumentsOf, isPlainResult, patternOf, readOpening } from "./plain_calls.js";
+import { argumentsOf, isPlainResult, patternOf, readCall } from "./plain_calls.js";
 
 /** Length of an answer; the link slices longer ones, so Python sends them. */
 const MAX_RESULT_CHARACTERS = 48 * 1024;
@@ -55,7 +55,7 @@ export class GrantedCalls {
   #grants = new Map();
   /** What Python granted while it received the current frame. @type {Grant | undefined} */
   #granted;
-  /** Running calls, by the ids that tabs know them by. @type {Map<string, { grant: Grant, call: Opening }>} */
+  /** Running calls, by the ids that tabs know them by. @type {Map<string, { grant: Grant, call: Call }>} */
   #calls = new Map();
   /** @type {WeakMap<Port, Signs>} */
   #signs = new WeakMap();
@@ -143,7 +143,7 @@ export class GrantedCalls {
    */
   carryOut(frame) {
     if (this.#grants.size === 0 || this.#socket?.readyState !== WebSocket.OPEN) return false;
-    const call = readOpening(frame);
+    const call = readCall(frame);
     // defence: calls that JavaScript carries out: their number
     if (!call || call.seq !== this.#expectedSeq) return false;
     for (const { pattern, grant } of this.#grants.get(call.caller) ?? []) {
@@ -168,7 +168,7 @@ export class GrantedCalls {
     this.#nextSeq = 0;
     this.#expectedSeq = receive() + 1;
     const grant = /** @type {Grant | undefined} */ (this.#granted);
-    const call = grant && readOpening(frame);
+    const call = grant && readCall(frame);
     // defence: calls that JavaScript carries out: their channel
     const pattern = call && call.channel === grant.channel ? patternOf(call) : undefined;
     if (!call || !pattern) return;
@@ -258,7 +258,7 @@ export class GrantedCalls {
 
   /**
    * @param {Grant} grant
-   * @param {Opening} call
+   * @param {Call} call
    * @param {string} json
    */
   #write({ meta }, { channel, id }, json) {
@@ -272,7 +272,7 @@ export class GrantedCalls {
   /**
    * @param {Grant} grant
    * @param {Port} port
-   * @param {Opening} call
+   * @param {Call} call
    */
   #send(grant, port, call) {
     const name = `x${++this.#count}`;
@@ -291,7 +291,7 @@ export class GrantedCalls {
 
   /**
    * @param {Grant} grant
-   * @param {Opening} call
+   * @param {Call} call
    * @param {string} given
    */
   #run(grant, call, given) {
@@ -311,7 +311,7 @@ export class GrantedCalls {
     return true;
   }
 
-  /** @param {Opening} call */
+  /** @param {Call} call */
   #countRequest({ upto, size }) {
     this.#expectedSeq++;
     this.#requestCount++;
@@ -343,7 +343,7 @@ export class GrantedCalls {
 /**
  * The record of a call that was answered before Python had a record of it.
  * @param {Grant} grant
- * @param {Opening} call
+ * @param {Call} call
  * @param {string} json
  */
 function servedEntry({ number }, { channel, id }, json) {

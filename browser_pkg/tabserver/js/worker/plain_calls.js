@@ -25,7 +25,7 @@ const SURROGATE = /\\u[dD][89a-fA-F]/;
 
 /**
  * A request that opens its channel. `id` is JSON, and `caller` the rest of the header, from its caller on.
- * @typedef {object} Opening
+ * @typedef {object} Call
  * @property {number} seq
  * @property {number} upto
  * @property {string} channel
@@ -37,9 +37,9 @@ const SURROGATE = /\\u[dD][89a-fA-F]/;
 
 /**
  * @param {string} frame
- * @returns {Opening | undefined}
+ * @returns {Call | undefined}
  */
-export function readOpening(frame) {
+export function readCall(frame) {
   const opening = frame.length > MAX_FRAME_CHARACTERS ? null : OPENING.exec(frame);
   const end = frame.indexOf("\n");
   if (!opening || end < 0) return undefined;
@@ -57,7 +57,7 @@ export function readOpening(frame) {
 
 /**
  * The pattern of a call that contains only a tool's name, arguments and `_meta`.
- * @param {Opening} opening
+ * @param {Call} call
  * @returns {Pattern | undefined}
  */
 export function patternOf({ id, request }) {
@@ -78,7 +78,7 @@ export function patternOf({ id, request }) {
  * The arguments of a call with this pattern, as JSON, if they are plain. They are valid JSON between two parts of a valid JSON
  * text, so the whole means what it meant when the pattern was made.
  * @param {Pattern} pattern
- * @param {Opening} opening
+ * @param {Call} call
  */
 export function argumentsOf({ texts: [first, second, third], isIdFirst }, { id, request }) {
   const before = isIdFirst ? `${first}${id}${second}` : first;
