@@ -25,14 +25,14 @@ REGULAR_GOAL: Final = Limit(files=40, entries_in=3, entries_out=3)
 FAST_GOAL: Final = Limit(files=30, entries_in=3, entries_out=3)
 
 PRESENT: Final = {
-    CallPath(is_modern=True, is_fast=False, tool=PAGE_TOOL): Limit(91, 13, 5),
-    CallPath(is_modern=True, is_fast=False, tool=WORKER_TOOL): Limit(82, 13, 5),
-    CallPath(is_modern=False, is_fast=False, tool=PAGE_TOOL): Limit(93, 13, 5),
-    CallPath(is_modern=False, is_fast=False, tool=WORKER_TOOL): Limit(83, 13, 5),
-    CallPath(is_modern=True, is_fast=True, tool=PAGE_TOOL): Limit(48, 3, 5),
+    CallPath(is_modern=True, is_fast=False, tool=PAGE_TOOL): Limit(85, 13, 5),
+    CallPath(is_modern=True, is_fast=False, tool=WORKER_TOOL): Limit(80, 13, 5),
+    CallPath(is_modern=False, is_fast=False, tool=PAGE_TOOL): Limit(87, 13, 5),
+    CallPath(is_modern=False, is_fast=False, tool=WORKER_TOOL): Limit(80, 13, 5),
+    CallPath(is_modern=True, is_fast=True, tool=PAGE_TOOL): Limit(46, 3, 5),
     CallPath(is_modern=True, is_fast=True, tool=WORKER_TOOL): Limit(46, 3, 5),
-    CallPath(is_modern=False, is_fast=True, tool=PAGE_TOOL): Limit(80, 7, 5),
-    CallPath(is_modern=False, is_fast=True, tool=WORKER_TOOL): Limit(71, 5, 5),
+    CallPath(is_modern=False, is_fast=True, tool=PAGE_TOOL): Limit(74, 6, 5),
+    CallPath(is_modern=False, is_fast=True, tool=WORKER_TOOL): Limit(68, 4, 5),
 }
 
 
