@@ -21,16 +21,12 @@ FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 REMAINING: dict[str, set[str]] = {
     "tabrelay": {
         "admission/oauth.py: keys.on_change",
-        "admission/tokens.py: self._store.on_revoked",
-        "bridge/bridge.py: self._forwarder.on_renewed",
         "bus/members.py: bus.on_state",
         "faces/mcp/bus_sync.py: store.on_write",
         "peers/browsers/endpoint.py: channel.on_text",
         "peers/browsers/endpoint.py: socket.on_slow",
         "peers/nodes/local_browsers.py: registry.on_presence",
         "server/app.py: parts.tokens.on_revoked",
-        "server/cluster.py: self._locator.has_moved",
-        "server/relay.py: self._registry.shared_names.on_front_change",
     },
     "tabserver": set(),
 }

@@ -83,14 +83,14 @@ def holders(sha256: str, principal: Principal, issued: IssuedToken | None = None
 class TokenStore:
     """The file, and the rows that were last read. `on_revoked` is called with the tokens that are no longer in it."""
 
-    def __init__(self, home: Path, check_every_s: float = private_files.CHECK_EVERY_S) -> None:
+    def __init__(self, home: Path, check_every_s: float, on_revoked: Callable[[list[IssuedToken]], None]) -> None:
         self._home = home
         self._path = home / "tokens.json"
         self._watch = private_files.FileWatch(self._path, check_every_s)
         self._by_digest: dict[str, IssuedToken] = {}
         self._holders: dict[str, TokenHolder] = {}  # by key id
         self._origins: set[str] = set()
-        self.on_revoked: Callable[[list[IssuedToken]], None] = lambda tokens: None
+        self._on_revoked = on_revoked
 
     def find(self, sha256: str) -> IssuedToken | None:
         """A lookup by digest instead of by token prevents timing attacks on the comparison."""
@@ -157,7 +157,7 @@ class TokenStore:
         self._origins = {issued.origin for issued in self._by_digest.values() if issued.origin is not None}
         gone = [issued for digest, issued in before.items() if digest not in self._by_digest]
         if gone:
-            self.on_revoked(gone)
+            self._on_revoked(gone)
         return True
 
     def _change(self, change: Callable[[list[IssuedToken]], list[IssuedToken]]) -> None:

@@ -68,8 +68,9 @@ class Tokens:
         self._master_holders: dict[str, TokenHolder] = {}
         self._shares_proofs = shares_proofs
         self._issuer: proof.ProofIssuer | None = None
-        self._store = TokenStore(home, check_every_s)
-        self._store.on_revoked = lambda tokens: self._revoked(issued.principal for issued in tokens)
+        self._store = TokenStore(
+            home, check_every_s, lambda tokens: self._revoked(issued.principal for issued in tokens)
+        )
         self.on_revoked: Callable[[set[str]], None] = lambda principals: None
 
     # -- the relay's own ----------------------------------------------------------------------------------------------

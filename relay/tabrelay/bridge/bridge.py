@@ -67,8 +67,7 @@ class Bridge:
         self._is_serial = is_serial
         self._has_server_stream = has_server_stream
         inbound = InboundMessages(self._session, outbound.tool_headers, self._deliver)
-        self._forwarder = Forwarder(outbound, self._session, inbound, clock)
-        self._forwarder.on_renewed = self._start_server_stream
+        self._forwarder = Forwarder(outbound, self._session, inbound, clock, self._start_server_stream)
         self._server_stream = ServerStream(outbound, inbound, clock, self._forwarder.renew)
         self._pending: dict[Key, ForwardedMessage] = {}
         self._running = BackgroundTasks()

@@ -50,7 +50,15 @@ class _TryAgain(Exception):
 
 
 class Forwarder:
-    def __init__(self, outbound: Outbound, session: ClientSession, inbound: InboundMessages, clock: Clock) -> None:
+    def __init__(
+        self,
+        outbound: Outbound,
+        session: ClientSession,
+        inbound: InboundMessages,
+        clock: Clock,
+        on_renewed: Callable[[], None],
+    ) -> None:
+        """`on_renewed` is called when a lost session was replaced."""
         self._outbound = outbound
         self._session = session
         self._inbound = inbound
@@ -58,7 +66,7 @@ class Forwarder:
         self._streams = ResponseStreams(outbound, session, inbound, clock)
         self._numbers = itertools.count(1)
         self._renewing = asyncio.Lock()
-        self.on_renewed: Callable[[], None] = lambda: None
+        self._on_renewed = on_renewed
 
     async def forward(self, message: BridgeMessage, on_written: Callable[[], None] | None = None) -> BridgeFault | None:
         """Delivers the message. Returns the fault, after its requests were answered with it."""
@@ -231,7 +239,7 @@ class Forwarder:
             await self._deliver(Delivery(make(jsonrpc.notification(methods.INITIALIZED)), is_own=True))
             for message in self._session.kept():
                 await self.request(json.loads(message.raw))
-        self.on_renewed()
+        self._on_renewed()
         return None
 
     async def _read_tools(self, call: BridgeMessage) -> None:

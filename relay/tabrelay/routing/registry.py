@@ -41,12 +41,13 @@ class Registry:
         instances: Iterable[str] = (),
         most: int = 512,
         catalogue_budget: int = 32 * 1024 * 1024,
+        on_front_change: Callable[[str], None] = lambda server: None,
         wall: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`static_tools`: names of servers that have the static tools, also before their first browser. `instances`:
         names that several browsers share. `most`: limit of names. `catalogue_budget`: bytes of memory for the
-        catalogues of all servers."""
+        catalogues of all servers. `on_front_change`: another of the browsers that share this name is in front."""
         # A peer is "up", "away" for a moment, "gone", or has other "tabs".
         self.on_presence: Callable[[str, Peer, str], None] = lambda name, peer, state: None
         self._wall = wall
@@ -54,7 +55,7 @@ class Registry:
         self._store = store
         self._entries: dict[str, ServerEntry] = {}
         self._is_closed = False
-        self.shared_names = SharedNames(self._entries, self.remove, wall)
+        self.shared_names = SharedNames(self._entries, self.remove, wall, on_front_change)
         self.catalogues = Catalogues(
             self._entries, store, static_tools=static_tools, budget=catalogue_budget, clock=clock
         )

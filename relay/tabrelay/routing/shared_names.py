@@ -23,10 +23,14 @@ class SharedNames:
     """The shared names of one registry. `entries` is the registry's table; `remove` removes a name from it."""
 
     def __init__(
-        self, entries: Mapping[str, ServerEntry], remove: Callable[[str], None], wall: Callable[[], float]
+        self,
+        entries: Mapping[str, ServerEntry],
+        remove: Callable[[str], None],
+        wall: Callable[[], float],
+        on_front_change: Callable[[str], None],
     ) -> None:
-        # Another of the browsers that share this name is in front.
-        self.on_front_change: Callable[[str], None] = lambda server: None
+        """`on_front_change`: another of the browsers that share this name is in front."""
+        self._on_front_change = on_front_change
         self.on_use: Callable[[str], None] = lambda name: None
         self._entries = entries
         self._remove = remove
@@ -98,7 +102,7 @@ class SharedNames:
         before = self.destination(shared.name)
         shared.instances.use(entry.name)
         if before != self.destination(shared.name):
-            self.on_front_change(shared.name)
+            self._on_front_change(shared.name)
 
     # -- presence -----------------------------------------------------------------------------------------------------
 
@@ -128,7 +132,7 @@ class SharedNames:
         if not self._connected(shared):
             shared.up.clear()
             shared.since, shared.last_seen = None, entry.last_seen
-        self.on_front_change(shared.name)
+        self._on_front_change(shared.name)
 
     def _shared_entry(self, entry: ServerEntry) -> ServerEntry | None:
         """The entry of the name that this browser shares with others."""

@@ -55,11 +55,18 @@ class Cluster:
         self._switch = switch
         self._count_browsers = count_browsers
         self.members = Membership(bus, key, self._describe_node, settings.bus_beat_s, keep_s=settings.call_deadline_s)
-        self._locator = BrowserLocator(self.members, registry, pending_calls, settings, on_up=on_up, on_gone=on_gone)
+        self._locator = BrowserLocator(
+            self.members,
+            registry,
+            pending_calls,
+            settings,
+            on_up=on_up,
+            on_gone=on_gone,
+            has_moved=lambda pending: self._forwarding.moved(pending),
+        )
         self._forwarding = Forwarding(
             self.members, registry, drain, self._locator.local, lambda peer: peer.kind is PeerKind.BROWSER
         )
-        self._locator.has_moved = self._forwarding.moved
         switch.remote_lookup = self._locator
         endpoint.share(BusSync(self.members))
         self.status = ClusterStatus(self.members, url, self._own_names, self._rows, self._describe_node)

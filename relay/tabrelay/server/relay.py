@@ -95,7 +95,9 @@ class Relay:
         self._catalogue_store = CatalogueStore(
             settings.home / "servers.json", is_shared=parts.bus is not None, most=settings.max_servers
         )
-        self._registry = _make_registry(settings, self._catalogue_store)
+        self._registry = _make_registry(
+            settings, self._catalogue_store, lambda server: self._catalogue_reader.follow(server)
+        )
         self._call_log = _make_call_log(settings)
         self._metrics = CallMetrics(settings.metrics_servers) if settings.metrics else None
         self._switch = Switch(self._registry, settings, drain.changed, self._call_log, self._metrics)
@@ -112,7 +114,6 @@ class Relay:
         self._catalogue_reader = CatalogueReader(
             self._switch, __version__, settings.max_list, self.mcp_endpoint.lists_changed
         )
-        self._registry.shared_names.on_front_change = self._catalogue_reader.follow
         pending_calls: dict[str, PendingCalls[Pending]] = {}
         self._cluster = None if parts.bus is None else self._make_cluster(parts.bus, pending_calls)
         self._browser_endpoint = BrowserEndpoint(
@@ -325,7 +326,7 @@ def _upstream_specs(specs: Sequence[Spec]) -> list[UpstreamSpec]:
     return [spec for spec in specs if not isinstance(spec, BrowserSpec)]
 
 
-def _make_registry(settings: Settings, store: CatalogueStore) -> Registry:
+def _make_registry(settings: Settings, store: CatalogueStore, on_front_change: Callable[[str], None]) -> Registry:
     return Registry(
         store,
         declared=settings.servers,
@@ -333,6 +334,7 @@ def _make_registry(settings: Settings, store: CatalogueStore) -> Registry:
         instances=settings.instances,
         most=settings.max_servers,
         catalogue_budget=settings.catalogue_budget,
+        on_front_change=on_front_change,
     )
 
 

@@ -61,7 +61,9 @@ class BrowserLocator:
         *,
         on_up: Callable[[str], None],
         on_gone: Callable[[str], None],
+        has_moved: Callable[[Pending], bool] = lambda pending: False,
     ) -> None:
+        """`has_moved`: is it a call of another relay, which follows the browser itself? Then it is dropped here."""
         self._cluster = cluster
         self._registry = registry
         self._settings = settings
@@ -70,8 +72,7 @@ class BrowserLocator:
         self._followed: dict[str, Followed] = {}
         self._remote = RemoteBrowsers(calls_by_address)
         self._tasks = BackgroundTasks()
-        # Is it a call of another relay, which follows the browser itself? Then it is dropped here.
-        self.has_moved: Callable[[Pending], bool] = lambda pending: False
+        self._has_moved = has_moved
         self._local = LocalBrowsers(cluster, registry, on_first=self._follow, displace=self._displace)
         self._replies = ReplyInbox(
             cluster,
@@ -293,10 +294,10 @@ class BrowserLocator:
         self._update_tabs(address, row)
         again, lost = calls.claim(location.inst)
         for pending in again:
-            if self.has_moved(pending):
+            if self._has_moved(pending):
                 calls.pop((pending.call.channel, pending.call.id), None)
         for pending in lost:
-            if not self.has_moved(pending):
+            if not self._has_moved(pending):
                 pending.end(BrowserGone(f'Another browser took over "{address}" while it had the call.'))
         if peer.is_connected:
             peer.resend_rest()
