@@ -153,7 +153,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "the rate",
-        "wait_s = 0.0",
+        "is_limited = False",
         "tests/behaviour/test_floods.py::test_who_asks_too_often_is_told_when_to_come_back_and_nobody_else_is_concerned",
     ),
     Mutation(

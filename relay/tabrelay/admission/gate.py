@@ -84,7 +84,9 @@ class Gate:
         self._rates = rates
         self._resource = resource
         self._on_refused = on_refused
-        self._active_requests = ActiveRequests(self._is_still_admitted)
+        # Without an authorization server only the token store decides. This runs once per call.
+        self._is_valid = tokens.is_valid if resource is None else self._is_still_admitted
+        self._active_requests = ActiveRequests(self._is_valid)
 
     def _is_still_admitted(self, principal: Principal) -> bool:
         if self._resource is not None and (principal.credential or "").startswith("oauth:"):
@@ -115,14 +117,14 @@ class Gate:
             admission is None
             or (principal := admission.principal) is None
             or admission.path != path
-            or not self._is_still_admitted(principal)
+            or not self._is_valid(principal)
         ):
             request.verified = None
             request.admission = admission = self._identify(kind, method, path, request, subprotocols, has_keys)
             principal = admission.principal
         # defence: the rate
-        wait_s = 0.0 if principal is None else self._rates.take(principal.id, time.monotonic())
-        if wait_s:
+        is_limited = self._rates.is_limited
+        if is_limited and principal is not None and (wait_s := self._rates.take(principal.id, time.monotonic())):
             admission = replace(admission, principal=None, refusal=rate_limited(wait_s))
         if admission.refusal is not None:
             self._on_refused(admission.refusal.reason)
@@ -202,7 +204,7 @@ class Gate:
             await self._app(inner, receive, out.send)
             return
         request = self._active_requests.open(principal, scope["type"], receive)
-        if ADMISSION in scope and not self._is_still_admitted(principal):
+        if ADMISSION in scope and not self._is_valid(principal):
             request.end()
         try:
             await self._app(inner, request.receive, out.send)

@@ -1,7 +1,7 @@
 """Tool arguments that must be repeated in `Mcp-Param-*` headers, read from the `tools/list` results that pass.
 
 Only the modern era has such headers. A tool whose schema breaks their rules is removed from the list, as the
-specification requires. The rules are the official SDK's, which takes half a second to load: it is loaded with the first
+specification requires. The rules are the official SDK's. Loading it can take seconds, so it is loaded with the first
 list that mentions such headers. Pure.
 """
 

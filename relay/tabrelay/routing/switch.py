@@ -144,11 +144,12 @@ class Switch:
         began = time.monotonic()
         if call.trace is not None:
             call.trace.lookup_started(server)
-        if len(call.payload) > LARGE_CALL or not self.is_located(server):
+        is_local = self.remote_lookup is None or self.remote_lookup.is_held(server)
+        if not is_local or len(call.payload) > LARGE_CALL:
             return WaitingCall(call, server, owner, began, self)
         try:
             entry, peer = self.registry.acquire(server, call)
-            if peer is None or self._is_being_listed(entry, call):
+            if peer is None or (call.method in LISTS and self._is_being_listed(entry, call)):
                 return WaitingCall(call, server, owner, began, self)
             cost = self._claim(call)
         except RelayError as error:
@@ -191,7 +192,7 @@ class Switch:
         if call.trace is not None:
             call.trace.sent(entry.name, "browser" if entry.connector is None else UPSTREAM)
         early_timer = None
-        is_cached = owner is not None and owner.may_be_cached(call.method)
+        is_cached = call.method not in RECORDED and owner is not None and owner.may_be_cached(call.method)
         if is_cached and self.registry.cached_catalogue(server) is not None:
             soon_s = min(self._settings.call_deadline_s, FALLBACK_S)
             early_timer = asyncio.get_running_loop().call_later(soon_s, self._deadline_passed, pending, soon_s)

@@ -137,7 +137,7 @@ class McpEndpoint:
     def decide(self, server: str, request: RequestHeaders, principal: Principal, body: bytes) -> Outcome:
         """What becomes of a POST whose body is complete. A RelayError is an answer too: nothing is raised."""
         try:
-            if not self._switch.is_located(server):
+            if self._switch.remote_lookup is not None and not self._switch.is_located(server):
                 return Deferred(partial(self._locate, server, principal, body))
             is_starting = self._switch.is_starting(server)
             if request.verified is None:
@@ -150,7 +150,7 @@ class McpEndpoint:
         return self._decide(server, request, principal, message, {})
 
     def _decide(self, server: str, request: RequestHeaders, principal: Principal, message: Any, scope: Any) -> Outcome:
-        face = self._modern if _is_modern(request, message) else self._legacy
+        face = self._modern if _is_modern_version(request) or _has_envelope(message) else self._legacy
         try:
             return face.decide(request, server, principal, message, scope)
         except RelayError as error:
@@ -193,10 +193,6 @@ class McpEndpoint:
             _check_content_type(exchange)
             await self._switch.wait_for_start(server)
             await self._sse.post(exchange, server, principal)
-
-
-def _is_modern(request: RequestHeaders, message: Any) -> bool:
-    return _is_modern_version(request) or _has_envelope(message)
 
 
 def _is_modern_version(request: RequestHeaders) -> bool:

@@ -95,7 +95,11 @@ class ModernFace:
             if request.is_shared:
                 request.verified = verified
         owner, method = verified.owner, message["method"]
-        if owner.may_be_cached(method) and (self._drain.is_on or not self.switch.is_up(server)):
+        if (
+            method != methods.TOOLS_CALL
+            and owner.may_be_cached(method)
+            and (self._drain.is_on or not self.switch.is_up(server))
+        ):
             # A client whose discovery fails takes us for a legacy server.
             cached = owner.cached(message["id"], method)
             if cached is not None:

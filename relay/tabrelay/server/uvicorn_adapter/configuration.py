@@ -68,8 +68,8 @@ def _http_class(settings: Settings, fast_path: Any) -> Any:
         from tabrelay.server.uvicorn_adapter.guarded_http import GuardedHttp
 
         log.warning(
-            "The private API of uvicorn %s has changed (%s). HTTP connections use uvicorn's own class: all limits "
-            "hold, and a call takes several times as long. %s",
+            "The private API of uvicorn %s has changed (%s). HTTP connections use uvicorn's own class: calls are "
+            "slower, and up to 64 KiB of a body that is not read stay in memory. All other limits hold. %s",
             uvicorn.__version__,
             misfit,
             TESTED,
@@ -97,8 +97,8 @@ def _websocket_class(settings: Settings) -> Any:
         from tabrelay.server.uvicorn_adapter.guarded_websocket import GuardedWebSocket
 
         log.warning(
-            "The private API of uvicorn %s or websockets has changed (%s). WebSockets use uvicorn's own class: all "
-            "limits hold, and a call takes several times as long. %s",
+            "The private API of uvicorn %s or websockets has changed (%s). WebSockets use uvicorn's own class: calls "
+            "are slower. All limits hold. %s",
             uvicorn.__version__,
             misfit,
             TESTED,
