@@ -127,46 +127,6 @@ def test_method_and_header_names_are_defined_once() -> None:
     assert repeated == []
 
 
-def methods_of(folder: Path) -> set[str]:
-    """The names of all functions and methods, without properties."""
-    return {
-        node.name
-        for path in modules(folder, "*.py")
-        for node in ast.walk(parsed(path))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and not any(isinstance(each, ast.Name) and "property" in each.id for each in node.decorator_list)
-    }
-
-
-def test_no_object_of_the_browser_package_gets_behaviour_after_its_construction() -> None:
-    """Constructors get what an object calls. An attribute of another object that is set to a function would be a part
-    of its behaviour that its class does not show."""
-    known = methods_of(BROWSER)
-    assigned = []
-    for path in modules(BROWSER, "*.py"):
-        for node in ast.walk(parsed(path)):
-            if not isinstance(node, ast.Assign):
-                continue
-            for target, value in zip(node.targets, [node.value] * len(node.targets), strict=True):
-                pairs = (
-                    list(zip(target.elts, value.elts, strict=False))
-                    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
-                    else [(target, value)]
-                )
-                assigned += [
-                    f"{path.relative_to(BROWSER)}:{node.lineno}: {ast.unparse(one)} = {ast.unparse(what)}"
-                    for one, what in pairs
-                    if isinstance(one, ast.Attribute)
-                    and not (isinstance(one.value, ast.Name) and one.value.id == "self")
-                    and (
-                        isinstance(what, ast.Lambda)
-                        or (isinstance(what, ast.Attribute) and what.attr in known)
-                        or (isinstance(what, ast.Name) and what.id in known)
-                    )
-                ]
-    assert assigned == []
-
-
 # Of the platform: events of the DOM and of IndexedDB, Pyodide's hook for fatal errors, the compiler.
 JS_LISTENERS = {"onmessage", "onopen", "onclose", "onerror", "onconnect", "onsuccess", "onupgradeneeded"}
 JS_PLATFORM = JS_LISTENERS | {"on_fatal", "instantiateStreaming"}

@@ -144,8 +144,7 @@ class Switch:
         began = time.monotonic()
         if call.trace is not None:
             call.trace.lookup_started(server)
-        is_local = self.remote_lookup is None or self.remote_lookup.is_held(server)
-        if not is_local or len(call.payload) > LARGE_CALL:
+        if len(call.payload) > LARGE_CALL or not self.is_located(server):
             return WaitingCall(call, server, owner, began, self)
         try:
             entry, peer = self.registry.acquire(server, call)
