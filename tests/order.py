@@ -21,9 +21,9 @@ SLOW_FOLDERS: Final = ("e2e", "conformance", "browsers", "behaviour")
 UNKNOWN_SLOW_S: Final = 15.0
 # Shorter files are not worth a line.
 SHORTEST_S: Final = 3.0
-# A third of a test's time is waiting: for a browser, a child, a deadline. Three processes keep a core busy. Each may
-# have a browser, so that a small machine has memory for a few only.
-PROCESSES_PER_CORE: Final = 3
+# A test waits part of its time: for a browser, a child, a deadline. With three processes per core, tests of deadlines
+# failed now and then. Each may have a browser, so that a small machine has memory for a few only.
+PROCESSES_PER_CORE: Final = 2
 MOST_PROCESSES: Final = 12
 PROCESS_BYTES: Final = 1_200_000_000
 
