@@ -160,6 +160,7 @@ SCHEMAS = st.recursive(
 )
 
 
+@pytest.mark.requirement("modern-param-headers")
 @settings(deadline=None, max_examples=300)
 @given(SCHEMAS)
 def test_schemas_are_read_as_the_sdk_reads_them(schema: Any) -> None:
@@ -168,6 +169,7 @@ def test_schemas_are_read_as_the_sdk_reads_them(schema: Any) -> None:
     assert ours == {path: token.lower() for path, token in theirs.items()}
 
 
+@pytest.mark.requirement("modern-param-headers")
 @settings(deadline=None)
 @given(st.text())
 def test_header_values_are_written_as_the_sdk_writes_them(text: str) -> None:

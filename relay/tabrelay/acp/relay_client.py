@@ -21,6 +21,7 @@ from tabrelay.bridge.errors import UNPROVEN, Failure
 from tabrelay.bridge.http import HttpEndpoint
 from tabrelay.bridge.messages import dump, load
 from tabrelay.bridge.outbound import Outbound, OutboundLimits
+from tabrelay.bridge.proven_connection import ProvenConnections  # noqa: F401 - loads httpx2 before a deadline runs
 from tabrelay.bridge.target import NameTarget, relay_address
 from tabrelay.calls.principal import CALL
 

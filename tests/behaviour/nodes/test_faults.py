@@ -22,7 +22,7 @@ from tests.support.cpython_worker import CPythonWorker
 from tests.support.demo import Demo
 from tests.support.link_worker import ECHO_TOOL, OTHER_TOOL, SyntheticWorker
 from tests.support.nats_server import NatsServer
-from tests.support.relay_pair import Stream, open_session, request
+from tests.support.relay_pair import Stream, answer_of, open_session, request
 from tests.support.running_relay import ACCEPT, events, modern
 from tests.support.waiting import until
 
@@ -56,8 +56,7 @@ class Node:
 
     async def call(self, tool: str, arguments: dict[str, Any] | None = None, server: str = "notes") -> dict[str, Any]:
         params = {"name": tool, "arguments": arguments or {}}
-        answer: dict[str, Any] = (await self.http.post(f"/{server}", **modern("tools/call", params))).json()
-        return answer
+        return answer_of(await self.http.post(f"/{server}", **modern("tools/call", params)))
 
     async def knows(self, nodes: int) -> None:
         async def is_known() -> bool:
