@@ -401,7 +401,7 @@ async def test_a_client_that_came_before_the_browser_reaches_its_tools_by_the_li
                 assert text(await client.call_tool("tool_call", {"name": "late"})) == "First"
             await first.close()
             for client in (modern, legacy):
-                async with asyncio.timeout(BOUND_S):
+                async with asyncio.timeout(10):
                     gone = await client.call_tool("tool_call", {"name": "late"})
                 assert gone.is_error and 'The tab "First" was closed or' in text(gone)
                 await client.call_tool("tab_pin", {})

@@ -20,7 +20,7 @@ from tabserver.wire.trace_context import TraceContext
 from tests.support.link_worker import SyntheticWorker
 from tests.support.otel_collector import Collector, Span
 from tests.support.running_relay import RunningRelay
-from tests.support.waiting import BOUND_S, until
+from tests.support.waiting import until
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"
@@ -285,7 +285,7 @@ async def test_a_collector_that_is_away_costs_calls_nothing(tmp_path: Path, monk
         for name, value in gone.environment.items():
             monkeypatch.setenv(name, value)
     async with (
-        asyncio.timeout(BOUND_S),
+        asyncio.timeout(30),
         RunningRelay(tmp_path, traces=True) as relay,
         SyntheticWorker(relay.url, relay.token, "notes") as worker,
     ):
