@@ -12,13 +12,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from steps.assets import runtime_assets, snapshot, wheel, wheelhouse
-from steps.console import SetupError, say, side_by_side
+from steps.console import SetupError, report, say, side_by_side
 from steps.node import check_javascript, is_node_here, node_packages, node_tools
 from steps.others import fast_agent, rival_programs, sdk_examples
-from steps.python import fuzzer, newest, python_packages
+from steps.python import fuzzer, make_venv, newest, python_packages
 from steps.system import browser, bus, other_browsers
 from steps.tree import ROOT
 
@@ -26,9 +26,20 @@ OLDEST = (3, 11)
 
 
 def runtime() -> None:
-    python_packages()
-    node_packages(with_dev=False)
-    runtime_assets()
+    def assets() -> None:
+        node_packages(with_dev=False)
+        runtime_assets()
+
+    with_node(python_packages, assets)
+
+
+def with_node(packages: Callable[[], None], modules: Callable[[], None]) -> None:
+    """Python packages, and what needs Node, side by side. Where this machine has no Node it comes by pip, and two of
+    those at once must not write into one environment: then Node is first."""
+    if not is_node_here():
+        make_venv()
+        node_tools()
+    side_by_side(packages, modules)
 
 
 def demo() -> None:
@@ -40,11 +51,7 @@ def demo() -> None:
 
 
 def check() -> None:
-    if is_node_here():
-        side_by_side(lambda: python_packages("dev"), lambda: node_packages(with_dev=True))
-    else:  # it comes by pip, and two of those at once must not write into one environment
-        python_packages("dev")
-        node_packages(with_dev=True)
+    with_node(lambda: python_packages("dev"), lambda: node_packages(with_dev=True))
     node_tools()  # a new .venv beside an old node_modules would be without one
 
 
@@ -144,6 +151,7 @@ def main() -> int:
         # The check of types installs nothing, and need not wait for a process that does.
         with contextlib.nullcontext() if goal is check_javascript else alone():
             goal()
+            report()
     except SetupError as error:
         print(f"set-up failed: {error}", file=sys.stderr)
         return 1

@@ -6,7 +6,7 @@ import importlib.util
 import json
 import subprocess
 
-from steps.console import heartbeat, run, say
+from steps.console import run, say, side_by_side
 from steps.node import baking_node, node_tools
 from steps.python import metadata, pip
 from steps.stamps import digest, is_stamped
@@ -21,13 +21,12 @@ def runtime_assets() -> None:
     if not assets.is_fresh():
         say("== preparing the runtime assets in build/assets")
         node, _ = node_tools()
-        with heartbeat():
-            assets.prepare(node, say)
+        assets.prepare(node, say, run, side_by_side)
 
 
 def snapshot() -> None:
     """What lets a worker start in a sixth of the time. It holds tabserver: a change there makes it anew."""
-    run(BIN / "python", "-m", "runtime.snapshot", baking_node())
+    run(BIN / "python", "-m", "runtime.snapshot", baking_node(), title="baking the memory snapshot of the workers")
 
 
 def wheel() -> None:

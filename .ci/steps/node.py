@@ -14,7 +14,7 @@ from steps.tree import BIN, MODULES, ROOT
 
 OLDEST = 20
 FOR_SNAPSHOTS = 20  # a snapshot that another one makes crashes some browsers
-NPM_FLAGS = ["--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
+NPM_FLAGS = ["--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=http"]
 
 
 def search_path() -> str:

@@ -14,8 +14,7 @@ from steps.tree import BIN, CONSTRAINTS, ROOT, VENV
 
 
 def pip(*arguments: str | Path) -> None:
-    quiet = [] if sys.stdout.isatty() else ["--quiet"]
-    run(BIN / "python", "-m", "pip", *arguments, *quiet, "--disable-pip-version-check", "--constraint", CONSTRAINTS)
+    run(BIN / "python", "-m", "pip", *arguments, "--disable-pip-version-check", "--constraint", CONSTRAINTS)
 
 
 def make_venv() -> None:
