@@ -14,10 +14,9 @@ from difflib import get_close_matches
 from json.encoder import encode_basestring
 from typing import Any, Final, NoReturn
 
-from .schema.shapes import show
 from .wire import methods
 from .wire.frames import depth
-from .wire.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RequestId
+from .wire.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RequestId, show
 
 MAX_DEPTH: Final = 256
 

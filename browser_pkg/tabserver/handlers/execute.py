@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from .context import Cancel, Done, Outcome
+from .failures import handler_failures
 
 _VALUES: Final = frozenset((str, dict, list, int, float, bool, type(None)))
 # asyncio keeps only weak references to tasks; this set keeps a call alive.
@@ -29,19 +30,23 @@ def run(
     try:
         value = begin()
     except (Exception, SystemExit) as error:
+        handler_failures.report(name, error)
         done(fail(error))
         return nothing_to_cancel
     # `isawaitable` takes longer than most functions, so common types are checked first.
     if type(value) in _VALUES or not inspect.isawaitable(value):
-        done(_shaped(value, shape, fail))
+        done(_shaped(name, value, shape, fail))
         return nothing_to_cancel
     return _start(name, value, shape, fail, done)
 
 
-def _shaped(value: Any, shape: Callable[[Any], Outcome], fail: Callable[[BaseException], Outcome]) -> Outcome:
+def _shaped(
+    name: str, value: Any, shape: Callable[[Any], Outcome], fail: Callable[[BaseException], Outcome]
+) -> Outcome:
     try:
         return shape(value)
-    except Exception as error:  # a value whose own code raises while it is read
+    except Exception as error:  # no JSON form, or a value whose own code raises while it is read
+        handler_failures.report(name, error)
         return fail(error)
 
 
@@ -56,8 +61,9 @@ def _start(
 
     async def finish() -> Outcome:
         try:
-            return _shaped(await value, shape, fail)
+            return _shaped(name, await value, shape, fail)
         except (Exception, SystemExit) as error:
+            handler_failures.report(name, error)
             return fail(error)
 
     task = asyncio.get_running_loop().create_task(finish(), name=name)

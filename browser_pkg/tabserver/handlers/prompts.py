@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..rpc import Refusal
+from ..schema.types import NotJson, to_json
 from ..wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from .completion import Completer, Completions
 from .content import Content, Message, is_block, to_block
 from .context import Cancel, Done, Outcome, Request
 from .execute import run
+from .failures import handler_failures
 from .questions import InputRequired
 from .signature import InvalidArguments, Signature, describe, name_of, read_signature
 
@@ -55,16 +57,19 @@ class Prompt:
         if isinstance(value, InputRequired):
             return value
         if isinstance(value, dict) and isinstance(value.get("messages"), list):
+            to_json(value, "result")
             return value
         items = value if isinstance(value, list | tuple) else [value]
-        result: dict[str, Any] = {"messages": [_message(item) for item in items]}
+        result: dict[str, Any] = {"messages": to_json([_message(item) for item in items], "result.messages")}
         text = self.description.get("description")
         return {"description": text} | result if text else result
 
     def _fail(self, error: BaseException) -> Outcome:
         if isinstance(error, Refusal):
             return error
-        return Refusal(INTERNAL_ERROR, f'Prompt "{self.name}" failed: {type(error).__name__}: {error}')
+        if isinstance(error, NotJson):
+            return Refusal(INTERNAL_ERROR, f'Prompt "{self.name}" returned what can\'t be sent: {error}')
+        return Refusal(INTERNAL_ERROR, f'Prompt "{self.name}" failed: {handler_failures.text_of(error)}')
 
 
 def declare_prompt(

@@ -13,10 +13,10 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
 from ..rpc import Refusal
 from ..schema.compounds import Record
-from ..schema.shapes import Reading, Schema, SchemaError, Shape, show, summary
+from ..schema.shapes import Reading, Schema, SchemaError, Shape, summary
 from ..schema.types import Shapes
 from ..wire import methods
-from ..wire.jsonrpc import MISSING_CAPABILITY
+from ..wire.jsonrpc import MISSING_CAPABILITY, show
 from .content import Block, Message, Role
 
 T = TypeVar("T")

@@ -18,12 +18,13 @@ from typing import Any
 
 from ..rpc import Refusal
 from ..schema.shapes import SchemaError
-from ..schema.types import to_json
+from ..schema.types import NotJson, to_json
 from ..wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from .completion import Completer, Completions
 from .content import Audio, Embedded, Image, Text
 from .context import Cancel, Done, Outcome, Request
 from .execute import run
+from .failures import handler_failures
 from .questions import InputRequired
 from .signature import InvalidArguments, Signature, name_of, read_signature
 from .uri_templates import check_uri, match
@@ -71,7 +72,9 @@ class ResourceHandler:
         def fail(error: BaseException) -> Outcome:
             if isinstance(error, Refusal):
                 return error
-            return Refusal(INTERNAL_ERROR, f"Reading {uri} failed: {type(error).__name__}: {error}")
+            if isinstance(error, NotJson):
+                return Refusal(INTERNAL_ERROR, f"Resource {uri} returned what can't be sent: {error}")
+            return Refusal(INTERNAL_ERROR, f"Reading {uri} failed: {handler_failures.text_of(error)}")
 
         return run(f"resource {uri}", lambda: self.signature.call(made, request), shape, fail, done)
 
@@ -79,6 +82,7 @@ class ResourceHandler:
 def to_contents(uri: str, value: Any, mime_type: str | None) -> dict[str, Any]:
     """The returned value of a resource's function as a ReadResourceResult."""
     if isinstance(value, dict) and isinstance(value.get("contents"), list):
+        to_json(value, "result")
         return value
     if isinstance(value, list | tuple) and value and all(isinstance(item, Embedded) for item in value):
         return {"contents": [item.contents() for item in value]}
@@ -96,7 +100,7 @@ def _content(uri: str, value: Any, mime_type: str | None) -> dict[str, Any]:
         return Embedded(uri, bytes(value), mime_type or "application/octet-stream").contents()
     if isinstance(value, str):
         return Embedded(uri, value, mime_type or "text/plain").contents()
-    text = json.dumps(to_json(value, uri), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(to_json(value, "result"), ensure_ascii=False, allow_nan=False)
     return Embedded(uri, text, mime_type or "application/json").contents()
 
 

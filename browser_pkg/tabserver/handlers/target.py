@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..rpc import Refusal
-from ..schema.shapes import show
-from ..wire.jsonrpc import INVALID_PARAMS
+from ..wire.jsonrpc import INVALID_PARAMS, show
 from ..wire.static_tools import META_TAB, TAB_ARGUMENT
 
 META_PIN: Final = "tabrelay/pin"

@@ -7,17 +7,23 @@ A decorator returns its function unchanged. Lists of several toolboxes are merge
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar, overload
 
 from ..schema.shapes import Schema
 from .completion import Completer
 from .context import Cancel, Done, Request
+from .identity import ServerIdentity, too_long
 from .prompts import Prompt, UnknownPrompt, declare_prompt
 from .resources import ResourceHandler, ResourceNotFound, declare_resource
 from .tools import Tool, UnknownTool, declare
 
 F = TypeVar("F", bound=Callable[..., Any])
+Offer = Tool | ResourceHandler | Prompt
+Held = TypeVar("Held", Tool, ResourceHandler, Prompt)
 
 
 class Toolbox:
@@ -27,6 +33,7 @@ class Toolbox:
         self._tools: dict[str, Tool] = {}
         self._resources: dict[str, ResourceHandler] = {}
         self._prompts: dict[str, Prompt] = {}
+        self.identity = ServerIdentity()
         self.listen(lambda: None, lambda uri: None)
 
     def listen(self, changed: Callable[[], None], updated: Callable[[str], None]) -> None:
@@ -34,10 +41,15 @@ class Toolbox:
         resource. A toolbox has one listener: the worker or the page that offers it."""
         self._on_change, self._on_update = changed, updated
 
+    def describe(self, identity: ServerIdentity) -> None:
+        """Say this of the server, in addition to what was said before."""
+        self.identity = ServerIdentity.merged((identity, self.identity))
+        self._on_change()
+
     def updated(self, uri: str) -> None:
         self._on_update(uri)
 
-    def add(self, item: Tool | ResourceHandler | Prompt) -> None:
+    def add(self, item: Offer) -> None:
         """Add an offer. A function that is declared again (its module was reloaded) replaces the old one."""
         if isinstance(item, Tool):
             _put(self._tools, item.name, item, "tool")
@@ -62,7 +74,32 @@ class Toolbox:
         if held.pop(name, None) is not None:
             self._on_change()
 
+    @contextmanager
+    def replacing(self, is_old: Callable[[Offer], bool]) -> Iterator[None]:
+        """Remove offers whose code is loaded again in the block. If it raises, all offers are as before."""
+        before = self._tools, self._resources, self._prompts
+        self._tools, self._resources, self._prompts = (
+            _without(before[0], is_old),
+            _without(before[1], is_old),
+            _without(before[2], is_old),
+        )
+        try:
+            yield
+        except BaseException:
+            # defence: a file with an error keeps the old tools
+            self._tools, self._resources, self._prompts = before
+            raise
+        else:
+            self._tools = _in_order_of(before[0], self._tools)
+            self._resources = _in_order_of(before[1], self._resources)
+            self._prompts = _in_order_of(before[2], self._prompts)
+        finally:
+            self._on_change()
+
     # -- what there is ------------------------------------------------------------------------------------------------
+
+    def offers(self) -> list[Offer]:
+        return [*self._tools.values(), *self._resources.values(), *self._prompts.values()]
 
     def tools(self) -> list[dict[str, Any]]:
         return [tool.description for tool in self._tools.values()]
@@ -94,6 +131,11 @@ class Toolbox:
         if tool is None:
             raise UnknownTool(name)
         return tool.start(arguments, request, done)
+
+    def omits_null(self, name: str) -> list[str]:
+        """The arguments of a tool for which null means the same as leaving them out, though no schema allows null."""
+        tool = self._tools.get(name)
+        return [] if tool is None else [key for key, each in tool.signature.properties.items() if each.omits_null]
 
     def find_plain(self, name: str) -> Tool | None:
         """A synchronous tool without a Context."""
@@ -132,13 +174,32 @@ class Toolbox:
         return item.completions.start(argument, typed, others, done)
 
 
+def _without(held: dict[str, Held], is_old: Callable[[Offer], bool]) -> dict[str, Held]:
+    return {key: item for key, item in held.items() if not is_old(item)}
+
+
+def _in_order_of(before: dict[str, Held], now: dict[str, Held]) -> dict[str, Held]:
+    """Items that were there before come first, in their order: a reload does not change the order of a list."""
+    return {key: now[key] for key in [*(key for key in before if key in now), *now]}
+
+
 def _put(held: dict[str, Any], name: str, item: Any, noun: str) -> None:
     old = held.get(name)
     if old is not None and _origin(old.function) != _origin(item.function):
         raise ValueError(
             f'{noun} "{name}" is already offered by {_origin(old.function)}; give one of them another name'
         )
+    if old is not None and _is_second(old.function, item.function):
+        advice = "Give one of them another name."
+        warnings.warn(f'{noun} "{name}" replaces another one of this name in the same file. {advice}', stacklevel=4)
     held[name] = item
+
+
+def _is_second(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
+    """Are these two functions of one file? A module that was loaded again has new globals."""
+    old, new = inspect.unwrap(old), inspect.unwrap(new)
+    has_same_globals = getattr(old, "__globals__", old) is getattr(new, "__globals__", new)
+    return has_same_globals and getattr(old, "__code__", None) is not getattr(new, "__code__", None)
 
 
 def _origin(function: Callable[..., Any]) -> str:
@@ -306,3 +367,23 @@ def prompt(
 def resource_updated(uri: str, *, toolbox: Toolbox | None = None) -> None:
     """Notify all subscribers of a resource that it has changed."""
     (default_toolbox if toolbox is None else toolbox).updated(uri)
+
+
+def describe_server(
+    *,
+    instructions: str | None = None,
+    title: str | None = None,
+    version: str | None = None,
+    icons: list[dict[str, Any]] | None = None,
+    website_url: str | None = None,
+    toolbox: Toolbox | None = None,
+) -> None:
+    """What clients learn of the server when they connect: instructions for the model, title, version, icons, website.
+
+    The options of `connect` in a tab take precedence. Raises ValueError for what MCP does not allow.
+    """
+    given = {"instructions": instructions, "title": title, "version": version, "icons": icons}
+    identity = ServerIdentity.read({**given, "websiteUrl": website_url})
+    if (warning := too_long(instructions)) is not None:
+        warnings.warn(warning, stacklevel=2)
+    (default_toolbox if toolbox is None else toolbox).describe(identity)

@@ -27,6 +27,7 @@ from ..schema.types import NotJson, Shapes, check, to_json
 from .content import CONTENT, Content, is_block, to_block
 from .context import Cancel, Done, Outcome, Request, Result
 from .execute import run
+from .failures import handler_failures
 from .questions import InputRequired
 from .signature import Signature, name_of, read_signature
 
@@ -86,7 +87,7 @@ def failure(error: BaseException) -> Outcome:
     text = str(error)
     if isinstance(error, ToolError | asyncio.CancelledError) and text:
         return text_result(text, is_error=True)
-    return text_result(f"{type(error).__name__}: {text}" if text else type(error).__name__, is_error=True)
+    return text_result(handler_failures.text_of(error), is_error=True)
 
 
 def to_result(value: Any) -> Result:
@@ -181,6 +182,7 @@ class Tool:
             plain = None if isinstance(value, ToolResult) else to_json(value, "result")
             result = value.to_dict() if isinstance(value, ToolResult) else _structured(plain)
         except NotJson as error:
+            handler_failures.report(f"tool {self.name}", error)
             return text_result(f'Tool "{self.name}" returned what can\'t be sent: {error}', is_error=True)
         if result.get("isError"):
             return result
@@ -239,7 +241,7 @@ def _promise(name: str, hint: Any) -> tuple[Shape, Schema] | None:
         return None
     if typing.get_origin(hint) is ToolResult:
         hint = typing.get_args(hint)[0]
-    shapes = Shapes()
+    shapes = Shapes(is_result=True)
     try:
         shape = shapes.of(hint)
     except SchemaError as error:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from .shapes import Json, Schema, kind_of, show
+from ..wire.jsonrpc import kind_of, show
+from .shapes import Json, Schema
 
 _NUMBERS: Final = {
     "ge": "minimum",

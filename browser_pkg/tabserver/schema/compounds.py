@@ -9,19 +9,27 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..wire.jsonrpc import kind_of, show
 from .bounds import check_bounds
-from .shapes import OBJECT, Choice, Json, Reading, Scalar, Schema, Shape, at, kind_of, show, suggest
+from .shapes import OBJECT, Choice, Json, Reading, Scalar, Schema, Shape, at, suggest
+from .unions import union_of, with_keywords, without_null
 
 
 @dataclass(frozen=True, slots=True)
 class Property:
+    """`omits_null`: it may be left out, and null means the same. Null is read, and is not in the schema."""
+
     shape: Shape
     is_required: bool
     default: Json = None
     has_default: bool = False
+    omits_null: bool = False
 
     def schema(self) -> Schema:
-        return self.shape.schema() | ({"default": self.default} if self.has_default else {})
+        schema = self.shape.schema()
+        if self.omits_null:
+            return without_null(schema)
+        return schema | ({"default": self.default} if self.has_default else {})
 
 
 @dataclass(slots=True)
@@ -121,7 +129,7 @@ class Either:
         return " or ".join(dict.fromkeys(member.label for member in self.members))
 
     def schema(self) -> Schema:
-        return {"anyOf": [member.schema() for member in self.members]}
+        return union_of(member.schema() for member in self.members)
 
     def read(self, value: Json, path: str, reading: Reading) -> Any:
         near: list[tuple[Shape, Reading]] = []
@@ -204,7 +212,8 @@ class Described:
         return self.shape.label
 
     def schema(self) -> Schema:
-        return self.shape.schema() | ({"description": self.text} if self.text else {}) | self.keywords
+        schema = self.shape.schema() | ({"description": self.text} if self.text else {})
+        return with_keywords(schema, self.keywords)
 
     def read(self, value: Json, path: str, reading: Reading) -> Any:
         before = len(reading.faults)

@@ -6,6 +6,7 @@ general JSON Schema validator: a page checks the schemas that it wrote by hand.
 
 from __future__ import annotations
 
+import base64
 import datetime
 import difflib
 import json
@@ -16,8 +17,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from ..wire.jsonrpc import kind_of, show
+from .unions import NULL, Schema, union_of
+
+__all__ = ["Schema"]
+
 Json = Any
-Schema = dict[str, Any]
 
 FAULTS_SHOWN: Final = 8
 
@@ -46,43 +51,6 @@ class Shape(Protocol):
     def label(self) -> str: ...
     def schema(self) -> Schema: ...
     def read(self, value: Json, path: str, reading: Reading) -> Any: ...
-
-
-# The types that json.loads returns; others take the slower branch.
-_KINDS: Final[dict[type, str]] = {
-    str: "string",
-    dict: "object",
-    list: "array",
-    int: "number",
-    float: "number",
-    bool: "boolean",
-    type(None): "null",
-}
-
-
-def kind_of(value: object) -> str:
-    """The JSON name of a value's kind."""
-    kind = _KINDS.get(type(value))
-    if kind is not None:
-        return kind
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int | float):
-        return "number"
-    if isinstance(value, str):
-        return "string"
-    return "array" if isinstance(value, list) else "object"
-
-
-def show(value: Json) -> str:
-    """A value in an error message: its kind and, if short, its text."""
-    kind = kind_of(value)
-    if kind == "null":
-        return "null"
-    if kind in ("array", "object"):
-        return kind
-    text = json.dumps(value, ensure_ascii=False)
-    return f"{kind} {text if len(text) <= 42 else text[:40] + '…'}"
 
 
 def at(path: str, key: str) -> str:
@@ -156,6 +124,10 @@ def _take_number(value: int | float) -> float:
     return number
 
 
+def _take_bytes(value: str) -> bytes:
+    return base64.b64decode(value, validate=True)
+
+
 _STRING: Final = frozenset({"string"})
 _NUMBER: Final = frozenset({"number"})
 SCALARS: Final[dict[Any, Scalar]] = {
@@ -168,6 +140,7 @@ SCALARS: Final[dict[Any, Scalar]] = {
     datetime.date: Scalar("date string", _STRING, datetime.date.fromisoformat, (("format", "date"),)),
     datetime.time: Scalar("time string", _STRING, datetime.time.fromisoformat, (("format", "time"),)),
     uuid.UUID: Scalar("UUID string", _STRING, uuid.UUID, (("format", "uuid"),)),
+    bytes: Scalar("base64 string", _STRING, _take_bytes, (("contentEncoding", "base64"),)),
 }
 
 
@@ -186,9 +159,12 @@ class Choice:
         return "one of " + ", ".join(json.dumps(value, ensure_ascii=False) for value, _ in self.members)
 
     def schema(self) -> Schema:
-        values = [value for value, _ in self.members]
-        types = {"integer" if isinstance(v, int) and not isinstance(v, bool) else kind_of(v) for v in values}
-        return {"type": types.pop(), "enum": values} if len(types) == 1 else {"enum": values}
+        by_type: dict[str, list[Json]] = {}
+        has_fraction = any(isinstance(value, float) for value, _ in self.members)
+        for value, _ in self.members:
+            kind = kind_of(value)
+            by_type.setdefault("integer" if kind == "number" and not has_fraction else kind, []).append(value)
+        return union_of(_enum(kind, values) for kind, values in by_type.items())
 
     def read(self, value: Json, path: str, reading: Reading) -> Any:
         for known, member in self.members:
@@ -197,6 +173,12 @@ class Choice:
         hint = suggest(value, [v for v, _ in self.members if isinstance(v, str)]) if isinstance(value, str) else ""
         reading.fault(path, f"expected {self.label}, got {show(value)}{hint}")
         return None
+
+
+def _enum(kind: str, values: list[Json]) -> Schema:
+    if kind == "null":
+        return NULL
+    return {"type": kind} if kind == "boolean" and len(values) == 2 else {"type": kind, "enum": values}
 
 
 _ARRAY: Final = frozenset({"array"})
@@ -213,9 +195,7 @@ class Array:
     label: str = "array"
 
     def schema(self) -> Schema:
-        schema: Schema = {"type": "array"}
-        if items := self.item.schema():
-            schema["items"] = items
+        schema: Schema = {"type": "array", "items": self.item.schema()}  # clients refuse an array without items
         if self.is_set:
             schema["uniqueItems"] = True
         return schema
@@ -252,8 +232,12 @@ class FixedTuple:
 
     def schema(self) -> Schema:
         count = len(self.items)
-        schema: Schema = {"type": "array", "minItems": count, "maxItems": count}
-        return schema | ({"prefixItems": [item.schema() for item in self.items]} if count else {})
+        items = [item.schema() for item in self.items]
+        schema: Schema = {"type": "array"}
+        if any(item != items[0] for item in items):
+            schema["prefixItems"] = items
+        # `items` also for clients that do not know `prefixItems`, and take it for the type of each item.
+        return schema | {"items": union_of(items) if items else {}, "minItems": count, "maxItems": count}
 
     def read(self, value: Json, path: str, reading: Reading) -> Any:
         if not isinstance(value, list) or len(value) != len(self.items):

@@ -1,15 +1,17 @@
 """JSON Schema from Python types, and JSON values from Python values.
 
 Covers what a tool's signature needs: scalars, collections, Literal, Enum, unions, dataclasses, TypedDict, NamedTuple,
-dates, generics, types that contain themselves, and Annotated[..., "a description", Bounds(ge=1)]. Other types
+dates, bytes, generics, types that contain themselves, and Annotated[..., "a description", Bounds(ge=1)]. Other types
 are refused when the tool is declared, never during a call. Values are read by the shapes themselves.
 """
 
 from __future__ import annotations
 
+import base64
 import collections.abc as abc
 import dataclasses
 import datetime
+import decimal
 import enum
 import inspect
 import json
@@ -27,6 +29,10 @@ from .compounds import Described, Either, Named, Property, Record
 from .generics import fill, parameters_of, resolve
 from .params import written
 from .shapes import SCALARS, Anything, Array, Choice, FixedTuple, Json, Map, Reading, Schema, SchemaError, Shape, at
+
+# Containers inside one another.
+MAX_LEVELS: Final = 100
+_SHOWN_PATH: Final = 100  # characters
 
 
 class NotJson(ValueError):
@@ -48,8 +54,12 @@ _QUALIFIERS: Final = ("Required", "NotRequired", "ReadOnly")
 
 @dataclass(slots=True)
 class Shapes:
-    """Builds the shapes of one signature. Named ones are cached, so that a type may contain itself."""
+    """Builds the shapes of one signature. Named ones are cached, so that a type may contain itself.
 
+    `is_result`: of what a function returns. Its schema says where null may be; clients check results by it.
+    """
+
+    is_result: bool = False
     _named: dict[Any, Record | Named] = field(default_factory=dict)
     _open: set[Any] = field(default_factory=set)
 
@@ -221,6 +231,8 @@ class Shapes:
             return Property(shape, is_required=not is_made)
         if default is None and check(shape, None, ""):
             shape = Either((shape, SCALARS[type(None)]))  # x: int = None allows None
+        if default is None and not self.is_result:
+            return Property(shape, False, omits_null=True)
         try:
             return Property(shape, False, to_json(default, "default"), True)
         except NotJson:
@@ -234,33 +246,65 @@ def check(shape: Shape, value: Json, path: str) -> list[str]:
     return reading.faults
 
 
-def to_json(value: Any, path: str) -> Json:
-    """A Python value as plain JSON values; raises NotJson with the path of what JSON can't hold."""
+def to_json(value: Any, path: str, levels: int = MAX_LEVELS) -> Json:
+    """A Python value as plain JSON values; raises NotJson with the path of what JSON can't hold, and what to return."""
     if type(value) is str:  # the most common values
         return value
     if isinstance(value, enum.Enum):
-        return to_json(value.value, path)
+        return to_json(value.value, path, levels)
     if value is None or isinstance(value, bool | str | int):
         return value
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise NotJson(f"{path}: {value} has no JSON form")
+            raise NotJson(f"{path}: {value} has no JSON form. Return a finite number, None or a text.")
         return value
     if isinstance(value, datetime.datetime | datetime.date | datetime.time):
         return value.isoformat()
     if isinstance(value, uuid.UUID):
         return str(value)
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode()
+    if levels == 0:
+        # Python's own limit of nested calls would end the worker: its stack in a browser is small.
+        raise NotJson(
+            f"{path[:_SHOWN_PATH]}…: it contains itself, or nests deeper than {MAX_LEVELS} levels, so it has no JSON "
+            "form. Return a copy without the part that leads back."
+        )
+    inner = levels - 1
     if isinstance(value, abc.Mapping):
-        return {_key(key, path): to_json(item, at(path, str(key))) for key, item in value.items()}
+        return {_key(key, path): to_json(item, at(path, str(key)), inner) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [to_json(item, f"{path}[{index}]") for index, item in enumerate(value)]
+        return [to_json(item, f"{path}[{index}]", inner) for index, item in enumerate(value)]
     if isinstance(value, set | frozenset):
         # A set has no order of its own; a stable one makes equal results equal text.
-        items = [to_json(item, path) for item in value]
+        items = [to_json(item, path, inner) for item in value]
         return sorted(items, key=lambda item: json.dumps(item, sort_keys=True))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_json(getattr(value, f.name), at(path, f.name)) for f in dataclasses.fields(value) if f.init}
-    raise NotJson(f"{path}: a {type(value).__name__} has no JSON form")
+        return {
+            f.name: to_json(getattr(value, f.name), at(path, f.name), inner)
+            for f in dataclasses.fields(value)
+            if f.init
+        }
+    raise NotJson(f"{path}: a {type(value).__name__} has no JSON form. {_advice(value)}")
+
+
+def _advice(value: Any) -> str:
+    """What to return instead of a value that JSON can't hold."""
+    if isinstance(value, memoryview):
+        return "Return bytes(value)."
+    if inspect.iscoroutine(value) or inspect.isawaitable(value):
+        return "Await it first."
+    if isinstance(value, abc.Iterator):
+        return "Return list(value)."
+    if callable(value):
+        return "Return what it returns."
+    if isinstance(value, BaseException):
+        return "Raise it, or return str(error)."
+    if hasattr(value, "to_py"):  # a JavaScript object
+        return "Return value.to_py()."
+    if isinstance(value, complex | decimal.Decimal):
+        return "Return float(value) or str(value)." if isinstance(value, decimal.Decimal) else "Return str(value)."
+    return "Return a dict, a list or a dataclass with the values that matter."
 
 
 def _key(key: object, path: str) -> str:

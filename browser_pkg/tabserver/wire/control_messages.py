@@ -22,6 +22,9 @@ PIN: Final = "$/tabrelay/pin"
 # F5: the list of tabs, on the relay's own channel. `used` counts how often the user has switched to one of them.
 TABS: Final = "$/tabrelay/tabs"
 
+# F5: what the server says of itself is different now: `initialize` answers with it. On the relay's own channel.
+ABOUT: Final = "$/tabrelay/about"
+
 
 def is_tab_id(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and 0 < len(value) <= MAX_TAB_ID

@@ -6,7 +6,7 @@ The lists are ordered, newest first. How requests of each era are handled is dec
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 
 class Era(StrEnum):
@@ -19,6 +19,8 @@ class Era(StrEnum):
 MODERN_VERSIONS: Final = ("2026-07-28",)
 LEGACY_VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 NEWEST_LEGACY: Final = LEGACY_VERSIONS[0]
+_TITLE_SINCE: Final = "2025-06-18"
+_ICONS_SINCE: Final = "2025-11-25"
 BATCH_VERSION: Final = "2025-03-26"  # the only one with batches: 2025-06-18 removed them
 
 META_PREFIX: Final = "io.modelcontextprotocol/"
@@ -34,3 +36,12 @@ def negotiate(requested: object) -> str:
     """The version in the response to a legacy `initialize`: the requested one if it is known, else the newest legacy
     one."""
     return requested if isinstance(requested, str) and requested in LEGACY_VERSIONS else NEWEST_LEGACY
+
+
+def server_info_of(info: dict[str, Any], version: str) -> dict[str, Any]:
+    """`serverInfo` with the members that this protocol version has: `title` since 2025-06-18, the others since
+    2025-11-25."""
+    if version >= _ICONS_SINCE:
+        return info
+    known = ("name", "version", "title") if version >= _TITLE_SINCE else ("name", "version")
+    return {name: info[name] for name in known if name in info}

@@ -1,10 +1,11 @@
-"""JSON-RPC 2.0 as MCP uses it: error codes, ids, and constructors for the three kinds of message.
+"""JSON-RPC 2.0 as MCP uses it: error codes, ids, constructors of messages, and values in error texts.
 
-An id is a string or an integer of bounded length. Messages are dictionaries; nothing here reads or writes text.
+An id is a string or an integer of bounded length. Messages are dictionaries; nothing here parses or serializes them.
 """
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final, TypeGuard
 
 RequestId = int | str
@@ -68,3 +69,40 @@ def request(id: RequestId, method: str, params: dict[str, Any] | None = None) ->
     message = notification(method, params)
     message["id"] = id
     return message
+
+
+# The types that json.loads returns; others take the slower branch.
+_KINDS: Final[dict[type, str]] = {
+    str: "string",
+    dict: "object",
+    list: "array",
+    int: "number",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+}
+
+
+def kind_of(value: object) -> str:
+    """The JSON name of a value's kind."""
+    kind = _KINDS.get(type(value))
+    if kind is not None:
+        return kind
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "object"
+
+
+def show(value: object) -> str:
+    """A value in an error message: its kind and, if short, its text."""
+    kind = kind_of(value)
+    if kind == "null":
+        return "null"
+    if kind in ("array", "object"):
+        return kind
+    text = json.dumps(value, ensure_ascii=False)
+    return f"{kind} {text if len(text) <= 42 else text[:40] + '…'}"
