@@ -26,8 +26,28 @@ export interface ConnectOptions {
    * operator may require more (`tabrelay serve --approve all`) or nothing (`--approve none`).
    */
   approve?: "destructive" | "all" | "none" | string[];
-  /** URLs of Python files whose tools, resources and prompts run in the worker. */
+  /**
+   * A panel in the corner of the page that says why the page does not serve, what to do, and has a button to try again. By default
+   * it appears in an app that does not listen for "state", on a page of this computer (`localhost`) or in a browser that has used
+   * the relay before, so that other visitors of a public site never see it. `true`: for all visitors. `false`: never. The console
+   * has the same text in any case. The code of a pairing is shown also with `false`: see the event "pairing".
+   */
+  panel?: boolean;
+  /**
+   * URLs of Python files whose tools, resources and prompts run in the worker. Files beside them may be imported. A changed file
+   * is in force after the page is loaded again.
+   */
   modules?: string[];
+  /**
+   * Python packages for the worker, such as `["numpy"]`, which the relay has (`tabrelay packages add`). They are installed before
+   * `modules` run. Packages that a module imports are installed without being named here.
+   */
+  packages?: string[];
+  /**
+   * Load changed files of `modules` within 2 s of being saved, without a reload of the page. By default true for a page on this
+   * computer (localhost). A file with an error keeps the old tools, and the page shows the error.
+   */
+  dev?: boolean;
   /** The worker's timeouts and delays, for unusual networks. */
   timing?: Timing;
   /**
@@ -40,6 +60,21 @@ export interface ConnectOptions {
    * Letters, digits, `-`, `_` and `.`, at most 32. By default an id that the browser stores for this origin.
    */
   instance?: string;
+  /**
+   * What the model learns of the server before any call: what it is for, and how its tools belong together. Many clients show
+   * their model no other prose at the start. Some cut it after 2,048 characters, such as Claude Code.
+   *
+   * This and the following options are in `initialize` and `server/discover`, also while no browser is connected. Where several
+   * tabs say something else, the tab in front decides, for each of them. A client that is already connected keeps what it read.
+   */
+  instructions?: string;
+  /** The server's name for people. */
+  title?: string;
+  /** The server's version; by default that of Tabrelay. */
+  version?: string;
+  icons?: Icon[];
+  /** The server's website. */
+  websiteUrl?: string;
   /**
    * Offer a tool that runs any Python code of the caller in the worker. Off by default: **any client that may call it can do
    * all that this page can**, with the user's logins on this origin. It lasts as long as the worker does.
@@ -157,8 +192,15 @@ export interface ConnectionEvents {
   activity: CustomEvent<Activity>;
   /** The worker refused something that this page offers. */
   refused: CustomEvent<Refused>;
-  /** A Python file of `modules` could not be loaded. */
+  /**
+   * A Python file of `modules` could not be loaded. With `dev`, a small panel shows the error, unless a listener calls
+   * `preventDefault()`.
+   */
   module_failed: CustomEvent<ModuleFailed>;
+  /** A Python package is downloaded, was installed, or is not available. */
+  package: CustomEvent<PackageProgress>;
+  /** A Python file of `modules` was loaded, for the first time or again. */
+  module_loaded: CustomEvent<ModuleLoaded>;
   /**
    * This page asks to be paired, and the user must see the code. A small panel shows it, unless a listener calls
    * `preventDefault()` and shows it itself. Null: the code is no longer needed.
@@ -222,6 +264,8 @@ export interface State {
   state: "connecting" | "connected" | "waiting" | "stopped";
   /** The reason, for programs; null while there is nothing wrong. */
   why: Why | null;
+  /** The reason in detail. The guide has a table of the codes. */
+  code: ReasonCode | null;
   /** The reason, for people, with what to do about it. */
   message: string | null;
   retry_in_ms: number | null;
@@ -263,8 +307,21 @@ export type Why =
   | "pairing"
   /** The worker, or Python in it, could not start. */
   | "boot_failed"
-  /** The browser has no Web Locks, or the page is not secure. */
-  | "unsupported";
+  /** The browser has no Web Locks, or the page is not secure, was opened as a file, or has no origin. */
+  | "unsupported"
+  /** An option of `connect` is missing or wrong. */
+  | "misconfigured";
+
+/** A reason in detail, as in the guide's table "When a page does not connect". */
+export type ReasonCode =
+  | "server_missing" | "server_invalid" | "relay_missing" | "relay_invalid" | "option_unknown" | "option_invalid"
+  | "worker_option_missing" | "worker_other_origin" | "file_page" | "no_origin" | "insecure_page" | "unsupported"
+  | "storage_blocked" | "mixed_content" | "policy_blocks_relay" | "policy_blocks_worker" | "network_denied"
+  | "network_insecure" | "network_prompt" | "relay_down" | "not_a_relay" | "unproven" | "timeout" | "lost" | "restarting"
+  | "closed" | "not_paired" | "pairing" | "pairing_refused" | "pairing_expired" | "pairing_failed" | "token_needs_https"
+  | "unauthorized" | "forbidden" | "taken" | "replaced" | "version" | "client_outdated" | "worker_missing"
+  | "worker_is_html" | "worker_type" | "worker_unreachable" | "worker_import" | "relay_mismatch" | "worker_policy"
+  | "worker_failed" | "worker_silent" | "worker_ended" | "python_download" | "wasm_blocked" | "boot_failed" | "start_failed";
 
 export interface Boot {
   stage: "download" | "start" | "ready" | "failed";
@@ -321,8 +378,33 @@ export interface Refused {
 }
 
 export interface ModuleFailed {
+  /** The file of `modules`. */
   url: string;
   message: string;
+  /** The file with the error: this one, or one that it imports; and the line. */
+  file?: string;
+  line?: number;
+  /** The tools of the last version without an error stay in force. */
+  kept?: boolean;
+  /** Where in the page's files the error was raised. */
+  traceback?: string;
+}
+
+export interface PackageProgress {
+  name: string;
+  version?: string;
+  stage: "download" | "ready" | "failed";
+  /** Bytes. */
+  loaded?: number;
+  total?: number;
+  /** When it failed: the reason, and the command that adds the package to the relay. */
+  message?: string;
+}
+
+export interface ModuleLoaded {
+  url: string;
+  /** It was loaded before, or tried. */
+  again: boolean;
 }
 
 // -- what a tab offers ------------------------------------------------------------------------------------------------
@@ -362,7 +444,8 @@ export interface Annotations {
 export interface Tool<Arguments = any> extends ToolDefinition {
   /**
    * Run the tool. The return value, or what its promise resolves to, becomes the result: a string is text, an object or array
-   * is JSON (and structured content), `{ content: […] }` is passed on unchanged. The caller gets a thrown error as an error.
+   * is JSON (and structured content), `{ content: […] }` is passed on unchanged. A value without a JSON form (a DOM node, a Map, NaN)
+   * is an error that says what to return. The caller gets a thrown error as an error, and the console has it with its stack.
    */
   execute(args: Arguments, context: CallContext): unknown;
 }

@@ -8,7 +8,8 @@
  * A page on another origin gets this file through `tabrelay.js`. It exports only the public names; client.d.ts documents them.
  */
 
-export { connect, Connection } from "./client/connection.js";
+export { connect } from "./client/connect.js";
+export { Connection } from "./client/connection.js";
 export { McpError, ResourceNotFound } from "./client/errors.js";
 export { pair } from "./client/redeem_code.js";
 export { InputRequired } from "./client/running_calls.js";

@@ -2,8 +2,8 @@
 // `webworker` libraries collide. The types of the public API are in client.d.ts.
 
 import type {
-  Activity, ApprovalCaller, Boot, Caller, Catalogue, ConnectOptions, Decision, LogLevel, ModuleFailed, PromptDefinition, Refused,
-  ResourceDefinition, RunPython, State, Timing, ToolDefinition,
+  Activity, ApprovalCaller, Boot, Caller, Catalogue, ConnectOptions, Decision, LogLevel, ModuleFailed, ModuleLoaded,
+  PackageProgress, PromptDefinition, Refused, ResourceDefinition, RunPython, State, Timing, ToolDefinition,
 } from "./client.js";
 
 // -- page -> worker ----------------------------------------------------------------------------------------------------
@@ -41,7 +41,7 @@ export type FromPage =
   | {
       t: "attach";
       // `watches`: it receives activity messages for every call. So does a page without this member.
-      tab: TabInfo & { id: string; watches?: boolean; approve?: ConnectOptions["approve"] };
+      tab: TabInfo & { id: string; watches?: boolean; approve?: ConnectOptions["approve"]; about?: object };
       lock: string;
       server: string;
       /** The id of `key`. Without one it is a token: of an authorization server, or of a page with an older client. */
@@ -49,6 +49,10 @@ export type FromPage =
       /** May only serve. Text in a browser that can't clone a CryptoKey. It stays in JavaScript. */
       key?: CryptoKey | string;
       modules: string[];
+      /** Look for changes of these files while the page is attached. */
+      dev?: boolean;
+      /** Python packages of the relay, by name. */
+      packages?: string[];
       /** The name of this browser, where several offer the server. */
       instance: string;
       /** The page also reads messages as JSON text. A page with an older copy of the client gets objects. */
@@ -90,7 +94,8 @@ export type FromPage =
 // -- worker -> page: as objects or, if the page has set `readsText`, as JSON text -------------------------------------
 
 export type BootMessage = { t: "boot" } & Boot;
-export type StateMessage = { t: "state" } & State;
+// The page adds the code of the reason.
+export type StateMessage = { t: "state" } & Omit<State, "code">;
 export type CatalogueMessage = { t: "catalogue" } & Catalogue;
 export type ActivityMessage = { t: "activity" } & Activity;
 
@@ -140,8 +145,8 @@ export interface ApproveMessage {
 }
 
 export type FromWorker =
-  // First on every port: the Web Lock that this worker holds as long as it lives.
-  | { t: "worker"; lock: string }
+  // First on every port: the Web Lock that this worker holds as long as it lives, and the origin of its relay.
+  | { t: "worker"; lock: string; relay?: string }
   | BootMessage
   | StateMessage
   | CatalogueMessage
@@ -155,7 +160,11 @@ export type FromWorker =
   | { t: "ping" }
   | ActivityMessage
   | ({ t: "refused" } & Refused)
-  | ({ t: "module_failed" } & ModuleFailed);
+  | ({ t: "module_failed" } & ModuleFailed)
+  // What Python in the worker printed, a warning, or the traceback of a handler: for the console of the page.
+  | { t: "console"; level: "log" | "warn" | "error"; text: string }
+  | ({ t: "module_loaded" } & ModuleLoaded)
+  | ({ t: "package" } & PackageProgress);
 
 // -- worker.js ---------------------------------------------------------------------------------------------------------
 
@@ -177,6 +186,8 @@ export interface Manifest {
 export interface Pyodide {
   unpackArchive(archive: ArrayBuffer, format: string, options?: { extractDir?: string }): void;
   pyimport(name: string): any;
+  /** Pyodide's own objects: its installer and its lock file. Not public. */
+  _api: any;
   /** Emscripten's module: the C library and the memory. Not public. */
   _module: any;
 }

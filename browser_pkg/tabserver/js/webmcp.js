@@ -31,7 +31,8 @@
     console.error('tabrelay: webmcp.js needs the name of a server: <script src="…/webmcp.js" data-server="notes">');
     return;
   }
-  const { server, relay, token, worker, modules } = tag.dataset;
+  const { server, relay, token, worker, modules, panel } = tag.dataset;
+  const panelOption = panel ? { panel: panel !== "false" } : {};
   // The loader has the same folder as this script, on the relay and where an app hosts both. It waits until the relay runs.
   const loader = new URL("./tabrelay.js", tag.src);
 
@@ -45,7 +46,9 @@
   async function connect(found) {
     const { load, RELAY } = /** @type {Loader} */ (await import(loader.href));
     const [client, adapter] = /** @type {[Client, Adapter]} */ (
-      await Promise.all([load("client.js"), load("webmcp/model_context.js")])
+      await Promise.all(
+        ["client.js", "webmcp/model_context.js"].map((name) => load(name, panelOption)),
+      )
     );
     const isHosted = loader.origin === location.origin && RELAY !== location.origin;
     const file = worker ?? (isHosted ? loader : undefined);
@@ -53,12 +56,9 @@
       server: server ?? "",
       relay: relay ?? RELAY,
       ...(token ? { token } : {}),
+      ...panelOption,
       ...(file ? { worker: file } : {}),
       ...(modules ? { modules: modules.split(/[\s,]+/).filter(Boolean) } : {}),
-    });
-    // The page has no element for it.
-    connection.addEventListener("state", () => {
-      if (connection.state.state === "stopped") console.warn(`tabrelay: ${connection.state.message}`);
     });
     const context = await found;
     changed = adapter.offerModelContext(connection, context, held);

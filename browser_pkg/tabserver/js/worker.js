@@ -40,10 +40,13 @@ if ("onconnect" in scope) {
   acceptPorts(`${scope.name} ${scope.location.href}`, acceptPort);
 }
 
+// A page for which the worker file is the wrong one ends this worker, so that a corrected file can take its place.
+new BroadcastChannel(`tabrelay-end:${scope.name} ${scope.location.href}`).onmessage = () => scope.close();
+
 /** @param {Port} port */
 async function acceptPort(port) {
   await lockHeld;
-  post(port, { t: "worker", lock });
+  post(port, { t: "worker", lock, relay: new URL(relay).origin });
   post(port, stage);
   if (takePort) takePort(port);
   else if (stage.stage === "failed") awaitRetry(port);
@@ -61,6 +64,7 @@ boot(relay, startPython, report, boot_ms).then(finishBoot, failBoot);
  */
 function startPython(python, { build, version }) {
   // After a fatal error, such as a stack overflow, Python answers no message but does not end by itself.
+  bridge.usePyodide(python);
   python._api.on_fatal = () => scope.close();
   return python.pyimport("tabserver.worker.main").start(bridge, relay, build, version);
 }
@@ -75,7 +79,7 @@ function finishBoot({ made: takeOver, from, detail }) {
 
 /** @param {unknown} error */
 function failBoot(error) {
-  console.error("tabrelay: the worker could not start", error);
+  console.error("tabrelay worker: Python could not start", error);
   report({ t: "boot", stage: "failed", detail: lastLine(error) });
   for (const port of earlyPorts) awaitRetry(port);
   earlyPorts.clear();

@@ -1,5 +1,5 @@
 /**
- * Modal dialog that asks about a tool call: allow once, allow for the session or token, refuse.
+ * Modal dialog that asks about a tool call: approve once, for the session or for the token, or refuse.
  *
  * It is in the browser's top layer and in a closed shadow root: the page can't cover it or change its style, and all texts of
  * other programs are text nodes. Only a trusted click or key press decides, and only some time after the dialog appears. Escape
@@ -44,7 +44,7 @@ button:disabled { opacity: 0.55; cursor: default; }
  * @returns {[Decision, string, string][]}
  */
 const choices = (lasting) => [
-  ["once", "Allow once", "main"],
+  ["once", "Approve once", "main"],
   ["session", lasting, ""],
   ["refuse", "Refuse", ""],
 ];

@@ -92,12 +92,12 @@ function describe({ name, title, arguments: args, more, destructive, caller }) {
   const by = `with the token “${oneLine(caller.principal.replace(/^token:/, ""))}”`;
   const who = caller.client ? `A client that calls itself “${oneLine(caller.client)}”, ${by},` : `A client ${by}`;
   return {
-    title: `Allow “${oneLine(title || name)}”?`,
+    title: `Approve “${oneLine(title || name)}”?`,
     text: [
       `${who} wants to run the tool “${oneLine(name)}” of this page, with:`,
       ...(destructive ? ["It is marked as destructive: what it does may not be undone."] : []),
     ],
-    lasting: caller.session ? "Allow for this session" : "Allow for this token",
+    lasting: caller.session ? "Approve for this session" : "Approve for this token",
     details: escapeInvisible(args) + (more ? `\n… and ${more.toLocaleString()} more characters` : ""),
   };
 }

@@ -1,61 +1,30 @@
 /**
- * `connect()` and `Connection`: one tab's attachment to one server.
+ * `Connection`: one tab's attachment to one server.
  *
  * The link to the relay belongs to the worker and outlives this page. The connection attaches the tab again after a worker
  * crash, a return from the back/forward cache and a relay restart, and passes messages between the worker and the page. It
  * contains no MCP: `startup.js` starts the worker, `running_calls.js` runs calls, `offers.js` defines what the tab offers.
  *
  * @import {
- *   Boot, Catalogue, ConnectOptions, OfferOptions, Prompt, Resource, RunPython, State, Timing, Tool
+ *   Boot, Catalogue, ConnectOptions, OfferOptions, Prompt, Resource, State, Tool
  * } from "../client.js"
  * @import { ApproveMessage, FromPage, FromWorker, OfferKind, Offers as Offered } from "../ports.js"
  */
 
 import { Approvals } from "./approvals.js";
 import { Offers } from "./offers.js";
+import { MergedOptions } from "./options.js";
+import { mayShowPanel, ProblemReporter } from "./problem_reporter.js";
+import { bootProblem, Problem } from "./reasons.js";
 import { askHealth } from "./relay_health.js";
 import { RunningCalls } from "./running_calls.js";
 import { Startup } from "./startup.js";
 import { ConnectionState } from "./state.js";
 import { browserId, tabInfo, watchTab } from "./tab_identity.js";
 import { Credential } from "./token.js";
+import { isSameRelay } from "./worker_diagnosis.js";
 import { WorkerHost } from "./worker_host.js";
-
-const RUN_PYTHON = { timeoutMs: 30_000, maxOutput: 100_000 };
-
-// One map for the whole page: a bundle and PyScript may each load a copy of this file, and a tab must attach only once.
-const SHARED = Symbol.for("tabrelay.connections");
-const page = /** @type {any} */ (globalThis);
-/** @type {Map<string, Connection>} */
-const connections = (page[SHARED] ??= new Map());
-
-/**
- * Attach this tab to a server. Called again for the same server, it returns the same connection.
- * @param {ConnectOptions} options
- * @returns {Connection}
- */
-export function connect(options) {
-  if (!options?.server) throw new TypeError('connect() needs the name of a server: connect({ server: "notes" })');
-  const relay = new URL(options.relay ?? ownRelay(), document.baseURI).origin;
-  const key = `${relay}/${options.server}`;
-  const existing = connections.get(key);
-  if (existing && !existing.isClosed) {
-    existing.extend(options);
-    return existing;
-  }
-  const connection = new Connection(relay, options);
-  connections.set(key, connection);
-  return connection;
-}
-
-/** The relay that served this file. A copy in an app's bundle was not served by a relay. */
-function ownRelay() {
-  if (new URL(import.meta.url).pathname.startsWith("/-/")) return import.meta.url;
-  throw new TypeError(
-    "This app has its own copy of client.js, so connect() needs the relay's address: " +
-      'connect({ server, relay: "http://127.0.0.1:4747" })',
-  );
-}
+import { WorkerModules } from "./worker_modules.js";
 
 /**
  * One tab's attachment to one server. Events: "state", "catalogue", "activity", "boot", "module_failed"; the message is
@@ -73,19 +42,19 @@ export class Connection extends EventTarget {
   #relay;
   #server;
   #credential;
-  /** @type {Set<string>} */
-  #modules = new Set();
-  /** @type {RunPython | undefined} */
-  #runPython;
-  /** @type {Timing | undefined} */
-  #timing;
+  #modules;
+  #options = new MergedOptions();
   #offers = new Offers();
   #calls = new RunningCalls((message, context) => this.#offers.run(message, context));
   #approvals = new Approvals();
-  /** @type {ConnectOptions["approve"]} */
-  #approve;
   /** Does the page listen for "activity"? */
   #wantsActivity = false;
+  /** Does the app show the state itself, because it listens for "state"? */
+  #showsState = false;
+  #reporter = new ProblemReporter({
+    wantsPanel: () => !this.#showsState && !this.isClosed && mayShowPanel(this.#options.panel, this.#credential.isKnown),
+    retry: () => this.retry(),
+  });
   #host;
   #state;
   #startup;
@@ -102,10 +71,13 @@ export class Connection extends EventTarget {
     this.#relay = relay;
     this.#server = options.server;
     this.#credential = new Credential(relay, options.server);
-    this.#timing = options.timing;
     this.instance = options.instance ?? browserId();
+    this.#modules = new WorkerModules(this.#credential.isOwn, (type, detail) => this.#dispatch(type, detail, true));
     this.#host = this.#makeHost(options.mode);
-    this.#state = new ConnectionState(relay, options.server, (state) => void this.#dispatch("state", state));
+    this.#state = new ConnectionState(relay, options.server, (state, problem) => {
+      this.#reporter.report(state, problem);
+      this.#dispatch("state", state);
+    });
     this.#startup = new Startup({
       relay,
       server: options.server,
@@ -180,7 +152,8 @@ export class Connection extends EventTarget {
   }
 
   /**
-   * "activity" takes two messages for every call of every tab, so the worker sends it only to pages that listen for it.
+   * "activity" takes two messages for every call of every tab, so the worker sends it only to pages that listen for it. An app that
+   * listens for "state" shows the state itself.
    * @param {string} type
    * @param {EventListenerOrEventListenerObject | null} listener
    * @param {boolean | AddEventListenerOptions} [options]
@@ -188,6 +161,10 @@ export class Connection extends EventTarget {
    */
   addEventListener(type, listener, options) {
     super.addEventListener(type, listener, options);
+    if (type === "state") {
+      this.#showsState = true;
+      this.#reporter.hide();
+    }
     if (type !== "activity" || this.#wantsActivity) return;
     this.#wantsActivity = true;
     this.#post({ t: "watch" });
@@ -213,7 +190,8 @@ export class Connection extends EventTarget {
     this.#startup.wake();
     this.#host.end("The tab closed its connection");
     this.#startup.release();
-    this.#state.set("stopped", "closed", "This tab closed its connection.");
+    this.#reporter.hide();
+    this.#state.fail("stopped", new Problem("closed"));
   }
 
   /**
@@ -221,22 +199,25 @@ export class Connection extends EventTarget {
    * @param {ConnectOptions} options
    */
   extend(options) {
-    const before = this.#modules.size;
-    this.#merge(options);
+    const lacksWorker = this.#state.current.code === "worker_option_missing";
+    const hasMore = this.#merge(options);
+    if (lacksWorker && options.worker) this.#startup.wake();
     if (options.token) {
       this.#startup.wake();
       void this.#credential.obtain(this.#closing.signal, () => false).then(() => this.#postToken());
     }
-    if (this.#modules.size > before || options.runPython || options.approve) this.#attach();
+    if (hasMore) this.#attach();
   }
 
-  /** @param {ConnectOptions} options */
+  /**
+   * @param {ConnectOptions} options
+   * @returns {boolean} whether the worker has to load more
+   */
   #merge(options) {
     this.#credential.given = options.token ?? this.#credential.given;
     this.#startup.workerFile ??= options.worker;
-    if (options.runPython) this.#runPython ??= { ...RUN_PYTHON, ...(options.runPython === true ? {} : options.runPython) };
-    this.#approve = options.approve ?? this.#approve;
-    for (const url of options.modules ?? []) this.#modules.add(new URL(url, document.baseURI).href);
+    const [changed, hasModules] = [this.#options.add(options), this.#modules.merge(options)];
+    return changed || hasModules;
   }
 
   #watchPage() {
@@ -291,25 +272,27 @@ export class Connection extends EventTarget {
         this.#approvals.endAll();
       },
       died: () => void this.#startup.restart(),
-      failed: (problem) => void this.#startup.retryAfter(problem),
-      unresponsive: (problem) => this.#state.set("stopped", "boot_failed", problem),
+      failed: (url, relay) => void this.#startup.retryAfter(url, relay),
+      silent: (url, ended) => this.#startup.checkSilentWorker(url, ended),
+      unresponsive: () => void this.#startup.afterSilence(),
+      isRelay: (relay) => isSameRelay(relay, this.#relay),
       canReachRelay: async () => (await askHealth(this.#relay, this.#closing.signal)) !== undefined,
     });
   }
 
   #attach() {
+    const { approve, about } = this.#options;
     this.#post({
       t: "attach",
-      tab: { id: this.tab.id, ...tabInfo(), watches: this.#wantsActivity, ...(this.#approve ? { approve: this.#approve } : {}) },
+      tab: { id: this.tab.id, ...tabInfo(), watches: this.#wantsActivity, about, ...(approve ? { approve } : {}) },
       lock: this.#startup.lock,
       server: this.#server,
       ...this.#credential.forWorker(),
-      modules: [...this.#modules],
+      ...this.#modules.forWorker(),
       instance: this.instance,
       readsText: true,
       readsRequests: true,
-      ...(this.#timing ? { timing: this.#timing } : {}),
-      ...(this.#runPython ? { runPython: this.#runPython } : {}),
+      ...this.#options.forWorker(),
     });
     const offers = this.#offers.definitions();
     if (Object.keys(offers).length) this.#post({ t: "offer", ...offers });
@@ -326,7 +309,7 @@ export class Connection extends EventTarget {
         this.boot = message;
         this.#dispatch("boot", message);
         if (message.stage !== "failed") return;
-        this.#state.set("stopped", "boot_failed", `Python could not start in the worker. ${message.detail}`);
+        this.#state.fail("stopped", bootProblem(message.detail ?? "", this.#relay));
         // A `retry` message ends the failed worker, and the page then starts another one.
         // defence: a page that is loaded while the relay is down: a worker that failed is started again
         return void this.#startup.afterFailure().then(() => this.#post({ t: "retry" }));
@@ -356,9 +339,12 @@ export class Connection extends EventTarget {
       case "refused":
         console.error(`tabrelay: "${message.name}" (${message.kind}) was refused: ${message.message}`);
         return void this.#dispatch("refused", message);
+      case "console":
+        return console[message.level](`tabrelay: ${message.text}`);
       case "module_failed":
-        console.error(`tabrelay: ${message.url} could not be loaded: ${message.message}`);
-        return void this.#dispatch("module_failed", message);
+      case "module_loaded":
+      case "package":
+        return this.#modules.receive(message);
     }
   }
 

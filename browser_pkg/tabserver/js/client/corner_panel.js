@@ -5,7 +5,7 @@
  * page's styles do not change it by accident; apps set its style with the custom properties `--tabrelay-…` and with `::part()`.
  * It takes no focus and covers no more than the corner. It does not know what it asks.
  *
- * @typedef {{ label: string, kind?: "main" | "quiet", run: () => void }} Action
+ * @typedef {{ label: string, kind?: "main" | "quiet", run: (say: (line: string) => void) => void }} Action `say` shows a line in the panel
  * @typedef {{
  *   title: string,
  *   text: string[],
@@ -13,7 +13,7 @@
  *   details?: { label: string, text: string },
  *   link?: { label: string, href: string },
  *   actions?: Action[],
- *   urgent?: boolean,
+ *   isAlert?: boolean,
  * }} Panel
  */
 
@@ -35,6 +35,7 @@ section {
   box-shadow: 0 8px 28px -12px rgb(0 0 0 / 45%);
   padding: 1rem 1.125rem;
 }
+.from { margin: 0 0 0.25rem; font-size: 0.8125rem; color: light-dark(#50605a, #9fb0a9); }
 h2 { margin: 0 0 0.375rem; font-size: 1rem; line-height: 1.35; font-weight: 650; overflow-wrap: anywhere; }
 p { margin: 0 0 0.5rem; overflow-wrap: anywhere; }
 .code { font: 650 1.75rem/1.3 ui-monospace, Menlo, Consolas, monospace; letter-spacing: 0.12em; margin: 0.25rem 0 0.5rem; }
@@ -54,6 +55,8 @@ button.main {
   color: var(--tabrelay-accent-color, light-dark(#ffffff, #0e1412));
   border-color: transparent;
 }
+.said { margin: 0.5rem 0 0; }
+.said:empty { display: none; }
 button:disabled { opacity: 0.55; cursor: default; }
 a { color: inherit; }
 :focus-visible { outline: 2px solid light-dark(#1257c4, #8ab8ff); outline-offset: 2px; }
@@ -61,18 +64,21 @@ a { color: inherit; }
 
 /** @type {HTMLElement | undefined} */
 let stack;
+/** Panels so far: each heading has its own id. A page that is not secure has no `crypto.randomUUID`. */
+let count = 0;
 
 /**
- * Show a panel. Returns a function that removes it. With `urgent`, screen readers announce it immediately.
+ * Show a panel. Returns a function that removes it. With `isAlert`, screen readers announce it at once.
  * @param {Panel} panel
  * @returns {() => void}
  */
-export function showPanel({ title, text, code, details, link, actions = [], urgent = false }) {
+export function showPanel({ title, text, code, details, link, actions = [], isAlert = false }) {
   const root = document.createElement("section");
   root.setAttribute("part", "panel");
-  root.setAttribute("role", urgent ? "alertdialog" : "status");
+  root.setAttribute("role", isAlert ? "alert" : "status");
+  append(root, "p", "Tabrelay").className = "from";
   const heading = append(root, "h2", title);
-  heading.id = `title-${crypto.randomUUID()}`;
+  heading.id = `title-${++count}`;
   root.setAttribute("aria-labelledby", heading.id);
   for (const line of text) append(root, "p", line);
   if (code) append(root, "p", code).className = "code";
@@ -87,13 +93,19 @@ export function showPanel({ title, text, code, details, link, actions = [], urge
     anchor.target = "_blank";
     anchor.rel = "noreferrer";
   }
-  if (actions.length) root.append(buttons(actions));
+  const said = append(root, "p", "");
+  said.className = "said";
+  said.setAttribute("role", "status");
+  if (actions.length) said.before(buttons(actions, (line) => void (said.textContent = line)));
   host().append(root);
   return () => root.remove();
 }
 
-/** @param {Action[]} actions */
-function buttons(actions) {
+/**
+ * @param {Action[]} actions
+ * @param {(line: string) => void} say
+ */
+function buttons(actions, say) {
   const row = document.createElement("div");
   row.className = "actions";
   for (const { label, kind = "quiet", run } of actions) {
@@ -104,7 +116,7 @@ function buttons(actions) {
     button.disabled = true;
     setTimeout(() => (button.disabled = false), ENABLE_DELAY_MS);
     // Only the user decides: a script of the page could dispatch a click.
-    button.addEventListener("click", (event) => event.isTrusted && run());
+    button.addEventListener("click", (event) => event.isTrusted && run(say));
   }
   return row;
 }

@@ -20,7 +20,7 @@ export class Candidate {
   /**
    * @param {URL} url
    * @param {string} name
-   * @param {(problem: string) => void} failed
+   * @param {() => void} failed
    */
   constructor(url, name, failed) {
     // The same key as for shared workers: the script's address with its build, and the name.
@@ -30,8 +30,8 @@ export class Candidate {
     this.#stopRequests = stop;
     navigator.locks
       .request(`tabrelay-lead:${key}`, { signal: this.#closing.signal }, () => this.#lead(url, name, failed))
-      .catch((error) => {
-        if (!this.#closing.signal.aborted) failed(`The browser refuses Web Locks: ${error}`);
+      .catch(() => {
+        if (!this.#closing.signal.aborted) failed();
       });
   }
 
@@ -70,7 +70,7 @@ export class Candidate {
    * Elected. The lock is held until this candidate ends.
    * @param {URL} url
    * @param {string} name
-   * @param {(problem: string) => void} failed
+   * @param {() => void} failed
    */
   #lead(url, name, failed) {
     const { signal } = this.#closing;
@@ -79,7 +79,7 @@ export class Candidate {
     this.#worker = new Worker(url, { type: "module", name });
     // Later errors are handled in the worker.
     this.#worker.onerror = () => {
-      if (!this.#isOpen) failed(`The worker could not start. Does ${url.href} load?`);
+      if (!this.#isOpen) failed();
     };
     return new Promise((resolve) => signal.addEventListener("abort", resolve));
   }

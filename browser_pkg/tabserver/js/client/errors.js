@@ -34,6 +34,22 @@ export class ResourceNotFound extends McpError {
   }
 }
 
+/** The caller's arguments do not fit a tool: its function was not called. */
+export class InvalidArguments extends TypeError {}
+
+/** The same for a prompt, whose callers get a protocol error. */
+export class InvalidParams extends McpError {
+  /** @param {string} message */
+  constructor(message) {
+    super(INVALID_PARAMS, message);
+  }
+}
+
+/** Is it a mistake of the caller, which the app's author need not see in the console? @param {unknown} error */
+export function isOfCaller(error) {
+  return error instanceof InvalidArguments || error instanceof InvalidParams || error instanceof ResourceNotFound;
+}
+
 /** @param {string} message */
 export function invalidParams(message) {
   return new McpError(INVALID_PARAMS, message);

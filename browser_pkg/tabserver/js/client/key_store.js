@@ -12,6 +12,15 @@ import { decode, encode, keyOf, keysFrom } from "../proof.js";
 const DATABASE = "tabrelay";
 const STORE = "keys";
 
+/** May this page use storage? Browsers block it in some private windows and for some frames. */
+export function canStore() {
+  try {
+    return localStorage !== null;
+  } catch {
+    return false;
+  }
+}
+
 /**
  * Store a token's keys under a name, and return them.
  * @param {string} name
@@ -27,7 +36,7 @@ export async function keepKeys(name, token) {
       await withStore("readwrite", (store) => store.put(keys, name));
       entry = `key ${keys.worker.id}`;
     } catch (error) {
-      console.warn("tabrelay: this browser can't store non-exportable keys", error);
+      console.warn(`tabrelay: This browser can't store keys that scripts can't read (${error}). The pairing works, with a readable key.`);
     }
   }
   localStorage.setItem(name, entry);
@@ -48,7 +57,7 @@ export async function findKeys(name) {
     const found = /** @type {Keys | undefined} */ (await withStore("readonly", (store) => store.get(name)));
     return found && entry === `key ${found.worker.id}` ? found : undefined;
   } catch (error) {
-    console.warn("tabrelay: the keys of this origin can't be read", error);
+    console.warn(`tabrelay: The keys of this site can't be read (${error}). The page asks to be paired again.`);
     return undefined;
   }
 }

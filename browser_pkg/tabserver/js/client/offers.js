@@ -8,8 +8,9 @@
  * @import { CallMessage, OfferKind, Offers as Offered } from "../ports.js"
  */
 
-import { invalidParams, ResourceNotFound } from "./errors.js";
-import { isPending, jsonCopy, resultOf, toCompletion, toContents, toMessages } from "./results.js";
+import { InvalidArguments, InvalidParams, invalidParams, ResourceNotFound } from "./errors.js";
+import { nearest } from "./options.js";
+import { isPending, jsonCopy, resultOf, resultText, toCompletion, toContents, toMessages } from "./results.js";
 import { isInputRequired } from "./running_calls.js";
 import { certainlyValid } from "../schema/quick_check.js";
 import { check } from "../schema/validate.js";
@@ -24,10 +25,17 @@ const CONTROL_CHARACTERS =
 const SCHEME = /^[A-Za-z][A-Za-z0-9+.-]*:/;
 
 /** @typedef {Tool | Resource | Prompt} Item */
+/**
+ * `omitsNull`: the arguments for which null means the same as leaving them out, although their schema does not allow null.
+ * The Python of pages names those whose default is None.
+ * @typedef {Tool & { omitsNull?: string[] }} OfferedTool
+ */
 
 export class Offers {
   /** @type {Record<OfferKind, Map<string, any>>} */
   #items = { tools: new Map(), resources: new Map(), templates: new Map(), prompts: new Map() };
+  /** The names of tools with a warning. @type {Set<string>} */
+  #warned = new Set();
   /** When each was first offered, by kind and key. @type {Map<string, number>} */
   #since = new Map();
 
@@ -39,7 +47,17 @@ export class Offers {
     }
     requireFunction(tool, "execute", `Tool "${tool.name}"`);
     checkCaps(tool, `Tool "${tool.name}"`);
+    this.#warnAbout(tool);
     return this.#add("tools", tool.name, tool);
+  }
+
+  /** Log what is probably a mistake, once for each name. @param {Tool} tool */
+  #warnAbout(tool) {
+    const known = this.#items.tools.get(tool.name);
+    const isAgain = this.#warned.has(tool.name);
+    const warnings = toolWarnings(tool, known !== undefined && known !== tool);
+    if (warnings.length) this.#warned.add(tool.name);
+    for (const warning of isAgain ? [] : warnings) console.warn(`tabrelay: Tool "${tool.name}" ${warning}`);
   }
 
   /** @param {Resource} resource */
@@ -84,10 +102,10 @@ export class Offers {
   }
 
   /**
-   * Run the handler of a call.
+   * Run the handler of a call. Returns its MCP result, or the JSON text of it.
    * @param {CallMessage} message
    * @param {CallContext} context
-   * @returns {object | Promise<object>}
+   * @returns {string | object | Promise<string | object>}
    */
   run(message, context) {
     if (message.kind !== "tools") return this.#run(message, context);
@@ -130,12 +148,13 @@ export class Offers {
    * @param {CallContext} context
    */
   #runTool(name, args, context) {
-    /** @type {Tool} */
+    /** @type {OfferedTool} */
     const tool = this.#get("tools", name, () => new Error(`This tab does not offer "${name}" any more.`));
     const schema = tool.inputSchema ?? {};
-    const faults = certainlyValid(schema, args) ? [] : check(schema, args);
-    if (faults.length) throw new TypeError(`Invalid arguments for tool "${name}":\n${faults.join("\n")}`);
-    const value = tool.execute(args, context);
+    const given = tool.omitsNull ? withoutNulls(args, tool.omitsNull) : args;
+    const faults = certainlyValid(schema, given) ? [] : check(schema, given);
+    if (faults.length) throw new InvalidArguments(`Invalid arguments for tool "${name}":\n${faults.join("\n")}`);
+    const value = tool.execute(given, context);
     return isPending(value) ? awaitToolResult(tool, value) : toToolResult(tool, value);
   }
 
@@ -195,15 +214,26 @@ function defineResource(uri, { name, title, description, mimeType, size, annotat
 }
 
 /**
- * The MCP result for a tool's return value.
+ * The arguments without those that are null and may be left out.
+ * @param {unknown} args
+ * @param {string[]} names
+ */
+function withoutNulls(args, names) {
+  if (typeof args !== "object" || args === null) return args;
+  return Object.fromEntries(Object.entries(args).filter(([name, value]) => value !== null || !names.includes(name)));
+}
+
+/**
+ * The MCP result for a tool's return value, or its JSON text.
  * @param {Tool} tool
  * @param {unknown} value
- * @returns {object | Promise<object>}
+ * @returns {string | object | Promise<object>}
  */
 function toToolResult(tool, value) {
   if (isInputRequired(value)) return /** @type {object} */ (value);
-  if (tool.outputSchema === undefined) return resultOf(value);
-  const result = resultOf(value, true);
+  const owner = `Tool "${tool.name}"`;
+  if (tool.outputSchema === undefined) return resultText(value, owner) ?? resultOf(value, false, owner);
+  const result = resultOf(value, true, owner);
   return isPending(result) ? result.then((later) => checkOutput(tool, later)) : checkOutput(tool, result);
 }
 
@@ -250,7 +280,24 @@ function checkArguments(prompt, given) {
       .filter(({ name, required }) => required && !Object.hasOwn(given, name))
       .map(({ name }) => `arguments.${name}: missing, expected string`),
   ];
-  if (faults.length) throw invalidParams(`Invalid arguments for prompt "${prompt.name}":\n${faults.join("\n")}`);
+  if (faults.length) throw new InvalidParams(`Invalid arguments for prompt "${prompt.name}":\n${faults.join("\n")}`);
+}
+
+/** The members of a tool. */
+const TOOL_MEMBERS = ["name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "_meta", "execute"];
+
+/**
+ * @param {Tool} tool
+ * @param {boolean} replaces
+ */
+function toolWarnings(tool, replaces) {
+  const unknown = Object.keys(tool).filter((member) => !TOOL_MEMBERS.includes(member));
+  const similar = unknown.map((member) => ({ member, meant: nearest(member, TOOL_MEMBERS) })).filter(({ meant }) => meant);
+  return [
+    ...(tool.description?.trim() ? [] : ["has no description. Models choose tools by it: write what it does and when to use it."]),
+    ...(replaces ? ["replaces another one of this name. Give it another name, or withdraw the first one by its signal."] : []),
+    ...similar.map(({ member, meant }) => `has an unknown member "${member}". Did you mean "${meant}"?`),
+  ];
 }
 
 /**

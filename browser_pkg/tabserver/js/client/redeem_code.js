@@ -7,6 +7,7 @@
  * @import { Keys } from "../proof.js"
  */
 
+import { SERVES_APP } from "../build.js";
 import { findKeys, keepKeys } from "./key_store.js";
 import { prove } from "../proof.js";
 
@@ -15,12 +16,20 @@ export const JSON_HEADERS = { "Content-Type": "application/json" };
 export const TOKEN_KEY = "tabrelay.token";
 
 /**
+ * Is this a page of the relay itself, and not of an app that `tabrelay dev` serves at the relay's address?
+ * @param {string} relay
+ */
+export function isOwnPage(relay) {
+  return relay === location.origin && !SERVES_APP;
+}
+
+/**
  * The storage key of a page's keys: one for all servers on the relay's own origin, one for each server on another origin.
  * @param {string} relay
  * @param {string} server
  */
 export function tokenKey(relay, server) {
-  return relay === location.origin ? TOKEN_KEY : `${TOKEN_KEY}:${relay}/${server}`;
+  return isOwnPage(relay) ? TOKEN_KEY : `${TOKEN_KEY}:${relay}/${server}`;
 }
 
 /** One exchange for all connections of the page: a code works once. @type {Promise<string | undefined> | undefined} */
@@ -62,7 +71,7 @@ export async function askRelay(path, init) {
  */
 export async function pair(relay = new URL(import.meta.url).origin) {
   const code = new URLSearchParams(location.hash.slice(1)).get("pair");
-  if (code && relay === location.origin) {
+  if (code && isOwnPage(relay)) {
     // Before anything else, so that the code does not stay in the history or in a bookmark.
     history.replaceState(history.state, "", location.pathname + location.search);
     redeeming = redeem(relay, code);

@@ -3,13 +3,16 @@
  *
  * The page asks before it starts the worker: a browser that needs the user's permission for the local network can show its
  * prompt only in a window. Nothing is sent but the request itself, since the relay has not proved itself yet.
- *
- * @import { Why } from "../client.js"
  */
 
 import { HEALTH_PATH } from "../proof.js";
+import { pause } from "./locks.js";
+import { directiveThatBlocked, VIOLATION_DELAY_MS } from "./policy.js";
+import { Problem } from "./reasons.js";
 
 const HEALTH_TIMEOUT_MS = 5_000;
+/** The status of a relay that is about to restart. */
+const STATUS_DRAINING = 503;
 /** The names of the permission to reach this computer in different browsers, the newest first. */
 const PERMISSIONS = ["loopback-network", "local-network-access"];
 
@@ -24,33 +27,66 @@ export async function askHealth(relay, cancelled) {
   try {
     const signal = AbortSignal.any([AbortSignal.timeout(HEALTH_TIMEOUT_MS), cancelled]);
     const response = await fetch(`${relay}${HEALTH_PATH}`, { cache: "no-store", signal });
-    return response.ok ? String((await response.json()).build) : undefined;
+    const build = response.ok ? (await response.json()).build : undefined;
+    return build === undefined ? undefined : String(build);
   } catch {
     return undefined; // refused, reset or timed out: `whyUnreachable` finds out
   }
 }
 
 /**
- * Why the relay did not answer. A browser reports a blocked request only as failed, but the state of the permission can be
- * queried.
+ * Why the relay did not answer. A browser reports a blocked request only as failed. The state of the permission can be queried,
+ * violations of the policy are events, and a request whose response is hidden shows whether any program answers.
  *
  * @param {string} relay
- * @returns {Promise<{ why: Why, message: string }>}
+ * @param {string} server
+ * @param {AbortSignal} cancelled
+ * @returns {Promise<Problem>}
  */
-export async function whyUnreachable(relay) {
+export async function whyUnreachable(relay, server, cancelled) {
+  const values = { relay, server, origin: location.origin, socket: relay.replace(/^http/, "ws") };
+  if (isMixedContent(relay)) return new Problem("mixed_content", values);
   const permission = isLoopback(location.hostname) ? "granted" : await permissionState();
-  if (permission === "denied") {
-    const how = isSecureContext
-      ? "Open the site's settings (the icon beside the address), allow access to apps on this device, and reload."
-      : "Only pages with https can be allowed to: serve this one with https.";
-    return { why: "blocked", message: `The browser does not let ${location.origin} reach the relay at ${relay}. ${how}` };
+  if (permission === "denied") return new Problem(isSecureContext ? "network_denied" : "network_insecure", values);
+  if (permission === "prompt") return new Problem("network_prompt", values);
+  const answer = await findProgram(relay, cancelled);
+  await pause(VIOLATION_DELAY_MS, cancelled);
+  const directive = directiveThatBlocked(relay);
+  if (directive) return new Problem("policy_blocks_relay", { ...values, directive });
+  return new Problem(answer, values);
+}
+
+/** Browsers let a page of https use http only for this computer. @param {string} relay */
+function isMixedContent(relay) {
+  const { protocol, hostname } = new URL(relay);
+  return location.protocol === "https:" && protocol === "http:" && !isLoopback(hostname);
+}
+
+/**
+ * @param {string} relay
+ * @param {AbortSignal} cancelled
+ * @returns {Promise<"relay_down" | "not_a_relay" | "restarting">}
+ */
+async function findProgram(relay, cancelled) {
+  const request = () => ({
+    cache: /** @type {const} */ ("no-store"),
+    signal: AbortSignal.any([AbortSignal.timeout(HEALTH_TIMEOUT_MS), cancelled]),
+  });
+  try {
+    const response = await fetch(`${relay}${HEALTH_PATH}`, request());
+    if (response.status === STATUS_DRAINING) return "restarting";
+    // A relay that has come up meanwhile is asked again soon.
+    const hasBuild = response.ok && Boolean((await response.json().catch(() => undefined))?.build);
+    return hasBuild ? "restarting" : "not_a_relay";
+  } catch {
+    // No answer, or one that this page must not read.
   }
-  if (permission === "prompt") {
-    const message = `The browser wants to know whether ${location.origin} may reach this computer, where the relay is. ` +
-      `Allow it, and try again. (If it does not ask: is the relay running at ${relay}?)`;
-    return { why: "blocked", message };
+  try {
+    await fetch(`${relay}${HEALTH_PATH}`, { ...request(), mode: "no-cors" });
+    return "not_a_relay";
+  } catch {
+    return "relay_down";
   }
-  return { why: "relay_down", message: `No relay answers at ${relay}. Start it with: tabrelay serve` };
 }
 
 /** @returns {Promise<PermissionState | undefined>} undefined: the browser has no such permission */
@@ -66,6 +102,6 @@ async function permissionState() {
 }
 
 /** Pages of loopback addresses need no permission. @param {string} host */
-function isLoopback(host) {
+export function isLoopback(host) {
   return host === "localhost" || host.endsWith(".localhost") || host === "[::1]" || /^127(\.\d+){3}$/.test(host);
 }

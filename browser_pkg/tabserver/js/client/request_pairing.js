@@ -13,6 +13,7 @@ import { findKeys, keepKeys } from "./key_store.js";
 import { JSON_HEADERS, tokenKey } from "./redeem_code.js";
 import { showPanel } from "./corner_panel.js";
 import { pause } from "./locks.js";
+import { Problem } from "./reasons.js";
 
 const REQUEST_TIMEOUT_MS = 30_000; // the relay answers after 20 s at the latest
 const POLL_PAUSE_MS = 1_000;
@@ -30,7 +31,7 @@ const STORAGE_POLL_MS = 20;
  * @param {AbortSignal} signal
  * @param {(detail: Pairing) => boolean} onCode the code to show; true if the page shows it itself
  * @param {string} [refused] the id of a key that the relay does not know; it stays until there is another
- * @returns {Promise<{ keys?: Keys, problem?: string }>}
+ * @returns {Promise<{ keys?: Keys, problem?: Problem }>}
  */
 export async function requestPairing(relay, server, signal, onCode, refused) {
   const key = tokenKey(relay, server);
@@ -48,7 +49,7 @@ export async function requestPairing(relay, server, signal, onCode, refused) {
     return first ?? (await navigator.locks.request(lock, { signal }, () => findOrAsk(STORAGE_DELAY_MS)));
   } catch (error) {
     if (signal.aborted) return {};
-    return { problem: `The relay could not be asked: ${error instanceof Error ? error.message : error}` };
+    return { problem: new Problem("pairing_failed", { detail: `${error instanceof Error ? error.message : error}.` }) };
   }
 }
 
@@ -77,16 +78,18 @@ async function waitForKeys(key, delay_ms, signal, refused) {
  * @param {string} server
  * @param {AbortSignal} signal
  * @param {(detail: Pairing) => boolean} onCode
- * @returns {Promise<{ token?: string, problem?: string }>}
+ * @returns {Promise<{ token?: string, problem?: Problem }>}
  */
 async function sendRequest(relay, server, signal, onCode) {
   const asked = await post(`${relay}/-/ask`, { server }, signal);
-  if (asked.status !== 200) return { problem: String(asked.body.message ?? `The relay answered ${asked.status}.`) };
+  if (asked.status !== 200) return { problem: refusal(asked, server) };
   const { request, code, expires_s } = asked.body;
   const detail = { relay, server, code: String(code), expires_ms: Date.now() + Number(expires_s) * 1000 };
-  const close = onCode(detail) ? () => {} : showCodePanel(detail);
+  // The user has approved this port under another loopback name, or `tabrelay dev` serves the app: there is no code to show.
+  const isApproved = asked.body.approved === true;
+  const close = isApproved || onCode(detail) ? () => {} : showCodePanel(detail);
   try {
-    return await pollAnswer(request, relay, signal);
+    return await pollAnswer(request, relay, server, signal);
   } finally {
     close();
   }
@@ -95,18 +98,32 @@ async function sendRequest(relay, server, signal, onCode) {
 /**
  * @param {string} request
  * @param {string} relay
+ * @param {string} server
  * @param {AbortSignal} signal
- * @returns {Promise<{ token?: string, problem?: string }>}
+ * @returns {Promise<{ token?: string, problem?: Problem }>}
  */
-async function pollAnswer(request, relay, signal) {
+async function pollAnswer(request, relay, server, signal) {
   for (;;) {
     signal.throwIfAborted();
-    const { status, body } = await post(`${relay}/-/ask/answer`, { request }, signal);
+    const answer = await post(`${relay}/-/ask/answer`, { request }, signal);
+    const { status, body } = answer;
     if (status === 200 && body.state === "approved") return { token: String(body.token) };
     const isTemporary = RETRY_STATUSES.includes(status);
-    if (status !== 200 && !isTemporary) return { problem: String(body.message ?? `The relay answered ${status}.`) };
+    if (status !== 200 && !isTemporary) return { problem: refusal(answer, server) };
     await pause(isTemporary ? RETRY_MS : POLL_PAUSE_MS, signal);
   }
+}
+
+/**
+ * Why the relay gives no token.
+ * @param {{ status: number, body: Record<string, any> }} answer
+ * @param {string} server
+ */
+function refusal({ status, body }, server) {
+  const values = { server, origin: location.origin };
+  if (body.error === "refused") return new Problem("pairing_refused", values);
+  if (body.error === "expired" || body.error === "unknown") return new Problem("pairing_expired", values);
+  return new Problem("pairing_failed", { detail: String(body.message ?? `The relay answered ${status}.`) });
 }
 
 /**

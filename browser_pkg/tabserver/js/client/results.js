@@ -4,6 +4,8 @@
  * A value that already has the form of a result is passed on unchanged. Output schemas are checked in `offers.js`, not here.
  */
 
+import { writeJson } from "./json_values.js";
+
 /** MCP: the most values in one completion result. */
 const MAX_COMPLETIONS = 100;
 
@@ -29,18 +31,37 @@ export async function toResult(value, hasOutputSchema) {
 }
 
 /**
- * The same, synchronously unless there are blobs to read.
+ * The result of nearly all tools as JSON text: of text, of other JSON values, and of none. Undefined: it needs more, see `resultOf`.
+ * A value is written once, not first as text for the model and again as structured content.
+ * @param {unknown} value
+ * @param {string} owner `Tool "add"`
+ * @returns {string | undefined}
+ */
+export function resultText(value, owner) {
+  if (typeof value === "string") return `{"content":[{"type":"text","text":${JSON.stringify(value)}}]}`;
+  if (value === undefined) return '{"content":[]}';
+  if (isRecord(value)) {
+    if (Array.isArray(value) ? value.some(isContent) : Array.isArray(value.content) || value instanceof Blob) return undefined;
+  }
+  const json = writeJson(value, owner);
+  const shown = JSON.stringify(json);
+  return `{"content":[{"type":"text","text":${shown}}]${json.startsWith("{") ? `,"structuredContent":${json}` : ""}}`;
+}
+
+/**
+ * The same as `toResult`, synchronously unless there are blobs to read.
  * @param {unknown} value
  * @param {boolean} [hasOutputSchema]
+ * @param {string} [owner]
  * @returns {object | Promise<object>}
  */
-export function resultOf(value, hasOutputSchema = false) {
+export function resultOf(value, hasOutputSchema = false, owner = "The tool") {
   if (typeof value === "string" && !hasOutputSchema) return { content: [text(value)] };
   if (value === undefined) return { content: [] };
   if (isRecord(value) && Array.isArray(value.content)) return value;
-  if (value instanceof Blob) return toBlocks([value]);
-  if (Array.isArray(value) && value.some(isContent)) return toBlocks(value);
-  const json = toJson(value, "tool");
+  if (value instanceof Blob) return toBlocks([value], owner);
+  if (Array.isArray(value) && value.some(isContent)) return toBlocks(value, owner);
+  const json = writeJson(value, owner);
   const content = [text(typeof value === "string" ? value : json)];
   // Decided by the JSON text, not by the value: a Date, for example, is an object whose JSON is a string.
   return hasOutputSchema || json.startsWith("{") ? { content, structuredContent: value } : { content };
@@ -54,13 +75,19 @@ function isContent(value) {
   return needed !== undefined && needed.every((member) => member in value);
 }
 
-/** @param {unknown[]} items */
-async function toBlocks(items) {
-  return { content: await Promise.all(items.map(toBlock)) };
+/**
+ * @param {unknown[]} items
+ * @param {string} owner
+ */
+async function toBlocks(items, owner) {
+  return { content: await Promise.all(items.map((item) => toBlock(item, owner))) };
 }
 
-/** @param {unknown} item */
-async function toBlock(item) {
+/**
+ * @param {unknown} item
+ * @param {string} owner
+ */
+async function toBlock(item, owner) {
   if (item instanceof Blob) {
     const data = toBase64(new Uint8Array(await item.arrayBuffer()));
     const mimeType = item.type || "application/octet-stream";
@@ -69,7 +96,7 @@ async function toBlock(item) {
     return { type: "resource", resource: { uri: `blob:${crypto.randomUUID()}`, mimeType, blob: data } };
   }
   if (isContent(item)) return item;
-  return text(typeof item === "string" ? item : toJson(item, "tool"));
+  return text(typeof item === "string" ? item : writeJson(item, owner));
 }
 
 /**
@@ -87,7 +114,7 @@ export async function toContents(value, uri, mimeType) {
     const type = mimeType ?? ((value instanceof Blob && value.type) || "application/octet-stream");
     return { contents: [{ uri, mimeType: type, blob: toBase64(bytes) }] };
   }
-  return { contents: [{ uri, mimeType: mimeType ?? "application/json", text: toJson(value, "resource") }] };
+  return { contents: [{ uri, mimeType: mimeType ?? "application/json", text: writeJson(value, `Resource ${uri}`) }] };
 }
 
 /**
@@ -124,16 +151,6 @@ export function toCompletion(found) {
   const values = [...found].map(String);
   const hasMore = values.length > MAX_COMPLETIONS;
   return { completion: { values: values.slice(0, MAX_COMPLETIONS), total: values.length, hasMore } };
-}
-
-/**
- * @param {unknown} value
- * @param {string} noun
- */
-function toJson(value, noun) {
-  const json = JSON.stringify(value);
-  if (json === undefined) throw new TypeError(`The ${noun} returned a ${typeof value}, which has no JSON form`);
-  return json;
 }
 
 /** @param {string} value */

@@ -9,7 +9,8 @@
  * @import { AnswerMessage, CallMessage, FromPage } from "../ports.js"
  */
 
-import { describe, McpError } from "./errors.js";
+import { describe, isOfCaller, McpError } from "./errors.js";
+import { UnwritableValue, writeJson } from "./json_values.js";
 import { isPending, jsonCopy, toMessage } from "./results.js";
 import { check } from "../schema/validate.js";
 
@@ -22,8 +23,8 @@ const ACTIONS = ["accept", "decline", "cancel"];
  */
 
 /**
- * Runs the handler of a call and returns its MCP result.
- * @typedef {(message: CallMessage, context: CallContext) => object | Promise<object>} RunHandler
+ * Runs the handler of a call and returns its MCP result, or the JSON text of it.
+ * @typedef {(message: CallMessage, context: CallContext) => string | object | Promise<string | object>} RunHandler
  * @typedef {(reply: FromPage) => void} Post
  */
 
@@ -57,7 +58,7 @@ export class RunningCalls {
 
   /**
    * @param {Call} running
-   * @param {PromiseLike<object>} result
+   * @param {PromiseLike<string | object>} result
    */
   async #wait(running, result) {
     try {
@@ -156,17 +157,29 @@ class Call {
     };
   }
 
-  /** @param {object} result */
+  /** @param {string | object} result an MCP result, or the JSON text of it */
   finish(result) {
     if (this.isAborted) return;
     const { call } = this.#message;
+    if (typeof result === "string") return this.#post({ t: "result", call, json: result });
     if (isInputRequired(result)) this.#post({ t: "required", call, ...toInputRequired(result) });
-    else this.#post({ t: "result", call, json: JSON.stringify(result) });
+    else this.#post({ t: "result", call, json: writeJson(result, this.#owner) });
   }
 
   /** @param {unknown} error */
   fail(error) {
-    if (!this.isAborted) this.#post({ t: "error", call: this.#message.call, ...toError(error) });
+    if (this.isAborted) return;
+    this.#post({ t: "error", call: this.#message.call, ...toError(error) });
+    if (error instanceof UnwritableValue) console.error(`tabrelay: ${error.message}`);
+    else if (!isOfCaller(error)) console.error(`tabrelay: ${this.#owner} failed.`, error);
+  }
+
+  /** What runs, for messages. */
+  get #owner() {
+    const { kind, name } = this.#message;
+    if (kind === "tools") return `Tool "${name}"`;
+    if (kind === "prompts") return `Prompt "${name}"`;
+    return kind === "completion" ? `Completion for "${name}"` : `Resource ${this.#message.uri}`;
   }
 
   /** @param {AnswerMessage} message */

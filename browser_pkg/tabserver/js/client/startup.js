@@ -8,18 +8,27 @@
  * @import { ConnectionState } from "./state.js"
  * @import { PageLock } from "./tab_identity.js"
  * @import { Credential } from "./token.js"
+ * @import { WorkerHost } from "./worker_host.js"
  */
 
 import { describe } from "./errors.js";
 import { pause } from "./locks.js";
-import { askHealth, whyUnreachable } from "./relay_health.js";
+import { isServerName } from "./options.js";
+import { Problem } from "./reasons.js";
+import { askHealth, isLoopback, whyUnreachable } from "./relay_health.js";
 import { workerAddress } from "./shared_worker.js";
 import { claimTab, holdPageLock } from "./tab_identity.js";
-import { WorkerHost } from "./worker_host.js";
+import { diagnoseWorker, fileOf } from "./worker_diagnosis.js";
 
-/** The pauses between questions to a relay that does not answer, or does not prove itself; then LONGEST_RETRY_MS. */
-const RETRY_MS = [1_000, 2_000, 3_000];
-const LONGEST_RETRY_MS = 3_000;
+/**
+ * The pauses between questions to a relay that does not answer, or does not prove itself: as in the loader. Together with the boot of
+ * the worker, a page is connected within 5 s of the relay's return.
+ */
+const RETRY_MS = 1_000;
+const LATER_RETRY_MS = 2_000;
+const SOON_ATTEMPTS = 30;
+/** How often an unreachable relay is asked until the reason is looked for again, which takes more requests. */
+const ATTEMPTS_PER_DIAGNOSIS = 10;
 /** The pauses before a worker that failed to start is started again although the relay answers. */
 const BOOT_RETRY_MS = [3_000, 10_000, 30_000, 60_000];
 /** The pause before a worker that ended is started again. The first time there is none. */
@@ -57,6 +66,8 @@ export class Startup {
   #restarts = 0;
   /** How often the worker failed to start since the last connection. */
   #bootFailures = 0;
+  /** Counts the starts: only the last one goes on. */
+  #run = 0;
   /** Has the relay refused the token, and does this page wait until it may ask for another one? */
   #isPairingAgain = false;
 
@@ -76,42 +87,95 @@ export class Startup {
     return this.#owner.closed.aborted;
   }
 
+  /** Start the worker. After a failure that only the user or the app's author can remove, it waits for `wake`. */
   async start() {
-    const { host, relay } = this.#owner;
-    if (WorkerHost.problem) return this.#state.set("stopped", "unsupported", `Tabrelay can't run here. ${WorkerHost.problem}`);
-    try {
-      // A page of the relay first removes the pairing code from its address; any other page needs a relay to ask.
-      if (this.#credential.isOwn) await this.#findToken();
-      const build = await this.#findRelay();
-      this.#state.compareBuild(build);
-      await this.#findToken();
-      // defence: another program on the port: a page loads no code from it
-      await this.#checkRelay();
-      await this.identify();
-      if (this.#isClosed || this.#owner.isSuspended()) return;
-      this.#state.set("connecting", null, "Starting the worker");
-      host.start(workerAddress(relay, this.workerFile, build));
-    } catch (error) {
-      if (!this.#isClosed) this.#state.set("stopped", "boot_failed", describe(error));
+    const run = ++this.#run;
+    while (run === this.#run && !this.#isClosed) {
+      try {
+        return await this.#begin();
+      } catch (error) {
+        if (run !== this.#run || this.#isClosed) return;
+        const problem = error instanceof Problem ? error : new Problem("start_failed", { detail: describe(error) });
+        this.#state.fail("stopped", problem);
+      }
+      await this.#pause();
     }
+  }
+
+  async #begin() {
+    const { host, relay } = this.#owner;
+    this.#checkPage();
+    // A page of the relay first removes the pairing code from its address; any other page needs a relay to ask.
+    if (this.#credential.isOwn) await this.#findToken();
+    const build = await this.#findRelay();
+    this.#state.compareBuild(build);
+    await this.#findToken();
+    // defence: another program on the port: a page loads no code from it
+    await this.#checkRelay();
+    await this.identify();
+    if (this.#isClosed || this.#owner.isSuspended()) return;
+    this.#state.connecting("Starting the worker");
+    host.start(workerAddress(relay, this.workerFile, build));
+  }
+
+  /** Throws the Problem of a page that can't serve, whatever the relay answers. */
+  #checkPage() {
+    const { relay, server } = this.#owner;
+    const { origin, protocol } = location;
+    if (!isServerName(server)) throw new Problem("server_invalid", { server });
+    if (protocol === "file:") throw new Problem("file_page");
+    if (globalThis.origin === "null") throw new Problem("no_origin");
+    if (!globalThis.BroadcastChannel || !navigator.locks) {
+      throw new Problem(isSecureContext || isLoopback(location.hostname) ? "unsupported" : "insecure_page", { origin });
+    }
+    workerAddress(relay, this.workerFile, "");
   }
 
   /** The worker has ended. */
   async restart() {
-    this.#state.set("connecting", "lost", "The worker ended and is being started again.");
+    this.#state.fail("connecting", new Problem("worker_ended"));
     // Immediately the first time; a worker that ends again and again is restarted after a pause.
     await this.#pause(this.#restarts++ === 0 ? 0 : RESTART_MS);
     await this.start();
   }
 
   /**
-   * The worker's script could not be started.
-   * @param {string} problem
+   * The worker could not be started, or it is the worker of another relay.
+   * @param {URL} url
+   * @param {string} [other] the relay of the worker
    */
-  async retryAfter(problem) {
-    this.#state.set("stopped", "boot_failed", problem);
+  async retryAfter(url, other) {
+    const { relay, closed } = this.#owner;
+    const values = { file: fileOf(url), relay, other };
+    const problem = other ? new Problem("relay_mismatch", values) : await diagnoseWorker(url, relay, closed);
+    await this.#retryAfter(problem ?? new Problem("worker_failed", values));
+  }
+
+  /** A mistake in the worker file waits for the app's author, and is looked for again. @param {Problem} problem */
+  async #retryAfter(problem) {
+    if (this.#isClosed) return;
+    this.#state.fail("stopped", problem);
     await this.afterFailure();
     await this.start();
+  }
+
+  /**
+   * The worker has sent nothing yet. Returns true if its file is at fault, which no wait repairs.
+   * @param {URL} url
+   * @param {AbortSignal} ended aborted when the worker has sent something, or was ended
+   */
+  async checkSilentWorker(url, ended) {
+    const problem = await diagnoseWorker(url, this.#owner.relay, ended);
+    if (!problem || ended.aborted || this.#isClosed) return false;
+    void this.#retryAfter(problem);
+    return true;
+  }
+
+  /** The worker has sent nothing for so long that it probably never will. */
+  async afterSilence() {
+    this.#state.fail("stopped", new Problem("worker_silent"));
+    await this.#pause();
+    if (this.#state.current.code === "worker_silent") await this.start();
   }
 
   /**
@@ -175,7 +239,7 @@ export class Startup {
         );
         if (this.#state.current.why === "pairing") this.#owner.showPairing(null);
         if (!problem || this.#isClosed) return;
-        this.#state.set("stopped", "not_paired", problem);
+        this.#state.fail("stopped", problem);
         await this.#pause();
       }
     } finally {
@@ -188,8 +252,7 @@ export class Startup {
    * @param {Pairing} pairing
    */
   #showCode(pairing) {
-    const command = `tabrelay pairs approve ${pairing.code}`;
-    this.#state.set("waiting", "pairing", `Approve this page with code ${pairing.code}: ${command}`);
+    this.#state.fail("waiting", new Problem("pairing", { code: pairing.code }));
     return this.#owner.showPairing(pairing);
   }
 
@@ -199,8 +262,10 @@ export class Startup {
       const problem = await this.#credential.checkRelay(this.#owner.closed);
       if (!problem || this.#isClosed) return;
       const { token: refused } = this.#credential.forWorker();
-      const wait_ms = RETRY_MS[attempt - 1] ?? LONGEST_RETRY_MS;
-      this.#state.set("waiting", problem.why, problem.message, { retry_in_ms: wait_ms, attempts: attempt });
+      const wait_ms = attempt < SOON_ATTEMPTS ? RETRY_MS : LATER_RETRY_MS;
+      const { relay, server } = this.#owner;
+      const stated = Problem.stated(problem.why, problem.message, { relay, server, origin: location.origin });
+      this.#state.fail("waiting", stated, { retry_in_ms: wait_ms, attempts: attempt });
       await this.#pause(wait_ms);
       // After a `retry` of the user, a page whose key the relay does not know asks to be paired again.
       const isAsked = this.#wake.signal.aborted && problem.why === "unauthorized" && this.#credential.canAsk;
@@ -210,13 +275,15 @@ export class Startup {
 
   /** Wait until the relay answers. Returns its build. */
   async #findRelay() {
-    const { relay, closed } = this.#owner;
+    const { relay, server, closed } = this.#owner;
+    /** @type {Problem | undefined} */
+    let problem;
     for (let attempt = 1; !this.#isClosed; attempt++) {
       const build = await askHealth(relay, closed);
       if (build !== undefined) return build;
-      const wait_ms = RETRY_MS[attempt - 1] ?? LONGEST_RETRY_MS;
-      const { why, message } = await whyUnreachable(relay);
-      this.#state.set("waiting", why, message, { retry_in_ms: wait_ms, attempts: attempt });
+      const wait_ms = attempt < SOON_ATTEMPTS ? RETRY_MS : LATER_RETRY_MS;
+      if (!problem || attempt % ATTEMPTS_PER_DIAGNOSIS === 0) problem = await whyUnreachable(relay, server, closed);
+      this.#state.fail("waiting", problem, { retry_in_ms: wait_ms, attempts: attempt });
       await this.#pause(wait_ms);
     }
     return "";

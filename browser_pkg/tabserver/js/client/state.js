@@ -4,11 +4,12 @@
  * It has two sources: the worker reports the state of the link, and the page itself reports the states of its startup, when
  * there is no worker yet. Each change dispatches one event. It starts nothing and decides no retry.
  *
- * @import { State, Why } from "../client.js"
+ * @import { State } from "../client.js"
  * @import { StateMessage } from "../ports.js"
  */
 
 import { BUILD } from "../build.js";
+import { Problem } from "./reasons.js";
 
 /** @typedef {{ retry_in_ms?: number | null, attempts?: number }} Retry */
 
@@ -17,31 +18,38 @@ export class ConnectionState {
   current;
   #relay;
   #server;
-  #dispatch;
+  #changed;
   /** Is this copy of the client of another build than the relay? */
   #isOutdated = false;
 
   /**
    * @param {string} relay
    * @param {string} server
-   * @param {(state: State) => void} dispatch
+   * @param {(state: State, problem: Problem | null) => void} changed
    */
-  constructor(relay, server, dispatch) {
+  constructor(relay, server, changed) {
     this.#relay = relay;
     this.#server = server;
-    this.#dispatch = dispatch;
+    this.#changed = changed;
     this.current = this.#make("connecting", null, "Starting");
   }
 
   /**
-   * A state that the page itself is in.
-   * @param {State["state"]} state
-   * @param {Why | null} why
+   * The page starts something.
    * @param {string} message
+   */
+  connecting(message) {
+    this.#change(this.#make("connecting", null, message), null);
+  }
+
+  /**
+   * The page does not serve, for a reason that the page itself has found.
+   * @param {State["state"]} state
+   * @param {Problem} problem
    * @param {Retry} [retry]
    */
-  set(state, why, message, retry) {
-    this.#change(this.#make(state, why, message, retry));
+  fail(state, problem, retry) {
+    this.#change(this.#make(state, problem, problem.message, retry), problem);
   }
 
   /**
@@ -49,7 +57,18 @@ export class ConnectionState {
    * @param {StateMessage} message
    */
   receive(message) {
-    this.#change(this.#withVersion(message));
+    const { state, why } = message;
+    if (why) {
+      const values = { relay: this.#relay, server: this.#server, origin: location.origin };
+      const problem = Problem.stated(why, message.message, values);
+      this.#change({ ...message, code: problem.code, message: problem.message }, problem);
+    } else if (this.#isOutdated && state === "connected") {
+      // A bundled client of another build works as far as both builds go. The state asks the app's author for an update.
+      const problem = new Problem("client_outdated", { relay: this.#relay });
+      this.#change({ ...message, why: problem.why, code: problem.code, message: problem.message }, problem);
+    } else {
+      this.#change({ ...message, code: null }, null);
+    }
   }
 
   /** @param {string} build the relay's */
@@ -57,33 +76,24 @@ export class ConnectionState {
     this.#isOutdated = BUILD !== "" && build !== BUILD;
   }
 
-  /** @param {State} state */
-  #change(state) {
+  /**
+   * @param {State} state
+   * @param {Problem | null} problem
+   */
+  #change(state, problem) {
     this.current = state;
-    this.#dispatch(state);
+    this.#changed(state, problem);
   }
 
   /**
    * @param {State["state"]} state
-   * @param {Why | null} why
+   * @param {Problem | null} problem
    * @param {string} message
    * @param {Retry} [retry]
    * @returns {State}
    */
-  #make(state, why, message, { retry_in_ms = null, attempts = 0 } = {}) {
-    const since_ms = Date.now();
-    return { state, why, message, retry_in_ms, server: this.#server, since_ms, attempts };
-  }
-
-  /**
-   * A bundled client of another build works as far as both builds go. The state then asks the app's author for an update.
-   * @param {State} state
-   * @returns {State}
-   */
-  #withVersion(state) {
-    if (!this.#isOutdated || state.state !== "connected" || state.why) return state;
-    const message = `This app's copy of the client has another version than the relay. ` +
-      `Update it: npm install ${this.#relay}/-/tabrelay.tgz`;
-    return { ...state, why: "version", message };
+  #make(state, problem, message, { retry_in_ms = null, attempts = 0 } = {}) {
+    const { why = null, code = null } = problem ?? {};
+    return { state, why, code, message, retry_in_ms, server: this.#server, since_ms: Date.now(), attempts };
   }
 }

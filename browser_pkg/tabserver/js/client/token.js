@@ -9,8 +9,9 @@
  */
 
 import { requestPairing } from "./request_pairing.js";
-import { dropKeys, findKeys } from "./key_store.js";
-import { pair, tokenKey } from "./redeem_code.js";
+import { canStore, dropKeys, findKeys } from "./key_store.js";
+import { isOwnPage, pair, tokenKey } from "./redeem_code.js";
+import { Problem } from "./reasons.js";
 import { isAccessToken, keyOf, keysFrom, prove, Unproven } from "../proof.js";
 
 const PROOF_TIMEOUT_MS = 10_000;
@@ -34,7 +35,7 @@ export class Credential {
   constructor(relay, server) {
     this.#relay = relay;
     this.#server = server;
-    this.isOwn = relay === location.origin;
+    this.isOwn = isOwnPage(relay);
     this.name = tokenKey(relay, server);
   }
 
@@ -52,19 +53,22 @@ export class Credential {
    * @param {AbortSignal} signal
    * @param {(detail: Pairing) => boolean} onCode shows the code to approve; true if the page shows it itself
    * @param {string} [refused] the id of a key that the relay does not know
-   * @returns {Promise<string | undefined>}
+   * @returns {Promise<Problem | undefined>}
    */
   async obtain(signal, onCode, refused) {
     if (this.given) {
       this.#key = isAccessToken(this.given) ? undefined : (await keysFrom(await keyOf(this.given))).worker;
       if (this.#key || this.#relay.startsWith("https:")) return undefined;
-      return "A token of an authorization server is sent over https only.";
+      return new Problem("token_needs_https");
     }
+    if (!canStore()) return new Problem("storage_blocked", { origin: location.origin });
     const { keys, problem } = this.isOwn
       ? await pair(this.#relay)
       : await requestPairing(this.#relay, this.#server, signal, onCode, refused);
     this.#key = keys?.worker;
-    return keys ? undefined : (problem ?? "This page is not paired with the relay. Run: tabrelay pair");
+    if (keys) return undefined;
+    if (problem instanceof Problem) return problem;
+    return problem ? Problem.stated("not_paired", problem, {}) : new Problem("not_paired");
   }
 
   /**
@@ -89,6 +93,11 @@ export class Credential {
     if (!keys || keys.worker.id === this.#key?.id) return false;
     this.#key = keys.worker;
     return true;
+  }
+
+  /** Has this browser a token or a key for this relay? */
+  get isKnown() {
+    return Boolean(this.given) || (canStore() && localStorage.getItem(this.name) !== null);
   }
 
   /** Can this page ask for another key? */

@@ -14,9 +14,14 @@ import { startShared } from "./shared_worker.js";
 import { whenFree } from "./locks.js";
 
 const START_TIMEOUT_MS = 20_000;
+/** A worker file without mistakes sends its first message in less, unless the computer is busy. */
+const DIAGNOSE_AFTER_MS = 3_000;
 // The shared worker is replaced when it failed to reach the relay this often while the page could. One time is not enough: a
 // relay that was just started is reached at the next attempt.
 const MAX_UNREACHED = 3;
+
+/** Ends a worker in any of its stages; the loader and `worker.js` listen. */
+const END_CHANNEL = "tabrelay-end";
 
 /**
  * @typedef {object} HostListeners
@@ -24,8 +29,10 @@ const MAX_UNREACHED = 3;
  * @property {(message: FromWorker) => void} message
  * @property {(reason: string) => void} disconnected the port to the worker is closed
  * @property {() => void} died the worker ended by itself
- * @property {(problem: string) => void} failed the worker can't be started
- * @property {(problem: string) => void} unresponsive the worker has sent no message
+ * @property {(url: URL, relay?: string) => void} failed the worker can't be started, or it is one of this other relay
+ * @property {(url: URL, ended: AbortSignal) => Promise<boolean>} silent it has sent nothing yet. True: its file is at fault
+ * @property {() => void} unresponsive it has sent nothing for long
+ * @property {(relay: string) => boolean} isRelay is it the relay of this page?
  * @property {() => Promise<boolean>} canReachRelay does the relay answer this page?
  */
 
@@ -44,6 +51,8 @@ export class WorkerHost {
   #isOpen = false;
   /** @type {AbortController} */
   #watch = new AbortController();
+  /** Aborted when the worker has sent its first message. @type {AbortController} */
+  #silence = new AbortController();
 
   /**
    * @param {string} server
@@ -54,12 +63,6 @@ export class WorkerHost {
     this.#name = `tabrelay:${server}`;
     this.#wanted = wanted;
     this.#listeners = on;
-  }
-
-  /** Why no worker can run in this browser; undefined if one can. */
-  static get problem() {
-    if (globalThis.BroadcastChannel && navigator.locks) return undefined;
-    return isSecureContext ? "The browser is too old." : "It needs https, or a page on localhost.";
   }
 
   /** @returns {"shared" | "elected"} */
@@ -75,31 +78,50 @@ export class WorkerHost {
 
   /** @param {URL} url */
   start(url) {
+    if (this.#port && !this.#silence.signal.aborted) this.#dismiss();
     this.end("The worker is started again");
     this.#url = url;
     const watch = (this.#watch = new AbortController());
-    const failed = (/** @type {string} */ problem) => {
-      if (!watch.signal.aborted) this.#fail(problem);
+    const failed = () => {
+      if (!watch.signal.aborted) this.#fail();
     };
-    const timer = setTimeout(() => {
-      this.#listeners.unresponsive("The worker does not answer. Close all tabs of this site and open it again.");
-    }, START_TIMEOUT_MS);
-    watch.signal.addEventListener("abort", () => clearTimeout(timer));
+    this.#watchSilence(url, watch.signal);
     /** @type {Port} */
     let port;
     try {
       port = this.mode === "shared" ? startShared(url, this.#name, failed) : new Candidate(url, this.#name, failed);
-    } catch (error) {
-      return failed(`The worker could not start. ${error}`);
+    } catch {
+      return failed();
     }
-    let isSilent = true;
     this.#port = port;
     this.#replyTo = (message) => port.postMessage(message);
     port.onmessage = ({ data }) => {
-      if (isSilent) clearTimeout(timer);
-      isSilent = false;
+      if (!this.#silence.signal.aborted) this.#silence.abort();
       if (this.#port === port) this.#receive(typeof data === "string" ? JSON.parse(data) : data);
     };
+  }
+
+  /**
+   * Report a worker that sends nothing.
+   * @param {URL} url
+   * @param {AbortSignal} ended
+   */
+  #watchSilence(url, ended) {
+    this.#silence = new AbortController();
+    const silence = AbortSignal.any([this.#silence.signal, ended]);
+    const diagnose = setTimeout(async () => {
+      if (await this.#listeners.silent(url, silence)) this.#dismiss();
+    }, DIAGNOSE_AFTER_MS);
+    const giveUp = setTimeout(() => this.#listeners.unresponsive(), START_TIMEOUT_MS);
+    silence.addEventListener("abort", () => [diagnose, giveUp].forEach(clearTimeout), { once: true });
+  }
+
+  /** End a worker whose file is at fault: it would go on to run, and serve pages that load the corrected file. */
+  #dismiss() {
+    const channel = new BroadcastChannel(`${END_CHANNEL}:${this.#name} ${this.#url?.href}`);
+    channel.postMessage("end");
+    channel.close();
+    this.end("The worker file is not the one for this page");
   }
 
   /**
@@ -132,6 +154,8 @@ export class WorkerHost {
   #receive(message) {
     if (message.t === "call") return this.#listeners.message(message);
     if (message.t === "worker") {
+      // The page attaches to no worker of another relay: its key is for this one.
+      if (message.relay && !this.#listeners.isRelay(message.relay)) return this.#refuse(message.relay);
       this.#isOpen = true;
       void this.#watchLock(message.lock);
       return this.#listeners.opened();
@@ -164,12 +188,20 @@ export class WorkerHost {
     this.#listeners.message(message);
   }
 
-  /** @param {string} problem */
-  #fail(problem) {
+  #fail() {
     if (this.#fallBack()) return;
+    const url = /** @type {URL} */ (this.#url);
+    // Also if there is no port: the constructor has thrown.
+    this.#watch.abort();
     this.end("The worker could not start");
     this.#hasTriedShared = false;
-    this.#listeners.failed(problem);
+    this.#listeners.failed(url);
+  }
+
+  /** @param {string} relay */
+  #refuse(relay) {
+    this.#dismiss();
+    this.#listeners.failed(/** @type {URL} */ (this.#url), relay);
   }
 
   /** A browser may forbid a shared worker what it allows a page, such as requests to loopback addresses. */

@@ -12,7 +12,7 @@ const MAX_FRAME_CHARACTERS = 64 * 1024;
 const MAX_BRACKETS = 256;
 /**
  * The beginning of a request that opens its channel: sequence number, acknowledgement, channel and id, up to its caller. See
- * wire/request_header.py. Channel and id have at most 256 characters.
+ * wire/shortcuts.py. Channel and id have at most 256 characters.
  */
 const OPENING =
   /^\{"t":"msg","s":([1-9][0-9]{0,14}),"a":(0|[1-9][0-9]{0,14}),"c":"([ !#-[\]-~]{0,256})","k":"req","i":(0|[1-9][0-9]{0,14}|"[ !#-[\]-~]{0,256}"),"o":/;

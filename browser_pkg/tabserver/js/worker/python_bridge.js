@@ -11,6 +11,7 @@
  */
 
 import { GrantedCalls } from "./granted_calls.js";
+import { loadText, loadWheel } from "./package_download.js";
 import { isPlainResult } from "./plain_calls.js";
 import { isAccessToken, keyOf, keysFrom, prove as proveWith, checkHealth, Unproven } from "../proof.js";
 
@@ -42,6 +43,8 @@ function passText(text) {
 }
 
 const grantedCalls = new GrantedCalls(passText);
+
+const PROOF_TIMEOUT_MS = 10_000;
 
 /** The beginning of a call message to a page, up to the call's id, and a ping message, as Python writes them. */
 const CALL = '{"t":"call","call":"';
@@ -216,4 +219,58 @@ export function whenOnline(notify) {
     grantedCalls.sync();
     notify();
   });
+}
+
+/** @type {import("../ports.js").Pyodide} */
+let pyodide;
+
+/** @param {import("../ports.js").Pyodide} python */
+export function usePyodide(python) {
+  pyodide = python;
+}
+
+/**
+ * @param {string} relay
+ * @param {string} token
+ */
+async function bearerFor(relay, token) {
+  const { bearer, message } = JSON.parse(await prove(relay, token, AbortSignal.timeout(PROOF_TIMEOUT_MS)));
+  if (!bearer) throw new Error(message ?? "The relay has not proved itself.");
+  return bearer;
+}
+
+/**
+ * The relay's index of Python packages, as JSON text.
+ * @param {string} relay
+ * @param {string} token
+ */
+export async function packageIndex(relay, token) {
+  return loadText(`${relay}/-/packages/index.json`, await bearerFor(relay, token));
+}
+
+/**
+ * Download a wheel and install it.
+ * @param {string} relay
+ * @param {string} token
+ * @param {string} file
+ * @param {string} sha256
+ * @param {(loaded: number, total: number) => void} report
+ */
+export async function installPackage(relay, token, file, sha256, report) {
+  const url = `${relay}/-/packages/${encodeURIComponent(sha256)}/${encodeURIComponent(file)}`;
+  const wheel = await loadWheel(url, await bearerFor(relay, token), sha256, report);
+  // Not public, but what `pyodide.loadPackage` calls after its own download; the version of Pyodide is fixed.
+  const folder = pyodide._api.package_loader.get_install_dir("site");
+  await pyodide._api.install(wheel, file, folder, new Map([["INSTALLER", "tabrelay"]]));
+}
+
+/**
+ * The package of Pyodide's distribution that has an import name, as JSON text; null: there is none.
+ * @param {string} name
+ */
+export function inDistribution(name) {
+  const packages = pyodide._api.lockfile_packages ?? {};
+  const found = pyodide._api._import_name_to_package_name?.get(name) ?? name.toLowerCase().replaceAll("_", "-");
+  const row = Object.hasOwn(packages, found) ? packages[found] : undefined;
+  return JSON.stringify(row ? { name: found, compiled: !row.file_name.endsWith("-none-any.whl") } : null);
 }

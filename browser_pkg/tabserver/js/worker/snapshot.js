@@ -1,29 +1,30 @@
 /**
- * Reader of memory snapshots: the file that browser_pkg/runtime/bake.mjs writes, a memory without its zeroes.
+ * Reader of memory snapshots: the file that browser_pkg/runtime/bake.mjs writes, a memory without what a worker has anyway.
  *
- * All numbers have 32 bits, little-endian: length of the whole, number of ranges, offset and length of each range; then the
- * bytes of the ranges. The first range is the head that Pyodide reads, the others are pages of the memory behind it. Pages are
- * copied directly to where they belong: a copy of the whole memory, zeroes included, would double what a worker takes. It does
- * not check that the snapshot belongs to this build: boot.js does.
+ * All numbers have 32 bits, little-endian: length of the head that Pyodide reads, length of the memory, checksum, number of
+ * ranges, and kind, offset and length of each range; then the head and the bytes of the stored ranges. An initial range is not
+ * stored: the wasm file has just put its bytes there, and their checksum is compared. What is in no range is zero. Ranges are
+ * copied directly to where they belong: a copy of the whole memory would double what a worker takes. It does not check that the
+ * snapshot belongs to this build: boot.js does.
  */
 
-const WORD = 4;
+export const WORD = 4;
+export const STORED = 0;
+export const INITIAL = 1;
 
-/**
- * @param {ArrayBuffer} file
- * @returns {Generator<{ offset: number, bytes: Uint8Array<ArrayBuffer> }>}
- */
-function* ranges(file) {
+/** @param {ArrayBuffer} file */
+function contents(file) {
   const table = new DataView(file);
-  const count = table.getUint32(WORD, true);
-  let start = WORD * (2 + 2 * count);
-  for (let index = 0; index < count; index++) {
-    const offset = table.getUint32(WORD * (2 + 2 * index), true);
-    const length = table.getUint32(WORD * (3 + 2 * index), true);
-    yield { offset, bytes: new Uint8Array(file, start, length) };
-    start += length;
-  }
-  if (start !== file.byteLength) throw new Error("the snapshot has another length than it says");
+  const word = (/** @type {number} */ index) => table.getUint32(WORD * index, true);
+  const count = word(3);
+  const start = WORD * (4 + 3 * count);
+  const ranges = Array.from({ length: count }, (_, index) => {
+    const at = 4 + 3 * index;
+    return { isStored: word(at) === STORED, offset: word(at + 1), length: word(at + 2) };
+  });
+  const stored = ranges.reduce((sum, { isStored, length }) => sum + (isStored ? length : 0), word(0));
+  if (start + stored !== file.byteLength) throw new Error("the snapshot has another length than it says");
+  return { head: new Uint8Array(file, start, word(0)), length: word(1), sum: table.getInt32(2 * WORD, true), ranges };
 }
 
 /**
@@ -31,9 +32,7 @@ function* ranges(file) {
  * @param {ArrayBuffer} file
  */
 export function readHead(file) {
-  const { value } = ranges(file).next();
-  if (!value || value.offset !== 0) throw new Error("the snapshot has no head");
-  return value.bytes.slice();
+  return contents(file).head.slice();
 }
 
 /**
@@ -42,19 +41,34 @@ export function readHead(file) {
  * @param {Uint8Array<ArrayBuffer>} memory
  */
 export function restore(file, memory) {
-  let head = 0;
+  const { head, length, sum, ranges } = contents(file);
+  if (length !== memory.length) throw new Error("the snapshot is of another memory");
+  let from = head.byteOffset + head.length;
   let end = 0; // of the range before
-  for (const { offset, bytes } of ranges(file)) {
-    if (offset === 0) {
-      head = bytes.length;
-      continue;
+  let found = 0;
+  for (const { isStored, offset, length } of ranges) {
+    clear(memory, end, offset);
+    end = offset + length;
+    if (isStored) {
+      memory.set(new Uint8Array(file, from, length), offset);
+      from += length;
+    } else {
+      found = checksum(memory.subarray(offset, end), found);
     }
-    clear(memory, end, offset - head);
-    memory.set(bytes, offset - head);
-    end = offset - head + bytes.length;
   }
-  if (new DataView(file).getUint32(0, true) !== head + memory.length) throw new Error("the snapshot is of another memory");
   clear(memory, end, memory.length);
+  if (found !== sum) throw new Error("the snapshot does not fit the memory that the wasm file makes");
+}
+
+/**
+ * Detects another build of the wasm file, not an attack.
+ * @param {Uint8Array} bytes
+ * @param {number} sum of the ranges before
+ */
+export function checksum(bytes, sum) {
+  const words = new Int32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / WORD);
+  for (let index = 0; index < words.length; index++) sum = (Math.imul(sum, 31) + /** @type {number} */ (words[index])) | 0;
+  return sum;
 }
 
 /**
