@@ -1,14 +1,13 @@
 """Prepares the runtime assets: what a browser needs of Pyodide, PyScript and MicroPython, ready to be served.
 
 Copies the files needed at run time from `node_modules` to `build/assets/{pyodide,pyscript,micropython}`, compiles
-Python's library, lays a `.gz` sibling beside each file that shrinks, and puts the licences next to what they cover. It
+Python's library, puts a `.zst` sibling beside each file that shrinks, and the licences next to what they cover. It
 downloads nothing and decides nothing about serving: `.ci/setup.py` brings the packages, the relay's `assets` module
 finds the result.
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import re
@@ -36,13 +35,15 @@ COMPILE_TIMEOUT_S = 600
 # neither the editor nor the terminal: the plug-ins stay, so that nothing is missed, and what is behind them stays out.
 PYSCRIPT_LEFT_OUT = "codemirror"
 
-# The sizes worth a second copy on disk: below this the gzip header eats the gain.
-SMALLEST_GZIP_BYTES = 512
+# Smaller files have no compressed copy here: the relay keeps them in memory, and compresses texts when it reads them.
+SMALLEST_COMPRESSED_BYTES = 64 * 1024
 
 _STATIC = re.compile(r"""\b(?:from|import)\s*["']\./([^"']+\.js)["']""")
 _DYNAMIC = re.compile(r"""\bimport\s*\(\s*["']\./([^"']+\.js)["']""")
 
 Say = Callable[[str], None]
+Run = Callable[..., None]
+SideBySide = Callable[..., None]
 
 
 def fingerprint() -> str:
@@ -58,22 +59,34 @@ def is_fresh() -> bool:
     return STAMP.is_file() and STAMP.read_text() == fingerprint()
 
 
-def prepare(node: str, say: Say = print) -> None:
-    """Make `build/assets` anew. The old one stays in place until the new one is whole."""
+def prepare(node: str, say: Say = print, run: Run | None = None, side_by_side: SideBySide | None = None) -> None:
+    """Make `build/assets` anew. The old one stays in place until the new one is whole. `run` runs a program and shows
+    its progress, `side_by_side` calls functions that do not need each other."""
+    run = run or _run
     check_versions()
     draft = TARGET.with_name("assets.draft")
     shutil.rmtree(draft, ignore_errors=True)
     _copy_pyodide(draft / "pyodide")
-    say("  compiling Python's library")
-    _compile_library(node, draft / "pyodide" / LIBRARY)
     _copy_pyscript(draft / "pyscript")
     _copy_micropython(draft / "micropython")
-    files = [path for path in sorted(draft.rglob("*")) if path.is_file()]
-    for number, path in enumerate(files, 1):
-        size = path.stat().st_size
-        if size > 1_000_000:
-            say(f"  {number}/{len(files)} {path.relative_to(draft)} ({size / 1e6:.1f} MB)")
-        compress(path)
+    large = _large(draft)
+    library = draft / "pyodide" / LIBRARY
+
+    def compile_library() -> None:
+        say("== compiling Python's library")
+        run(node, HERE / "bake.mjs", "library", PACKAGES / "pyodide", library, timeout_s=COMPILE_TIMEOUT_S)
+
+    def compress(files: list[Path]) -> None:
+        say(f"== compressing {len(files)} large file{'' if len(files) == 1 else 's'}")
+        run(node, HERE / "bake.mjs", "compress", PACKAGES / "pyodide", *files, timeout_s=COMPILE_TIMEOUT_S)
+
+    steps = (compile_library, lambda: compress(large))
+    if side_by_side is not None:
+        side_by_side(*steps)
+    else:
+        for step in steps:
+            step()
+    compress([library])
     (draft / STAMP.name).write_text(fingerprint())
     shutil.rmtree(TARGET, ignore_errors=True)
     draft.rename(TARGET)
@@ -90,14 +103,14 @@ def check_versions() -> None:
             )
 
 
-def compress(path: Path, level: int = 9) -> None:
-    """Lay `path.gz` beside `path` if that saves a tenth. No time in the header: same input, same bytes."""
-    raw = path.read_bytes()
-    if len(raw) < SMALLEST_GZIP_BYTES:
-        return
-    packed = gzip.compress(raw, compresslevel=level, mtime=0)
-    if len(packed) < 0.9 * len(raw):
-        path.with_name(path.name + ".gz").write_bytes(packed)
+def _large(folder: Path) -> list[Path]:
+    """The files that get a compressed copy, without the library, which is not compiled yet."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return [path for path in files if path.stat().st_size > SMALLEST_COMPRESSED_BYTES and path.name != LIBRARY]
+
+
+def _run(*command: str | Path, timeout_s: float) -> None:
+    subprocess.run([str(word) for word in command], check=True, timeout=timeout_s)
 
 
 def _copy_pyodide(target: Path) -> None:
@@ -109,11 +122,6 @@ def _copy_pyodide(target: Path) -> None:
     shutil.copyfile(NOTICES / "MPL-2.0.txt", target / "LICENSE")
     for path in NOTICES.iterdir():
         shutil.copyfile(path, target / path.name)
-
-
-def _compile_library(node: str, target: Path) -> None:
-    command = [node, str(HERE / "bake.mjs"), "library", str(PACKAGES / "pyodide"), str(target)]
-    subprocess.run(command, check=True, timeout=COMPILE_TIMEOUT_S)
 
 
 def _copy_pyscript(target: Path) -> None:

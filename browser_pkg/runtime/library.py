@@ -10,6 +10,7 @@ import sys
 import zipfile
 from importlib import _bootstrap_external
 
+SHOWN_EVERY = 50
 EPOCH = (1980, 1, 1, 0, 0, 0)  # no dates: the same library gives the same bytes
 HOME = f"/lib/python{sys.version_info.major}{sys.version_info.minor}.zip"
 
@@ -20,7 +21,10 @@ def compiled(name: str, source: bytes) -> bytes:
 
 
 with zipfile.ZipFile("/library.zip") as library, zipfile.ZipFile("/compiled.zip", "w") as target:
-    for item in library.infolist():
+    items = library.infolist()
+    for number, item in enumerate(items):
+        if number % SHOWN_EVERY == 0:
+            print(f"{number} of {len(items)} files")
         name, body = item.filename, library.read(item)
         if name.endswith(".py"):
             name, body = name + "c", compiled(name, body)

@@ -17,12 +17,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from runtime.assets import LIBRARY, compress
+from runtime.assets import LIBRARY
 from tabrelay.assets.files import Assets, read_all
 
 HERE = Path(__file__).resolve().parent
 TARGET = HERE.parents[1] / "build" / "assets" / "snapshot"
-RECIPE = ("bake.mjs", "memory.py", "snapshot.py")
+RECIPE = ("bake.mjs", "memory.py", "snapshot.py", "../tabserver/js/worker/snapshot.js")
 TIMEOUT_S = 300
 
 
@@ -55,7 +55,6 @@ def bake(assets: Assets, node: str) -> None:
         "recipe": recipe(),
     }
     (draft / "snapshot.json").write_text(json.dumps(about))
-    compress(image, level=6)  # made anew with every change of tabserver: a tenth smaller is not worth seconds
     shutil.rmtree(TARGET, ignore_errors=True)
     draft.rename(TARGET)
 

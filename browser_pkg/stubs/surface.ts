@@ -2,7 +2,8 @@
 // tsc reads this file and nobody runs it.
 
 import type * as declared from "../tabserver/js/client.js";
-import { connect, Connection } from "../tabserver/js/client/connection.js";
+import { connect } from "../tabserver/js/client/connect.js";
+import { Connection } from "../tabserver/js/client/connection.js";
 import { McpError, ResourceNotFound } from "../tabserver/js/client/errors.js";
 import { pair } from "../tabserver/js/client/redeem_code.js";
 import { InputRequired } from "../tabserver/js/client/running_calls.js";

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         Sampled,
     )
     from .handlers.resources import ResourceNotFound
-    from .handlers.toolbox import Toolbox, default_toolbox, prompt, resource, resource_updated, tool
+    from .handlers.toolbox import Toolbox, default_toolbox, describe_server, prompt, resource, resource_updated, tool
     from .handlers.tools import ToolError, ToolResult
     from .rpc import Refusal
     from .schema.bounds import Bounds
@@ -60,7 +60,15 @@ _NAMES = {
     ),
     ".handlers.resources": ("ResourceNotFound",),
     ".schema.shapes": ("SchemaError",),
-    ".handlers.toolbox": ("Toolbox", "default_toolbox", "prompt", "resource", "resource_updated", "tool"),
+    ".handlers.toolbox": (
+        "Toolbox",
+        "default_toolbox",
+        "describe_server",
+        "prompt",
+        "resource",
+        "resource_updated",
+        "tool",
+    ),
     ".handlers.tools": ("ToolError", "ToolResult"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
@@ -94,6 +102,7 @@ __all__ = [
     "ToolResult",
     "Toolbox",
     "default_toolbox",
+    "describe_server",
     "offer_run_python",
     "prompt",
     "resource",

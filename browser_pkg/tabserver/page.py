@@ -26,6 +26,7 @@ from .browser.values import (
     Promised,
     Rejected,
     as_object,
+    log_error,
     persistent_proxy,
     release,
     result_of,
@@ -35,6 +36,7 @@ from .browser.values import (
 )
 from .handlers.context import Cancel, Done, Outcome, Request
 from .handlers.execute import nothing_to_cancel
+from .handlers.failures import handler_failures
 from .handlers.questions import Answer, ClientError, InputRequired, MissingCapability, Question, wire_form
 from .handlers.signature import InvalidArguments
 from .handlers.target import Target
@@ -57,10 +59,16 @@ _states: Final = CallerStates(now_s)
 def offer(connect: Any, *, server: str, toolbox: Toolbox = default_toolbox, **options: Any) -> Any:
     """Offer everything of this page, now and later, and return the connection that `connect` of client.js made.
 
-    `options` are those of `connect`: `relay`, `token`, `worker`, `modules`.
+    `options` are those of `connect`: `relay`, `token`, `worker`, `modules`. What `describe_server` said is added.
     """
-    connection = connect(to_javascript({"server": server, **options}))
-    sync = _OfferSync(connection, toolbox)
+
+    def join() -> Any:
+        """Called again, `connect` adds to the options of its connection."""
+        return connect(to_javascript({"server": server, **toolbox.identity.to_options(), **options}))
+
+    connection = join()
+    handler_failures.listen(lambda text, files: log_error(f"tabrelay: {text}"))
+    sync = _OfferSync(connection, toolbox, join)
     toolbox.listen(sync.update, connection.resourceUpdated)
     sync.update()
     return connection
@@ -69,12 +77,16 @@ def offer(connect: Any, *, server: str, toolbox: Toolbox = default_toolbox, **op
 class _OfferSync:
     """Keeps the page's offers equal to the contents of a toolbox."""
 
-    def __init__(self, connection: Any, toolbox: Toolbox) -> None:
-        self._connection, self._toolbox = connection, toolbox
+    def __init__(self, connection: Any, toolbox: Toolbox, join: Callable[[], Any]) -> None:
+        self._connection, self._toolbox, self._join = connection, toolbox, join
+        self._identity = toolbox.identity
         self._offered: dict[tuple[str, str], _OfferedItem] = {}
 
     def update(self) -> None:
         box = self._toolbox
+        if box.identity != self._identity:
+            self._identity = box.identity
+            self._join()
         wanted: dict[tuple[str, str], Item] = {}
         wanted |= {("Tool", item["name"]): item for item in box.tools()}
         wanted |= {("Resource", item["uri"]): item for item in box.resources()}
@@ -100,6 +112,7 @@ class _OfferedItem:
         offered = to_javascript({**item, "uri": key} if kind == "Resource" else item)
         if kind == "Tool":
             offered.execute = self._function(self._execute)
+            offered.omitsNull = to_javascript(box.omits_null(key))
             offer = connection.offerTool
         elif kind == "Resource":
             offered.read = self._function(lambda uri, context: _run(partial(box.read, str(uri)), context))

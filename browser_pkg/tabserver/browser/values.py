@@ -1,4 +1,4 @@
-"""Values of JavaScript in Python: conversions, proxies, promises, abort signals and fetched text.
+"""Values of JavaScript in Python: conversions, proxies, promises and abort signals.
 
 A proxy is destroyed in a later turn of the event loop, never while JavaScript is calling it. Conversions go through
 JSON, so a value arrives as plain data without proxies inside.
@@ -23,6 +23,11 @@ def to_javascript(value: Any) -> Any:
 def to_python(value: Any) -> Any:
     """A JavaScript value as plain Python data, in which null is None."""
     return json.loads(js.JSON.stringify(value))
+
+
+def log_error(text: str) -> None:
+    """Write a line to the console of this page or worker."""
+    js.console.error(text)
 
 
 def as_object(members: Mapping[str, Any]) -> Any:
@@ -124,14 +129,3 @@ class Promised:
         if data is not None:
             error.data = to_javascript(data)
         self._resolvers.reject(error)
-
-
-async def fetch_text(url: str, timeout_s: float) -> str:
-    """The text behind a URL; raises OSError with the cause."""
-    try:
-        response = await js.fetch(url, cache="no-cache", signal=js.AbortSignal.timeout(timeout_s * 1000))
-        if not response.ok:
-            raise OSError(f"the server answers {response.status}")
-        return str(await response.text())
-    except JsException as error:
-        raise OSError(str(error)) from error

@@ -140,10 +140,11 @@ class Dialer:
         if response.status == 401:
             return DialError("unauthorized", text or "The relay does not know this token. Run: tabrelay pair", True)
         if response.status == 403:
-            why = "taken" if reason in ("taken", "reserved") else "forbidden"
-            return DialError(why, text or f'This page may not serve "{self._server}".', reason != "reserved")
+            is_taken = reason in ("taken", "reserved")  # by a page, which may be closed
+            why = "taken" if is_taken or reason == "configured" else "forbidden"
+            return DialError(why, text or f'This page may not serve "{self._server}".', not is_taken)
         if response.status == _DRAINING:
-            return DialError("restarting", "The relay is restarting.", False)
+            return DialError("restarting", "The relay is stopping or restarting.", False)
         return DialError("lost", "The relay responds, but its WebSocket could not be opened.", False)
 
     async def _why_unreadable(self, abort: Aborter) -> DialError:

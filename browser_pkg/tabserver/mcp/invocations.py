@@ -19,11 +19,10 @@ from ..handlers.signature import InvalidArguments
 from ..handlers.target import META_PIN, read_target
 from ..handlers.tools import UnknownTool, failure, text_result
 from ..rpc import Refusal, read_level, unknown
-from ..schema.shapes import show
 from ..wire import methods
 from ..wire.eras import META_LOG_LEVEL, Era
 from ..wire.frames import META_ACP, Acp
-from ..wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RequestId, is_request_id
+from ..wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RequestId, is_request_id, show
 from ..wire.static_tools import META_TAB
 from ..wire.trace_context import PARENT as TRACE_PARENT
 from ..wire.trace_context import TraceContext
@@ -51,15 +50,29 @@ def _gone(server: str) -> dict[str, Any]:
 class Invocations:
     """Each public method takes one request. Its response is sent by the call, now or later."""
 
-    def __init__(self, name: str, catalogue: ToolCatalogue, outbox: Outbox, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        name: str,
+        catalogue: ToolCatalogue,
+        outbox: Outbox,
+        clock: Callable[[], float],
+        on_parked: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_parked`: the first call was parked, or the last one went on."""
         self._name, self._catalogue = name, catalogue
-        self._services = CallServices(outbox, ParkedHandles(), StateSeal(), UsedStates(), CallerStates(clock), clock)
+        parked: ParkedHandles[RunningCall] = ParkedHandles(on_change=on_parked)
+        self._services = CallServices(outbox, parked, StateSeal(), UsedStates(), CallerStates(clock), clock)
         self._tool = MethodKind(methods.TOOLS_CALL, self._start_tool, self._format_tool_result, failure)
         self._prompt = MethodKind(methods.PROMPTS_GET, self._start_prompt, _format_prompt, _format_failure)
         self._resource = MethodKind(methods.RESOURCES_READ, self._start_read, _format_resource, _format_failure)
         self._completion = MethodKind(methods.COMPLETION_COMPLETE, self._start_completion, _unchanged, _format_failure)
         # The last `_meta` and what was read from it: most clients send the same each time.
         self._last_meta: tuple[Params, RequestMeta] = {}, NO_META
+
+    @property
+    def parked(self) -> int:
+        """Calls that wait for a client's next request."""
+        return len(self._services.parked)
 
     def use_key(self, key: str) -> None:
         self._services.seal.use(key)

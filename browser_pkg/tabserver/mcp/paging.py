@@ -10,8 +10,7 @@ import binascii
 from typing import Any, Final
 
 from ..rpc import Refusal
-from ..schema.shapes import show
-from ..wire.jsonrpc import INVALID_PARAMS
+from ..wire.jsonrpc import INVALID_PARAMS, show
 
 PAGE: Final = 100
 

@@ -16,6 +16,7 @@ import json
 import math
 import secrets
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 from ..rpc import dump
@@ -113,9 +114,10 @@ def _encode(data: bytes) -> str:
 class ParkedHandles(Generic[T]):
     """Parked items by handle. Each handle is accepted once."""
 
-    def __init__(self, most: int = MOST_PARKED) -> None:
-        """`most`: parked items of one principal."""
+    def __init__(self, most: int = MOST_PARKED, on_change: Callable[[], None] = lambda: None) -> None:
+        """`most`: parked items of one principal. `on_change`: the first item was parked, or the last one was taken."""
         self._most = most
+        self._on_change = on_change
         # Distinguishes the handles of this worker from those of another.
         self.worker_id = secrets.token_hex(4)
         self._waiting: dict[str, tuple[T, str]] = {}
@@ -131,6 +133,8 @@ class ParkedHandles(Generic[T]):
         handle = secrets.token_urlsafe(18)
         self._waiting[handle] = (item, principal)
         self._counts[principal] += 1
+        if len(self._waiting) == 1:
+            self._on_change()
         return handle
 
     def take(self, handle: str) -> T | None:
@@ -140,4 +144,6 @@ class ParkedHandles(Generic[T]):
             self._counts[principal] -= 1
             if not self._counts[principal]:
                 del self._counts[principal]
+            if not self._waiting:
+                self._on_change()
         return item

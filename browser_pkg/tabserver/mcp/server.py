@@ -13,13 +13,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ..handlers.context import Result
+from ..handlers.identity import ServerIdentity
 from ..handlers.questions import ClientError
 from ..handlers.resources import ResourceNotFound
 from ..rpc import Refusal, dump, parse, parse_answer, read_level
-from ..schema.shapes import show
 from ..wire import methods
-from ..wire.control_messages import RELAY, TABS
-from ..wire.eras import META_SUBSCRIPTION, MODERN_VERSIONS, Era, negotiate
+from ..wire.control_messages import ABOUT, RELAY, TABS
+from ..wire.eras import META_SERVER_INFO, META_SUBSCRIPTION, MODERN_VERSIONS, Era, negotiate, server_info_of
 from ..wire.events import Closed, Opened, Received
 from ..wire.frames import Caller, Kind
 from ..wire.jsonrpc import (
@@ -30,6 +30,7 @@ from ..wire.jsonrpc import (
     REQUEST_CANCELLED,
     RequestId,
     is_request_id,
+    show,
 )
 from .call import RequestMeta, RunningCall
 from .catalogue import ToolCatalogue
@@ -74,19 +75,19 @@ class Server:
         send: Callable[..., None],
         instructions: str | None = None,
         clock: Callable[[], float] = time.time,
-        census: Callable[[], Params] = lambda: {"tabs": [], "used": 0},
+        census: Callable[[], Params] | None = None,
     ) -> None:
         """`clock`: wall-clock seconds, because the next worker reads expiry times that this one sealed. `census`: the
-        list of tabs for the relay."""
+        list of tabs for the relay; None for a server without tabs."""
         self._census = census
         # The last list of tools, and its first page as a modern result.
         self._listed_tools: tuple[list[dict[str, Any]], str] = [], ""
-        self._info = {"name": name, "version": version}
+        self._name, self._version = name, version
         self._catalogue = catalogue
-        self._instructions = instructions
+        self._describe(ServerIdentity(instructions=instructions))
         self._sessions = CallerSessions()
         self.outbox = Outbox(self._info, self._sessions, send)
-        self._invocations = invocations = Invocations(name, catalogue, self.outbox, clock)
+        self._invocations = invocations = Invocations(name, catalogue, self.outbox, clock, self.tabs_changed)
         # Requests that run a handler: the same in both eras, and the call sends the response.
         self._calls = {
             methods.TOOLS_CALL: invocations.call_tool,
@@ -112,6 +113,21 @@ class Server:
                 methods.RESOURCES_UNSUBSCRIBE: self._unsubscribe,
             },
         }
+
+    def _describe(self, identity: ServerIdentity) -> None:
+        self._info = identity.info(self._name, self._version)
+        self._instructions: Params = {"instructions": identity.instructions} if identity.instructions else {}
+        about = {"supportedVersions": list(MODERN_VERSIONS), "capabilities": _CAPABILITIES}
+        # With its icons, which other results leave out.
+        self._discovery = dump(about | self._instructions | UNCACHED), dump({META_SERVER_INFO: self._info})
+
+    def use_identity(self, identity: ServerIdentity) -> None:
+        """Say this of the server from now on. The relay asks again; a client that is connected does not."""
+        self._describe(identity)
+        self.outbox.use_info(self._info)
+        for session in self._sessions:
+            if session.caller.principal == RELAY and session.is_ready:
+                self.outbox.notify(session, ABOUT, {})
 
     def use_key(self, key: str) -> None:
         """Seal the states that clients carry with this key."""
@@ -163,7 +179,12 @@ class Server:
         """Notify the relay, which has its own session to read the lists."""
         for session in self._sessions:
             if session.caller.principal == RELAY and session.is_ready:
-                self.outbox.notify(session, TABS, self._census())
+                self._send_census(session)
+
+    def _send_census(self, session: CallerSession) -> None:
+        if self._census is not None:
+            parked = self._invocations.parked
+            self.outbox.notify(session, TABS, self._census() | ({"parked": parked} if parked else {}))
 
     def resource_updated(self, uri: str) -> None:
         """Notify all subscribers of this resource."""
@@ -236,7 +257,7 @@ class Server:
         if method == methods.INITIALIZED:
             session.is_ready = session.is_greeted
             if session.caller.principal == RELAY:
-                self.outbox.notify(session, TABS, self._census())
+                self._send_census(session)
         elif method == methods.CANCELLED:
             id, reason = params.get("requestId"), params.get("reason")
             call = session.running.get(id) if is_request_id(id) else None
@@ -269,18 +290,12 @@ class Server:
             client=client if isinstance(client, dict) else session.caller.client,
             capabilities=capabilities if isinstance(capabilities, dict) else session.caller.capabilities,
         )
-        return {
-            "protocolVersion": version,
-            "capabilities": _CAPABILITIES,
-            "serverInfo": self._info,
-        } | self._instructions_field()
+        result: Result = {"protocolVersion": version, "capabilities": _CAPABILITIES, "serverInfo": {}}
+        result["serverInfo"] = server_info_of(self._info, version)
+        return result | self._instructions
 
-    def _discover(self, session: CallerSession, id: RequestId, params: Params) -> Result:
-        result: Result = {"supportedVersions": list(MODERN_VERSIONS), "capabilities": _CAPABILITIES}
-        return result | self._instructions_field() | UNCACHED
-
-    def _instructions_field(self) -> Result:
-        return {"instructions": self._instructions} if self._instructions else {}
+    def _discover(self, session: CallerSession, id: RequestId, params: Params) -> None:
+        self.outbox.answer_text(session, id, *self._discovery)
 
     def _ping(self, session: CallerSession, id: RequestId, params: Params) -> Result:
         return {}

@@ -104,6 +104,16 @@ class Outbox:
         # The last `_meta` of a written result, and its text: most results come from the same tab.
         self._last_meta: tuple[dict[str, Any], str] = {}, self.own_meta
 
+    @property
+    def info(self) -> dict[str, Any]:
+        return self._info
+
+    def use_info(self, info: dict[str, Any]) -> None:
+        """Name the server in each modern result like this, without its icons, which may be large."""
+        self._info = {name: value for name, value in info.items() if name != "icons"}
+        self.own_meta = dump({META_SERVER_INFO: self._info})
+        self._last_meta = {}, self.own_meta
+
     def answer(self, session: CallerSession, id: RequestId, result: Result) -> None:
         try:
             text = self.text(session.era, id, result)
@@ -115,9 +125,9 @@ class Outbox:
             text = self.text(session.era, id, text_result(sorry, is_error=True))
         self._reply(session, id, text)
 
-    def answer_text(self, session: CallerSession, id: RequestId, text: str) -> None:
-        """Answer a modern request with a result that is already JSON text, without `_meta`."""
-        self._reply(session, id, written_response(id, text, self.own_meta))
+    def answer_text(self, session: CallerSession, id: RequestId, text: str, meta: str | None = None) -> None:
+        """Answer a modern request with a result that is already JSON text. `meta`: its `_meta`, or the usual one."""
+        self._reply(session, id, written_response(id, text, self.own_meta if meta is None else meta))
 
     def send_written(self, session: CallerSession, id: RequestId, result: Written) -> None:
         """Answer a modern request with a result that is already JSON text, without parsing it."""

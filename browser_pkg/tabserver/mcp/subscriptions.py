@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..rpc import Refusal
-from ..schema.shapes import show
-from ..wire.jsonrpc import INVALID_PARAMS
+from ..wire.jsonrpc import INVALID_PARAMS, show
 
 # The lists that can change, and their names in a filter.
 LISTS: Final = {"tools": "toolsListChanged", "resources": "resourcesListChanged", "prompts": "promptsListChanged"}

@@ -56,20 +56,17 @@ class Toolbox:
 
     def add(self, kind, key, item):
         self._items[kind, key] = "offer" + kind, item, js.AbortController.new()
-        self._show(self._connections, [self._items[kind, key]])
+        for connection in self._connections:
+            getattr(connection, "offer" + kind)(item, self._items[kind, key][2])
 
     def join(self, connection):
         self._connections.append(connection)
-        self._show([connection], self._items.values())
+        for offer, item, abort in self._items.values():
+            getattr(connection, offer)(item, abort)  # options: an AbortController has the member `signal`
         return connection
 
     def remove(self, name):
         self._items.pop(("Tool", name))[2].abort("withdrawn")
-
-    def _show(self, connections, items):
-        for connection in connections:
-            for offer, item, abort in items:
-                getattr(connection, offer)(item, abort)  # options: an AbortController has the member `signal`
 
 
 default_toolbox = Toolbox()
@@ -94,22 +91,21 @@ def offer(connect, **options):
 
 
 def _decorate(kind, verb, params, options, function):
-    schemas = {name: _schema(*given if isinstance(given, tuple) else (given,)) for name, given in params.items()}
-    context = [name for name in params if schemas[name] is None]
-    known = {name: schema for name, schema in schemas.items() if schema is not None}
-    defaults = {name: schema["default"] for name, schema in known.items() if "default" in schema}
+    given = {name: given if isinstance(given, tuple) else (given,) for name, given in params.items()}
+    known = {name: _schema(*given[name]) for name in params if given[name][0] is not Context}
+    defaults = {name: schema.pop("default") for name, schema in known.items() if "default" in schema}
+    known.update((name, dict(known[name], default=value)) for name, value in defaults.items() if value is not None)
     needed = [name for name in known if name not in defaults]
     about = {"annotations": {HINTS[key] + "Hint": given for key, given in options.items() if key in HINTS}}
     about.update((WORDS.get(key, key), given) for key, given in options.items() if key not in HINTS)
-    if kind == "Tool":
-        about["inputSchema"] = dict(type="object", properties=known, required=needed, additionalProperties=False)
-    elif kind == "Prompt":
-        about["arguments"] = [{"name": name, "required": name in needed} for name in known]
+    about["inputSchema"] = dict(type="object", properties=known, required=needed, additionalProperties=False)
+    about["arguments"] = [{"name": name, "required": name in needed} for name in known]  # of a prompt
+    about["omitsNull"] = [name for name in defaults if defaults[name] is None]
 
     def register(function):
         async def run(given, call):
             arguments = dict(defaults, **json.loads(js.JSON.stringify(call.variables if verb == "read" else given)))
-            arguments.update((name, Context(call)) for name in context)
+            arguments.update((name, Context(call)) for name in params if name not in known)
             try:
                 value = function(**arguments)
                 if hasattr(value, "send"):  # of an asynchronous function
@@ -118,6 +114,7 @@ def _decorate(kind, verb, params, options, function):
                     value = await task
                 return to_javascript(value)
             except Exception as error:
+                sys.print_exception(error)  # to the console; client.js adds the tool's name
                 text = str(error) if isinstance(error, ToolError) else "%s: %s" % (type(error).__name__, error)
                 return js.Promise.reject(error.args[0] if isinstance(error, JsException) else js.Error.new(text))
 
@@ -130,21 +127,24 @@ def _decorate(kind, verb, params, options, function):
 
 
 def _schema(given, *default):
-    if given is Context:
-        return None
     if not isinstance(given, dict) and given not in TYPES:
         raise TypeError("params: give a type (str, int, float, bool, list, dict), a JSON Schema or Context")
-    schema = given if isinstance(given, dict) else {"type": TYPES[given]}
-    return dict(schema, default=default[0]) if default else schema
+    schema = dict(given) if isinstance(given, dict) else {"type": TYPES[given]}
+    return dict(schema, **{"items": {}} if given is list else {}, **{"default": default[0]} if default else {})
 
 
 def to_javascript(value):
-    if value is None:
-        return js.undefined
+    if value is None or isinstance(value, bytes):
+        return js.undefined if value is None else js.Uint8Array.new(value)
     if isinstance(value, (Image, list, tuple)):
-        items = [value] if isinstance(value, Image) else value
-        value = [item.block if isinstance(item, Image) else item for item in items]
-    return js.Uint8Array.new(value) if isinstance(value, bytes) else js.JSON.parse(json.dumps(value))
+        value = [x.block if isinstance(x, Image) else x for x in ([value] if isinstance(value, Image) else value)]
+    parts, text = [("result", value)], json.dumps(value)  # dumps ends at a value that contains itself
+    for path, x in parts:
+        if isinstance(x, (dict, list, tuple)):
+            parts += [("%s[%r]" % (path, key), x[key]) for key in (x if isinstance(x, dict) else range(len(x)))]
+        elif not (x is None or isinstance(x, (str, bytes, int, bool)) or (isinstance(x, float) and x - x == 0)):
+            raise ToolError("%s: %s has no JSON form. Return finite numbers, text, lists and dicts." % (path, x))
+    return js.JSON.parse(text)
 
 
 sys.modules[__name__ + ".page"] = sys.modules[__name__]  # where the Python package has `offer`

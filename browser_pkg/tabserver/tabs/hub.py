@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from ..handlers.context import Cancel
 from ..handlers.execute import nothing_to_cancel
+from ..handlers.identity import ServerIdentity
 from ..handlers.prompts import UnknownPrompt
 from ..handlers.resources import ResourceNotFound
 from ..handlers.target import Target, with_argument
@@ -53,11 +54,12 @@ class Hub:
         on_change: Callable[[list[str]], None] = lambda lists: None,
         on_update: Callable[[str], None] = lambda uri: None,
         on_tabs: Callable[[], None] = lambda: None,
+        on_identity: Callable[[ServerIdentity], None] = lambda identity: None,
         grants: Grants | None = None,
         timing: Timing = DEFAULTS,
     ) -> None:
         """`on_change` is called with the lists that changed, `on_update` with the URI of a changed resource, `on_tabs`
-        when the census differs."""
+        when the census differs, `on_identity` with what the server says of itself when that differs."""
         self._on_change, self._on_update, self._on_tabs = on_change, on_update, on_tabs
         self._grants = NoGrants() if grants is None else grants
         self._presence = presence = Presence(
@@ -82,6 +84,8 @@ class Hub:
         self._published: dict[str, Any] = {"tools": [], "resources": ([], []), "prompts": []}
         self._published_catalogue: dict[str, list[dict[str, Any]]] = {}
         self._published_census: dict[str, Any] = {}
+        self._on_identity = on_identity
+        self._published_identity = ServerIdentity()
         toolbox.listen(self.changed, self._on_update)
 
     def use_static_tools(self, has_statics: bool) -> None:
@@ -211,14 +215,24 @@ class Hub:
 
     def census(self) -> dict[str, Any]:
         """The status for the relay: the tabs, and how often the user has turned to one of them."""
-        tabs = [{"id": tab.id, "title": tab.title[:200], "visible": tab.is_visible} for tab in self.tabs]
-        return {"tabs": tabs[:MAX_CENSUS_TABS], "used": self._presence.activations}
+        tabs = [_census_row(tab) for tab in self.tabs[:MAX_CENSUS_TABS]]
+        is_returning = any(tab.port is None and tab.is_expected for tab in self.known_tabs.values())
+        report = {"tabs": tabs, "used": self._presence.activations}
+        return report | {"returning": True} if is_returning else report
+
+    def identity(self) -> ServerIdentity:
+        """What the server says of itself: each field by the tab in front that has it, else by the worker's modules."""
+        tabs = sorted(self.known_tabs.values(), key=lambda tab: tab.rank, reverse=True)
+        return ServerIdentity.merged([*(tab.identity for tab in tabs), self._toolbox.identity])
 
     def _publish(self) -> None:
         self._is_change_due = False
         if (census := self.census()) != self._published_census:
             self._published_census = census
             self._on_tabs()
+        if (identity := self.identity()) != self._published_identity:
+            self._published_identity = identity
+            self._on_identity(identity)
         catalogue = self.catalogue()
         if catalogue != self._published_catalogue:
             self._published_catalogue = catalogue
@@ -284,6 +298,11 @@ class Hub:
             return self.calls.begin(routed, call, unknown)
         except RoutingError as error:
             raise error.refusal() from None
+
+
+def _census_row(tab: Tab) -> dict[str, Any]:
+    row = {"id": tab.id, "title": tab.title[:200], "visible": tab.is_visible}
+    return row if tab.is_awake else row | {"awake": False}
 
 
 def _catalogue_entry(entry: ListedItem, kind: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
+from ..handlers.identity import ServerIdentity
 from ..timing import Timing
 from ..wire.control_messages import MAX_TAB_ID
 from ..wire.limits import MAX_TITLE
@@ -91,6 +92,10 @@ class Presence:
         tab.watches = info.get("watches") is not False
         # Set before the change is published: held calls are released then, and read this rule.
         tab.approve = approve
+        try:
+            tab.identity = ServerIdentity.read(info.get("about"))
+        except ValueError as error:
+            port.send({"t": "refused", "kind": "identity", "name": "connect", "message": str(error)})
         self.attached[port] = tab
         self._update_watchers()
         self.departed.pop(id, None)

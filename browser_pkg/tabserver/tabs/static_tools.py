@@ -18,8 +18,8 @@ from ..handlers.target import Target
 from ..handlers.tools import ToolError, UnknownTool, failure, text_result
 from ..mcp.call import RunningCall
 from ..rpc import load, unknown
-from ..schema.shapes import show
 from ..wire.eras import Era
+from ..wire.jsonrpc import show
 from ..wire.static_tools import STATIC_NAMES, TAB_PIN, TABS_LIST, TOOL_CALL, TOOLS_LIST, is_static
 from .listing import ListedItem
 from .tab import Tab

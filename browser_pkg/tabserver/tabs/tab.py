@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from ..handlers.identity import NO_IDENTITY, ServerIdentity
 from ..wire.static_tools import META_TAB
 from .offers import Item
 
@@ -150,6 +151,8 @@ class Tab:
     leaves: int = 0
     # Which of its tools ask before they run: "destructive", "all", "none", or their names.
     approve: str | frozenset[str] = "destructive"
+    # What its page says of the server.
+    identity: ServerIdentity = NO_IDENTITY
     # Does its page want a message about every call? Most pages do not.
     watches: bool = True
     # Calls that were sent to it and are not over.

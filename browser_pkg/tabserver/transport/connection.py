@@ -29,9 +29,12 @@ HIGH_WATER: Final = 1024 * 1024  # bytes in the socket's buffer; with more, fram
 DRAIN_CHECK_S: Final = 0.02  # between checks of that buffer
 MIN_EXPIRY_S: Final = 0.01  # a timer may fire a moment before it is due
 
+NewReceiver = Callable[[Callable[..., None]], Callable[[Received[P] | Opened | Closed], None]]
+
 
 class LinkSession(Generic[P]):
-    """`receive` gets the messages. `sync` records the calls that JavaScript has carried out: see worker/js_calls.py.
+    """`new_receiver` gets `send` and returns the function that receives the messages. `sync` records the calls that
+    JavaScript has carried out: see worker/js_calls.py.
 
     `welcomed` is called when the relay has sent its `welcome`. `failed` is called with a close code and a reason
     when the socket can't be used any more; the owner of the socket then closes it and calls `disconnected`."""
@@ -43,7 +46,7 @@ class LinkSession(Generic[P]):
         clock: Callable[[], float],
         call_later: CallLater,
         codec: Codec[P] | None,
-        receive: Callable[[Received[P] | Opened | Closed], None],
+        new_receiver: NewReceiver[P],
         sync: Callable[[], None],
         welcomed: Callable[[Welcomed], None],
         failed: Callable[[int, str], None],
@@ -51,7 +54,7 @@ class LinkSession(Generic[P]):
     ) -> None:
         self._link, self._clock, self._call_later = link, clock, call_later
         self._welcomed, self._failed, self._report = welcomed, failed, report
-        self._receive, self._sync = receive, sync
+        self._sync = sync
         # The `bye` of the relay on this socket.
         self.parted: Parted | None = None
         self._socket: OpenSocket[P] | None = None
@@ -64,6 +67,7 @@ class LinkSession(Generic[P]):
         self._is_pumping = False
         self._drain_timer: DialTimer | None = None
         self._due_times: list[float] = []  # when the timers that were set will fire
+        self._receive = new_receiver(self.send)
 
     @property
     def is_up(self) -> bool:

@@ -21,11 +21,11 @@ from typing import Any, Generic, TypeVar
 
 from ..timing import DEFAULTS, Timing
 from ..wire.codec import Codec
-from ..wire.events import Closed, Opened, Received, Welcomed
+from ..wire.events import Welcomed
 from ..wire.frames import CLOSE_SLOW, REFUSALS
 from ..wire.link import Link
 from .backoff import Backoff, Verdict
-from .connection import LinkSession
+from .connection import LinkSession, NewReceiver
 from .dialing import Abort, Attempt, CallLater, DialError, DialTimer, OpenSocket, SocketDialer
 
 __all__ = ["Abort", "DialError", "OpenSocket", "SocketDialer", "Transport", "TransportState"]
@@ -47,7 +47,7 @@ class TransportState:
 class Transport(Generic[P]):
     """The worker's connection to the relay. After `start()` it reconnects by itself.
 
-    `receive` gets the messages of the link; `sync` is as in LinkSession. `on_open` and `on_close` report the link,
+    `new_receiver` and `sync` are as in LinkSession. `on_open` and `on_close` report the link,
     `on_state` each change of state, `on_error` what went wrong.
     """
 
@@ -62,7 +62,7 @@ class Transport(Generic[P]):
         timing: Timing = DEFAULTS,
         call_later: CallLater | None = None,
         codec: Codec[P] | None = None,
-        receive: Callable[[Received[P] | Opened | Closed], None] = lambda event: None,
+        new_receiver: NewReceiver[P] = lambda send: lambda event: None,
         sync: Callable[[], None] = lambda: None,
         on_open: Callable[[], None] = lambda: None,
         on_close: Callable[[int, str], None] = lambda code, reason: None,
@@ -87,7 +87,7 @@ class Transport(Generic[P]):
             clock=clock,
             call_later=self._call_later,
             codec=codec,
-            receive=receive,
+            new_receiver=new_receiver,
             sync=sync,
             welcomed=self._welcomed,
             failed=self._close_current,

@@ -84,7 +84,7 @@ class CallGrants:
     `info`: the server's name and version, for the `_meta` of results. `record` records what was carried out.
     """
 
-    def __init__(self, js: JsCallPort, info: Mapping[str, str], record: Callable[[str], object]) -> None:
+    def __init__(self, js: JsCallPort, info: Mapping[str, Any], record: Callable[[str], object]) -> None:
         self._js, self._info, self._record = js, info, record
         self._writer = CallWriter()
         self.given: list[CallGrant] = []
@@ -100,6 +100,11 @@ class CallGrants:
         elif tab.port is not None:
             members = f'"caller":{self._writer.caller_json(call)},"kind":"tools","name":"{destination.key}"'
             tab.port.allow(number, channel, members, result_meta, destination.has_rivals)
+
+    def use_info(self, info: Mapping[str, Any]) -> None:
+        """What the server says of itself in the `_meta` of results."""
+        self.revoke()
+        self._info = info
 
     def revoke(self) -> None:
         if self.given:

@@ -9,18 +9,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
+from ..browser.clock import now_s
+from ..browser.file_fetcher import FileFetcher
+from ..browser.package_installer import RelayPackages
 from ..browser.python_bridge import Port, PythonBridge, make_shared_buffer, report
 from ..browser.websocket import Dialer
+from ..handlers.failures import handler_failures
+from ..handlers.toolbox import default_toolbox
 from ..timing import Timing
 from ..transport.reconnect import TransportState
 from ..wire.errors import ServerNameError
 from ..wire.names import check_instance
+from .module_host import ModuleHost
+from .module_runtime import ModuleRuntime
+from .output_streams import replace_streams
+from .packages import Packages
+from .page_console import PageConsole
 from .page_modules import PageModules
 from .run_python import offer_run_python
 from .service import Service, describe_state
 from .snapshot_reset import reset_after_snapshot
+
+MODULE_TIMEOUT_S: Final = 10.0
 
 
 def start(bridge: PythonBridge, relay: str, build: str, version: str) -> Callable[[Any], None]:
@@ -36,7 +48,16 @@ class Worker:
         self._bridge, self._shared_buffer = bridge, make_shared_buffer(bridge)
         dialer = partial(Dialer, bridge, self._shared_buffer, relay)
         self._new_service = partial(Service, bridge=bridge, new_dialer=dialer, build=build, version=version)
-        self._modules = PageModules()
+        self._token = ""
+        installer = RelayPackages(bridge, relay, lambda: self._token)
+        self._packages = Packages(installer, self._broadcast)
+        modules = PageModules(FileFetcher(MODULE_TIMEOUT_S), ModuleRuntime(default_toolbox), self._packages, report)
+        self._modules = ModuleHost(
+            modules, broadcast=self._broadcast, is_visible=self._is_visible, now_s=now_s, report=report
+        )
+        self._console = PageConsole(_later)
+        handler_failures.listen(partial(self._console.report, "error"), self._packages.advice_after)
+        replace_streams(self._console.printed)
         self._service: Service | None = None
         self._has_run_python = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -58,7 +79,7 @@ class Worker:
         elif kind == "detach":
             self._detach(port, returns=bool(message.get("returns")), is_expected=bool(message.get("expected")))
         elif kind == "token":
-            service.use_token(message["token"])
+            self._use_token(service, message["token"])
         elif kind == "retry":
             self._run(service.retry())
         elif kind == "stop":
@@ -67,6 +88,7 @@ class Worker:
             service.hub.receive(port, message)
             if kind == "tab" and message.get("visible"):
                 service.retry_if_waiting()
+                self._modules.turned_to()
 
     def _attach(self, port: Port, message: dict[str, Any]) -> None:
         service = self._service
@@ -81,12 +103,13 @@ class Worker:
             except ServerNameError as error:
                 port.send(describe_state(TransportState("stopped", "forbidden", str(error)), message["server"]))
                 return
+        has_tabs = bool(service.hub.tabs)
         port.watch(message["lock"], partial(self._detach, port))
         service.hub.attach(port, message["tab"])
         if wanted := message.get("runPython"):
             self._offer_run_python(port, wanted)
         port.send(service.state)
-        self._run(self._begin(service, message["modules"], message["token"]))
+        self._run(self._begin(service, port, message, is_first=not has_tabs))
 
     def _offer_run_python(self, port: Port, wanted: dict[str, Any]) -> None:
         """One worker offers the tool once, with the options of the first page that asks for it."""
@@ -94,26 +117,51 @@ class Worker:
             return
         name = wanted.get("name", "run_python")
         try:
-            offer_run_python(name=name, timeout_s=wanted["timeoutMs"] / 1000, max_output=wanted["maxOutput"])
+            offer_run_python(
+                name=name,
+                timeout_s=wanted["timeoutMs"] / 1000,
+                max_output=wanted["maxOutput"],
+                install=self._packages.load,
+            )
             self._has_run_python = True
         except (TypeError, ValueError) as error:
             port.send({"t": "refused", "kind": "tools", "name": str(name), "message": str(error)})
 
-    async def _begin(self, service: Service, modules: list[str], token: str) -> None:
+    async def _begin(self, service: Service, port: Port, message: dict[str, Any], *, is_first: bool) -> None:
+        """`is_first`: no other page is attached."""
+        self._use_token(service, message["token"])
+        await self._packages.require(message.get("packages") or ())
         # Load the modules before the link opens: the first caller must not see half of the tools.
-        for url in modules:
-            if (problem := await self._modules.load(url)) is not None:
-                service.hub.broadcast({"t": "module_failed", "url": url, "message": problem})
+        self._console.attach(port, message["modules"], port.send)
+        await self._modules.attach(port, message["modules"], port.send, is_dev=message.get("dev") is True)
+        self._console.check_tools(default_toolbox.tools())
         # Do not connect if the page left in the meantime.
         if service.hub.tabs:
-            await service.start(token)
+            await service.start(message["token"])
+            if is_first:
+                service.retry_if_displaced()
+
+    def _use_token(self, service: Service, token: str) -> None:
+        self._token = token or self._token
+        service.use_token(token)
 
     def _detach(self, port: Port, *, returns: bool = False, is_expected: bool = False) -> None:
         service = self._service
+        self._modules.detach(port)
+        self._console.detach(port)
         if service is not None:
             service.hub.detach(port, returns=returns, is_expected=is_expected)
             if not service.hub.tabs:
                 self._run(service.stop_dialing())
+
+    def _broadcast(self, message: dict[str, Any]) -> None:
+        if message["t"] == "module_loaded":
+            self._console.check_tools(default_toolbox.tools())
+        if self._service is not None:
+            self._service.hub.broadcast(message)
+
+    def _is_visible(self) -> bool:
+        return self._service is not None and any(tab.is_visible for tab in self._service.hub.tabs)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -130,3 +178,7 @@ class Worker:
 def _instance(message: dict[str, Any]) -> str | None:
     given = message.get("instance")
     return check_instance(given) if isinstance(given, str) and given else None
+
+
+def _later(delay_s: float, function: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_later(delay_s, function)

@@ -17,16 +17,18 @@ import sys
 import time
 import traceback
 import types
-from collections.abc import Coroutine, Generator, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, TextIO
+from typing import Annotated, Any, Final
 
 from ..handlers.content import CONTENT, Content, Image
 from ..handlers.context import Context
+from ..handlers.failures import handler_failures
 from ..handlers.toolbox import Toolbox, default_toolbox, tool
 from ..handlers.tools import ToolResult
+from .module_files import find_imports
+from .output_streams import CapturedOutput, captured_output, left_out, replace_streams
 
 _FILE: Final = "<run_python"
 _LINES_KEPT: Final = 200  # pieces of code whose lines tracebacks can show
@@ -34,6 +36,9 @@ _MOST_FRAMES: Final = 1_000  # of a traceback: Python's own default limit of nes
 _CHECK_EVERY: Final = 64  # jumps and calls between two readings of the clock
 # Modules whose state would be left inconsistent by an exception: code that is over its time is not interrupted in them.
 _NEVER_INTERRUPTED: Final = ("asyncio", "contextlib", "pyodide", "tabserver")
+
+
+Install = Callable[[Iterable[str]], Awaitable[None]]
 
 
 class RunTimeout(BaseException):
@@ -56,16 +61,17 @@ def offer_run_python(
     timeout_s: float = 30.0,
     max_output: int = 100_000,
     toolbox: Toolbox | None = None,
+    install: Install | None = None,
 ) -> None:
     """Offer a tool that runs any Python code. **Any client that may call it can do all that this page can.**
 
     It returns what was printed, the last expression and, as an error, the traceback. `await` works at the top level;
     names are kept from call to call, separately for each caller. `timeout_s` ends one run; `max_output` is the most
-    characters of each of these in a result.
+    characters of each of these in a result. `install` gets the names that the code imports, before it runs.
     """
     if not timeout_s > 0 or not max_output > 0:
         raise ValueError(f"timeout_s={timeout_s} and max_output={max_output} must be more than 0")
-    runner = PythonRunner(timeout_s, max_output)
+    runner = PythonRunner(timeout_s, max_output, install)
 
     async def run_python(
         code: Annotated[str, "any Python; the value of a last expression is the result"],
@@ -103,7 +109,8 @@ class CallerNamespace:
 class PythonRunner:
     """Runs code for callers. Each caller's namespace is in its `ctx.state`."""
 
-    def __init__(self, timeout_s: float, max_output: int) -> None:
+    def __init__(self, timeout_s: float, max_output: int, install: Install | None = None) -> None:
+        self._install = install
         self._timeout_s = timeout_s
         self._max_output = max_output
         self._count = 0
@@ -114,19 +121,22 @@ class PythonRunner:
             if reset:
                 namespace.names = CallerNamespace().names
             self._count += 1
-            capture_output()
+            replace_streams()
             output = CapturedOutput(self._max_output)
-            token = _output.set(output)
+            token = captured_output.set(output)
             try:
                 value, error = await self._run(code, f"{_FILE} {self._count}>", namespace.names)
             finally:
-                _output.reset(token)
+                captured_output.reset(token)
         return self._result(output, value, error)
 
     async def _run(self, code: str, file: str, names: dict[str, Any]) -> tuple[Any, str | None]:
         _cache_source(file, code)
         try:
             async with asyncio.timeout(self._timeout_s) as limit:
+                if self._install is not None:
+                    sure, _ = find_imports(ast.parse(code, file), "")
+                    await self._install({name for name in sure if "." not in name})
                 return await _evaluate(code, file, names, time.monotonic() + self._timeout_s), None
         except BaseException as error:  # also SystemExit: it ends the code, not the worker
             task = asyncio.current_task()
@@ -134,7 +144,8 @@ class PythonRunner:
                 raise
             if isinstance(error, RunTimeout) or (isinstance(error, TimeoutError) and limit.expired()):
                 return None, f"TimeoutError: the code was stopped after {self._timeout_s:g} s"
-            return None, _traceback(error)
+            advice = handler_failures.advice(error)
+            return None, _traceback(error) + (f"{advice}\n" if advice else "")
 
     def _result(self, output: CapturedOutput, value: Any, error: str | None) -> ToolResult[Ran]:
         shown: list[str | Content] = []
@@ -224,61 +235,8 @@ def _watched(deadline: float) -> Iterator[None]:
         monitoring.free_tool_id(tool_id)
 
 
-# -- captured output --------------------------------------------------------------------------------------------------
-
-
-class CapturedOutput:
-    """The output of one run, up to a bound for each stream."""
-
-    def __init__(self, bound: int) -> None:
-        self._bound = bound
-        self._parts: dict[str, list[str]] = {"stdout": [], "stderr": []}
-        self._sizes = dict.fromkeys(self._parts, 0)
-
-    def write(self, stream: str, text: str) -> None:
-        room = self._bound - self._sizes[stream]
-        if room > 0:
-            self._parts[stream].append(text[:room])
-        self._sizes[stream] += len(text)
-
-    def text(self, stream: str) -> str:
-        kept = "".join(self._parts[stream])
-        return kept + _left_out(self._sizes[stream] - len(kept))
-
-
-_output: ContextVar[CapturedOutput | None] = ContextVar("output", default=None)
-
-
-class _Stream:
-    """sys.stdout or sys.stderr: writes to the output of the current run, else to the original stream."""
-
-    def __init__(self, name: str, before: TextIO) -> None:
-        self._name, self._before = name, before
-
-    def write(self, text: str) -> int:
-        output = _output.get()
-        if output is None:
-            return self._before.write(text)
-        output.write(self._name, text)
-        return len(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._before, name)
-
-
-def capture_output() -> None:
-    """Replace the streams once, and choose the output by context variable: runs of several callers may interleave."""
-    for name in ("stdout", "stderr"):
-        if not isinstance(now := getattr(sys, name), _Stream):
-            setattr(sys, name, _Stream(name, now or getattr(sys, f"__{name}__")))
-
-
 def truncate(text: str, bound: int) -> str:
-    return text[:bound] + _left_out(len(text) - bound)
-
-
-def _left_out(count: int) -> str:
-    return f"… ({count:,} characters left out)" if count > 0 else ""
+    return text[:bound] + left_out(len(text) - bound)
 
 
 # -- tracebacks -------------------------------------------------------------------------------------------------------

@@ -18,12 +18,14 @@ from ..browser.clock import now_s, steady_clock
 from ..browser.python_bridge import PythonBridge, report, when_online
 from ..browser.values import Aborter
 from ..browser.websocket import CallRecorder, Dialer
+from ..handlers.identity import ServerIdentity
 from ..handlers.toolbox import default_toolbox
 from ..mcp.server import Server
 from ..tabs.hub import Hub
 from ..timing import Timing
 from ..transport.dialing import DialError
 from ..transport.reconnect import Transport, TransportState
+from ..wire.events import Closed, Opened, Received
 from ..wire.frames import Greeting
 from ..wire.limits import Limits
 from ..wire.link import Link
@@ -57,7 +59,7 @@ class Service:
         self._build = build
         self._dialer = new_dialer(server, lambda: self._recorder)
         info = {"name": server, "version": version}
-        grants = CallGrants(bridge, info, lambda entries: self._recorder.record(entries))
+        self._grants = grants = CallGrants(bridge, info, lambda entries: self._recorder.record(entries))
         self.hub = Hub(
             default_toolbox,
             now_ms=steady_clock(),
@@ -66,9 +68,15 @@ class Service:
             on_change=lambda lists: self._core.catalogue_changed(lists),
             on_update=lambda uri: self._core.resource_updated(uri),
             on_tabs=lambda: self._core.tabs_changed(),
+            on_identity=lambda identity: self._use_identity(identity),
             grants=grants,
             timing=timing,
         )
+
+        def serve(send: Callable[..., None]) -> Callable[[Received[str] | Opened | Closed], None]:
+            self._core = Server(server, version, self.hub, send, census=self.hub.census)
+            return self._core.receive
+
         greeting = Greeting(server=server, inst=uuid.uuid4().hex, build=build, browser=instance)
         link: Link[str] = Link.dialer(greeting, Limits(watchdog_s=timing.watchdog_s))
         self._transport = Transport(
@@ -78,19 +86,21 @@ class Service:
             new_abort=Aborter,
             jitter=random.random,
             timing=timing,
-            receive=lambda event: self._core.receive(event),
+            new_receiver=serve,
             sync=grants.sync,
             on_state=self._state_changed,
             on_error=_report_bug,
         )
-        session = self._transport.session
-        self._core = Server(server, version, self.hub, session.send, census=self.hub.census)
-        self._recorder = JsCallRecorder(grants, self._core, self.hub.calls, session)
+        self._recorder = JsCallRecorder(grants, self._core, self.hub.calls, self._transport.session)
         self._is_started = False
         # The relay serves another build of the browser code than this worker runs.
         self._is_outdated = False
         self.state = describe_state(TransportState("connecting"), server)
         when_online(bridge, self.retry_if_waiting)
+
+    def _use_identity(self, identity: ServerIdentity) -> None:
+        self._core.use_identity(identity)
+        self._grants.use_info(self._core.outbox.info)
 
     async def start(self, token: str) -> None:
         self.use_token(token)
@@ -120,6 +130,11 @@ class Service:
         """Dial now if the link waits for its next attempt: the network is back, or a tab became visible. A stopped link
         stays stopped."""
         if self.state["state"] == "waiting":
+            self._transport.retry_now()
+
+    def retry_if_displaced(self) -> None:
+        """The first page is here after a time without pages: like a new worker, this one may take the name again."""
+        if self.state["state"] == "waiting" or self.state["why"] == "replaced":
             self._transport.retry_now()
 
     def use_token(self, token: str) -> None:
