@@ -116,6 +116,7 @@ def _end_at_once(number: int) -> None:
 
 def _relay_client(args: argparse.Namespace, settings: Any) -> RelayClient:
     from tabrelay.acp.relay_client import RelayClient
+    from tabrelay.cli.relay_choice import RelayFinder, is_selected, print_used
     from tabserver.wire.errors import ServerNameError
     from tabserver.wire.names import check_server_name
 
@@ -124,10 +125,15 @@ def _relay_client(args: argparse.Namespace, settings: Any) -> RelayClient:
     except ServerNameError as problem:
         raise ExitWith(str(problem)) from None
     fixed = running_relay.base_url(settings.host, settings.port)
-    is_fixed = args.host is not None or args.port is not None
-    return RelayClient(
-        settings.home, lambda: fixed if is_fixed else running_relay.address(settings.home) or fixed, names
+    what = f'have "{names[0]}"' if names else "run"
+    found = RelayFinder(
+        settings.home,
+        names[0] if names else None,
+        fixed,
+        on_several=lambda several: print_used(several, what),
+        is_allowed=lambda record: is_selected(record, args, settings),
     )
+    return RelayClient(settings.home, found, names)
 
 
 def _command(text: str) -> tuple[str, ...]:

@@ -6,12 +6,14 @@ from plain values; printing is done in `serve`.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from tabrelay.cli.paint import PLAIN, Paint
 from tabrelay.http.addresses import is_loopback
 
 
@@ -43,10 +45,10 @@ class Announcement:
             }
         )
 
-    def text(self, is_terminal: bool) -> str:
+    def text(self, is_terminal: bool, paint: Paint = PLAIN) -> str:
         server = self.servers[0] if self.servers else "NAME"
         url = self.mcp_url(server)
-        bold = (lambda words: f"\x1b[1m{words}\x1b[0m") if is_terminal else str
+        bold = functools.partial(paint, "bold")
         secret = self.token if is_terminal else f"$({self.command} token{self.flags})"
         header = f' --header "Authorization: Bearer {secret}"' if self.needs_token else ""
         others = [f"           {self.mcp_url(name)}" for name in self.servers[1:]]
@@ -86,8 +88,8 @@ def question(
         [
             f'{origin}{plain} wants to offer tools as "{server}" — code {code}',
             *also,
-            f"  Does the page show the same code? Then allow it:  {command} pairs approve {code}{flags}",
-            f"  Otherwise:                                        {command} pairs refuse {code}{flags}",
+            f"  Does the page show the same code? Then approve it:  {command} pairs approve {code}{flags}",
+            f"  Otherwise:                                          {command} pairs refuse {code}{flags}",
         ]
     )
 

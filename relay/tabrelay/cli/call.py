@@ -9,19 +9,11 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from tabrelay.cli import connect, flags
-from tabrelay.cli.output import FAILED, OK, ExitWith
+from tabrelay.cli import connect, flags, running_relay
+from tabrelay.cli.output import FAILED, INTERRUPTED, OK, REFUSED, UNREACHABLE, ExitWith
 from tabserver.wire import methods
-
-UNREACHABLE: Final = 3
-ERROR: Final = 4
-CANCELLED: Final = 130  # the exit code that shells use for a program that Ctrl+C ended
-CODES: Final = (
-    "exit codes: 0 done; 1 the tool reports an error; 2 the command is wrong; 3 the server can't be reached; "
-    "4 the server answers with an error"
-)
 
 
 def add(commands: Any) -> None:
@@ -31,7 +23,7 @@ def add(commands: Any) -> None:
         "List the tools of an MCP server.",
         "tabrelay tools notes --tool add -f json",
     )
-    connect.add_flags(tools)
+    connect.add_flags(tools, asks=True)
     tools.add_argument("--tool", metavar="TOOL", help="only this one")
     _output_flags(tools)
     tools.set_defaults(run=_tools)
@@ -39,14 +31,25 @@ def add(commands: Any) -> None:
     call = flags.add_command(
         commands,
         "call",
-        f"Call a tool of an MCP server. {CODES[0].upper()}{CODES[1:]}.",
-        'tabrelay call demo add --args \'{"a": 2, "b": 3}\'\n  tabrelay call demo add -a a=2 -a b=3 -o sum.txt',
+        "Call a tool of an MCP server. The tool's schema gives the types of its arguments.",
+        "tabrelay call demo add a=2 b=3\n"
+        '  tabrelay call demo add --args \'{"a": 2, "b": 3}\'\n'
+        "  tabrelay call demo add -a a=2 -a b=3 -o sum.txt",
     )
-    connect.add_flags(call)
+    call.mixes = True
+    connect.add_flags(call, asks=True)
     call.add_argument("tool", metavar="TOOL", help="its name")
+    call.add_argument(
+        "words", nargs="*", default=[], metavar="NAME=VALUE", help="its arguments; a name of a list may be repeated"
+    )
     call.add_argument("--args", metavar="JSON", help="its arguments: a JSON object, @FILE, or - for stdin")
     call.add_argument(
-        "-a", dest="pairs", action="append", default=[], metavar="NAME=VALUE", help="one argument (may be repeated)"
+        "-a",
+        dest="pairs",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="the same, as a flag (may be repeated)",
     )
     _output_flags(call)
     call.set_defaults(run=_call)
@@ -56,6 +59,7 @@ def _output_flags(parser: argparse.ArgumentParser) -> None:
     from tabrelay.cli.render import FORMATS
 
     parser.add_argument("-f", "--format", choices=FORMATS, default="text", help="how it is shown (default text)")
+    parser.add_argument("--json", dest="format", action="store_const", const="json", help="the same as -f json")
     parser.add_argument("-o", "--output", metavar="FILE", help="write it there; pictures go beside it")
 
 
@@ -67,7 +71,7 @@ def _tools(args: argparse.Namespace) -> int:
     if args.tool is not None:
         rows = [row for row in rows if row.get("name") == args.tool]
         if not rows:
-            raise ExitWith(f"The server has no tool {args.tool!r}. See: tabrelay tools {args.target}", ERROR)
+            raise ExitWith(f"The server has no tool {args.tool!r}. See: tabrelay tools {args.target}", REFUSED)
     _show(args, render.tools(rows, args.format))
     return OK
 
@@ -78,10 +82,17 @@ def _call(args: argparse.Namespace) -> int:
     if not args.tool.strip():
         raise ExitWith("Which tool? Its name is empty.")
     _check_output(args)
-    args.arguments = _arguments(args)
+    args.arguments = _whole_arguments(args)
+    args.pairs = [*args.pairs, *args.words]
+    for pair in args.pairs:
+        if pair.partition("=")[0] in ("", pair):
+            raise ExitWith(f"{pair} is not NAME=VALUE.\nThe arguments of the tool: {_tools_command(args)}")
     result = _with_client(args, _run)
     folder = Path(args.output).parent if args.output else Path()
-    _show(args, render.result(result, args.format, render.OutputFolder(folder, args.tool)))
+    files = render.OutputFolder(folder, args.tool)
+    _show(args, render.result(result, args.format, files))
+    for path in files.written:
+        _report_file(path)
     return FAILED if result.get("isError") is True else OK
 
 
@@ -101,14 +112,14 @@ def _with_client(args: argparse.Namespace, work: Any) -> Any:
                 await client.negotiate()
                 return await work(args, client)
         except RequestFailed as error:
-            raise ExitWith(str(error), UNREACHABLE if error.is_unreachable else ERROR) from None
+            raise ExitWith(str(error), UNREACHABLE if error.is_unreachable else REFUSED) from None
         finally:
             await outbound.close()
 
     try:
         return asyncio.run(talk())
     except KeyboardInterrupt:
-        raise ExitWith("Cancelled.", CANCELLED) from None
+        raise ExitWith("Cancelled.", INTERRUPTED) from None
 
 
 async def _list(args: argparse.Namespace, client: Any) -> list[dict[str, Any]]:
@@ -119,8 +130,14 @@ async def _list(args: argparse.Namespace, client: Any) -> list[dict[str, Any]]:
 async def _run(args: argparse.Namespace, client: Any) -> dict[str, Any]:
     import shutil
 
+    from tabrelay.cli import tool_arguments
     from tabrelay.cli.progress import ProgressBar
 
+    if args.pairs:
+        try:
+            args.arguments |= tool_arguments.read(args.pairs, await _schema(args, client))
+        except tool_arguments.ArgumentError as problem:
+            raise ExitWith(str(problem)) from None
     bar = ProgressBar(sys.stderr, shutil.get_terminal_size().columns)
     try:
         result: dict[str, Any] = await client.call(args.tool, args.arguments, bar.step)
@@ -129,7 +146,19 @@ async def _run(args: argparse.Namespace, client: Any) -> dict[str, Any]:
         bar.end()
 
 
-def _arguments(args: argparse.Namespace) -> dict[str, Any]:
+async def _schema(args: argparse.Namespace, client: Any) -> dict[str, Any] | None:
+    """The input schema of the tool; None if the server does not list it."""
+    found = [row for row in await _list(args, client) if row.get("name") == args.tool]
+    schema = found[0].get("inputSchema") if found else None
+    return schema if isinstance(schema, dict) else None
+
+
+def _tools_command(args: argparse.Namespace) -> str:
+    return f"{running_relay.command()} tools {args.target} --tool {args.tool}"
+
+
+def _whole_arguments(args: argparse.Namespace) -> dict[str, Any]:
+    """The JSON object of --args."""
     import json
 
     text = args.args
@@ -145,14 +174,6 @@ def _arguments(args: argparse.Namespace) -> dict[str, Any]:
         raise ExitWith(f"--args is not JSON: {problem}") from None
     if not isinstance(found, dict):
         raise ExitWith('--args has to be a JSON object, such as {"a": 2}')
-    for pair in args.pairs:
-        name, equals, value = pair.partition("=")
-        if not name or not equals:
-            raise ExitWith(f"-a {pair} is not NAME=VALUE.")
-        try:
-            found[name] = json.loads(value)
-        except ValueError:
-            found[name] = value  # a string needs no quotes
     return found
 
 
@@ -176,6 +197,11 @@ def _show(args: argparse.Namespace, text: str) -> None:
             Path(args.output).write_bytes(data)
         except OSError as problem:
             raise ExitWith(f"-o: {problem}", FAILED) from None
-        print(f"Output written to {args.output} ({len(data)} bytes)", file=sys.stderr)
+        _report_file(Path(args.output))
     else:
         print(printable(text) if sys.stdout.isatty() else text)
+
+
+def _report_file(path: Path) -> None:
+    size = path.stat().st_size
+    print(f"Written: {path.absolute()} ({size} byte{'' if size == 1 else 's'})", file=sys.stderr)

@@ -1,7 +1,8 @@
 """`tabrelay completion`: prints a completion script for bash, zsh or fish.
 
-The script completes commands, flags, client names and server names. It is generated from the argument parsers, so it
-needs no maintenance. Server names come from `tabrelay status --names` at completion time.
+The script completes commands, flags, client names, server names, tools and arguments. It is generated from the
+argument parsers, so it needs no maintenance. Names come from `tabrelay completion words` at completion time, which
+reads files and asks no relay (`completion_words`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from tabrelay.cli import flags
 from tabrelay.cli.output import OK
 
 SHELLS = ("bash", "zsh", "fish")
-NAMES = "tabrelay status --names 2>/dev/null"
+# The words up to the cursor; the program as it was typed, since it may not be on the PATH.
+BASH_WORDS = '"${COMP_WORDS[0]}" completion words -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null'
+FISH_WORDS = "eval (commandline -opc)[1] completion words -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +43,19 @@ def add(commands: Any) -> None:
         '  eval "$(tabrelay completion zsh)"                         in ~/.zshrc\n'
         "  tabrelay completion fish > ~/.config/fish/completions/tabrelay.fish",
     )
-    parser.add_argument("shell", choices=SHELLS, help=", ".join(SHELLS))
+    about = f"{', '.join(SHELLS)}; words: print what can follow the words that were typed, as the scripts ask"
+    parser.add_argument("shell", choices=(*SHELLS, "words"), help=about)
+    parser.add_argument("typed", nargs="*", metavar="WORD", help="for `words`: what was typed, after --")
     parser.set_defaults(run=_completion)
 
 
 def _completion(args: argparse.Namespace) -> int:
+    if args.shell == "words":
+        from tabrelay.cli import completion_words
+
+        for word in completion_words.reply(args.typed):
+            print(word)
+        return OK
     words = list(walk(args.whole()))
     print(fish(words) if args.shell == "fish" else bash(words, is_zsh=args.shell == "zsh"), end="")
     return OK
@@ -77,13 +88,15 @@ def bash(words: list[Word], is_zsh: bool) -> str:
     cases = []
     for word in words:
         options = " ".join(flag for flag, _ in word.flags)
-        names = f" $({NAMES})" if word.has_names else ""
+        names = f" $({BASH_WORDS})" if word.has_names else ""
         cases.append(f'    "{" ".join(word.path)}") words="{" ".join(word.choices)}{names}"; flags="{options}" ;;')
     actions = sorted({word.path[-1] for word in words if word.path})
     head = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n" if is_zsh else ""
     lines = "\n".join(cases)
     return f"""{head}_tabrelay() {{
-  local current="${{COMP_WORDS[COMP_CWORD]}}" path="" words="" flags="" word
+  local current="${{COMP_WORDS[COMP_CWORD]}}"
+  [[ "$current" == "=" ]] && current=""
+  local path="" words="" flags="" word
   for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
     case " {" ".join(actions)} " in
       *" $word "*) _tabrelay_known "${{path:+$path }}$word" && path="${{path:+$path }}$word" ;;
@@ -94,6 +107,7 @@ def bash(words: list[Word], is_zsh: bool) -> str:
   esac
   if [[ "$current" == -* ]]; then words="$flags"; fi
   COMPREPLY=($(compgen -W "$words" -- "$current"))
+  if [[ "${{COMPREPLY[0]}}" == *= ]]; then compopt -o nospace 2>/dev/null; fi
 }}
 _tabrelay_known() {{
   case "$1" in
@@ -114,7 +128,7 @@ def fish(words: list[Word]) -> str:
         for choice in word.choices:
             lines.append(f"{begun} -a {shlex.quote(choice)} -d {_fish_text(abouts.get(choice, ''))}")
         if word.has_names:
-            lines.append(f"{begun} -a {shlex.quote(f'({NAMES})')}")
+            lines.append(f"{begun} -a {shlex.quote(f'({FISH_WORDS})')}")
         for flag, about in word.flags:
             kind = "-l" if flag.startswith("--") else "-s"
             lines.append(f"{begun} {kind} {shlex.quote(flag.lstrip('-'))} -d {_fish_text(about)}")

@@ -10,7 +10,7 @@ import re
 import signal
 from typing import Any, Final
 
-from tabrelay.cli import flags, running_relay, sign_in
+from tabrelay.cli import flags, relay_choice, running_relay, sign_in
 from tabrelay.cli.output import USAGE, ExitWith
 
 VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -19,7 +19,9 @@ UNITS: Final = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 HEADER: Final = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*:\s*(.*)", re.DOTALL)
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
+def add_flags(parser: argparse.ArgumentParser, *, asks: bool) -> None:
+    """`asks`: the user is asked which relay is meant if several have the server. A program at stdin can't be asked."""
+    parser.set_defaults(asks=asks)
     parser.add_argument("target", metavar="URL|NAME", help="a server's URL, or the name of one of the local relay's")
     parser.add_argument(
         "--header",
@@ -97,9 +99,12 @@ def outbound(args: argparse.Namespace) -> tuple[Any, Any]:
     given = headers(args.header, os.environ)
     if not args.timeout > 0:
         raise ExitWith("--timeout must be more than 0 seconds.")
+    is_local = relay_choice.is_local(settings.home, args.target)
     try:
-        target = _target(args, settings)
-        credentials = sign_in.credentials(args, settings.home, given.pop("authorization", None), os.environ)
+        target = _target(args, settings, is_local)
+        credentials = sign_in.credentials(
+            args, settings.home, given.pop("authorization", None), os.environ, is_local=is_local
+        )
     except (TargetError, CredentialsError) as problem:
         raise ExitWith(str(problem)) from None
     for value in given.values():
@@ -117,12 +122,20 @@ async def prepare(credentials: Any) -> None:
         raise ExitWith(str(problem), USAGE) from None
 
 
-def _target(args: argparse.Namespace, settings: Any) -> Any:
+def _target(args: argparse.Namespace, settings: Any, is_local: bool) -> Any:
     from tabrelay.bridge.target import NameTarget, UrlTarget, is_url
 
     if is_url(args.target):
-        return UrlTarget(args.target, args.allow_insecure_http)
+        return UrlTarget(args.target, args.allow_insecure_http, is_relay=is_local)
+    command = running_relay.command()
     fixed = running_relay.base_url(settings.host, settings.port)
+    if args.asks:
+        chosen = relay_choice.base(args, settings, args.target)
+        return NameTarget(args.target, lambda: chosen, command)
     if args.host is not None or args.port is not None:
-        return NameTarget(args.target, lambda: fixed)
-    return NameTarget(args.target, lambda: running_relay.address(settings.home) or fixed)
+        return NameTarget(args.target, lambda: fixed, command)
+
+    def several(found: Any) -> None:
+        relay_choice.print_used(found, f'have "{args.target}"')
+
+    return NameTarget(args.target, relay_choice.RelayFinder(settings.home, args.target, fixed, several), command)

@@ -1,6 +1,7 @@
-"""`tabrelay doctor`: diagnoses the installation, the relay and its clients, with advice for each problem.
+"""`tabrelay doctor`: diagnoses the installation, the relays and their clients, with advice for each problem.
 
-Each check is independent: one that fails does not prevent the others. It changes nothing.
+Each check is independent: one that fails does not prevent the others. At the end it states whether a call would succeed
+now, or what is missing for one, in order (`readiness`). It changes nothing.
 """
 
 from __future__ import annotations
@@ -12,46 +13,38 @@ import shutil
 import socket
 import stat
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from tabrelay import __version__
-from tabrelay.cli import flags, running_relay
+from tabrelay.cli import flags, paint, readiness, relay_choice, running_relay
 from tabrelay.cli.output import FAILED, OK, ExitWith
+from tabrelay.cli.readiness import Finding
 
 OLDEST: Final = (3, 11)
 TIMEOUT_S: Final = 5.0
-MARKS: Final = {"ok": "ok  ", "note": "note", "bad": "BAD "}
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """`bad` has to be fixed, `note` is information; `advice` is what to do."""
-
-    what: str
-    state: Literal["ok", "note", "bad"]
-    text: str
-    advice: str = ""
+REFUSALS_S: Final = 3600.0  # an older refusal of a page says little about now
 
 
 @dataclass(frozen=True, slots=True)
 class DiagnosedRelay:
-    """The input of the checks."""
+    """The input of the checks. `is_registered`: the relay has a record, so its process exists. `health`: the answer of
+    `/-/healthz`, or None. `names`: the servers of all relays; None if none answers."""
 
-    args: argparse.Namespace
     settings: Any
     base: str
-    has_address_file: bool
-    """A running relay has written its address file."""
-
+    is_registered: bool
     health: Any
-    """The answer of `/-/healthz`, or None."""
+    names: frozenset[str] | None = None
 
     @property
     def is_running(self) -> bool:
         return isinstance(self.health, dict) and "build" in self.health
+
+    def request(self, path: str) -> Any:
+        return running_relay.request_at(self.base, self.settings.home, path)
 
 
 Findings = Iterator[Finding]
@@ -70,26 +63,31 @@ def _doctor(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([asdict(finding) for finding in found], indent=1))
     else:
-        for finding in found:
-            print(f"{MARKS[finding.state]}  {finding.what:<10} {finding.text}")
-            if finding.advice:
-                print(f"{'':17}→ {finding.advice}")
-        bad = sum(finding.state == "bad" for finding in found)
-        print(f"\n{bad} to fix." if bad else "\nAll is well.")
-    return FAILED if any(finding.state == "bad" for finding in found) else OK
+        print(readiness.text(found, paint.for_stream(sys.stdout)))
+    return FAILED if any(finding.state in ("bad", "missing") for finding in found) else OK
 
 
 def diagnose(args: argparse.Namespace) -> Findings:
     settings = flags.settings(args)
-    was_given = args.host is not None or args.port is not None
-    known = None if was_given else running_relay.address(settings.home)
-    base = known or running_relay.base_url(settings.host, settings.port)
-    relay = DiagnosedRelay(args, settings, base, known is not None, _get(f"{base}/-/healthz"))
-    for check in CHECKS:
-        try:
-            yield from check(relay)
-        except Exception as problem:  # a check that fails is reported, and the others run
-            yield Finding(check.__name__.strip("_"), "bad", f"could not be checked: {problem!r}")
+    bases = [record.url for record in relay_choice.candidates(args, settings)]
+    fixed = running_relay.base_url(settings.host, settings.port)
+    relays = [DiagnosedRelay(settings, base, base in bases, _get(f"{base}/-/healthz")) for base in bases or [fixed]]
+    for check in LOCAL_CHECKS:
+        yield from _checked(check, relays[0])
+    for relay in relays:
+        for check in RELAY_CHECKS:
+            yield from _checked(check, relay)
+    names = [found for relay in relays if (found := _names(relay)) is not None]
+    yield from _checked(_clients, replace(relays[0], names=frozenset().union(*names) if names else None))
+    statuses = [status for relay in relays if (status := _status(relay)) is not None]
+    yield from readiness.findings(statuses, running_relay.command())
+
+
+def _checked(check: Callable[[DiagnosedRelay], Findings], relay: DiagnosedRelay) -> Findings:
+    try:
+        yield from check(relay)
+    except Exception as problem:  # a check that fails is reported, and the others run
+        yield Finding(check.__name__.strip("_"), "bad", f"could not be checked: {problem!r}")
 
 
 # -- this computer -----------------------------------------------------------------------------------------------------
@@ -134,7 +132,7 @@ def _token(relay: DiagnosedRelay) -> Findings:
         yield Finding("token", "ok", f"in {path}; no relay to try it with")
     else:
         try:
-            running_relay.request(relay.args, "/-/status")
+            relay.request("/-/status")
             yield Finding("token", "ok", "The relay takes it.")
         except running_relay.Impostor as problem:
             port = urlsplit(relay.base).port or 80
@@ -159,16 +157,18 @@ def _browser(relay: DiagnosedRelay) -> Findings:
 
     from tabrelay.system.open_browser import has_display
 
+    # First the display: without one, no browser is found here whatever is installed.
+    if not has_display():
+        page = f"Open the page that this prints: {running_relay.command()} pair"
+        advice = f"{page}. From another computer, through: ssh -L 4747:127.0.0.1:4747"
+        yield Finding("browser", "note", "No browser can be opened from here (no display).", advice)
+        return
     try:
         name = getattr(webbrowser.get(), "name", "") or "one"
-    except webbrowser.Error:
-        yield Finding("browser", "note", "None is found.", "Open the page that `tabrelay pair` prints in any browser.")
-        return
-    if has_display():
         yield Finding("browser", "ok", f"{name} can be opened.")
-    else:
-        advice = "Open the page that `tabrelay pair` prints; from another computer, through: ssh -L 4747:127.0.0.1:4747"
-        yield Finding("browser", "note", "There is no screen here to open one on.", advice)
+    except webbrowser.Error:
+        advice = f"Open in any browser the page that this prints: {running_relay.command()} pair"
+        yield Finding("browser", "note", "No browser is found on this computer.", advice)
 
 
 # -- the relay ---------------------------------------------------------------------------------------------------------
@@ -185,13 +185,15 @@ def _port(relay: DiagnosedRelay) -> Findings:
         return
     parts = urlsplit(relay.base)
     port = parts.port or 80
-    if relay.has_address_file:
+    program = running_relay.command()
+    if relay.is_registered:
         text = f"The relay at {relay.base} is there and does not answer."
-        yield Finding("relay", "bad", text, "Look at `tabrelay logs`, then start it again.")
+        advice = f"Look at: {program} logs. To end it: {program} stop --port {port} --force"
+        yield Finding("relay", "bad", text, advice)
     elif _is_taken(parts.hostname or "127.0.0.1", port):
-        yield Finding("port", "bad", f"Port {port} is taken by another program.", f"tabrelay serve --port {port + 1}")
+        yield Finding("port", "bad", f"Port {port} is taken by another program.", f"{program} serve --port {port + 1}")
     else:
-        yield Finding("relay", "note", f"None runs; port {port} is free.", "tabrelay serve NAME, or: tabrelay demo")
+        yield Finding("relay", "note", f"None runs; port {port} is free.", f"{program} serve NAME, or: {program} demo")
 
 
 def _origins(relay: DiagnosedRelay) -> Findings:
@@ -207,30 +209,46 @@ def _origins(relay: DiagnosedRelay) -> Findings:
     paired = sorted({grant.origin for grant in Tokens(relay.settings.home).issued() if grant.origin})
     if paired:
         yield Finding("origins", "ok", f"paired: {', '.join(paired)}")
-    asking = running_relay.request(relay.args, "/-/pairs")["asking"] if relay.is_running else []
+    asking = relay.request("/-/pairs")["asking"] if relay.is_running else []
     for each in asking:
         text = f"{each['origin']} asks to offer tools as {each['server']!r}."
-        yield Finding("origins", "note", text, f"tabrelay pairs approve {each['code']}, if its page shows that code")
+        advice = f"{running_relay.command()} pairs approve {each['code']}, if its page shows that code"
+        yield Finding("origins", "note", text, advice)
+
+
+def _refused(pages: Iterable[dict[str, Any]]) -> Findings:
+    """Pages that the relay refused in the last hour. A browser does not tell them why."""
+    for page in pages:
+        if page["last_s"] <= REFUSALS_S:
+            state: Literal["bad", "note"] = "note" if page["kind"] == "name" else "bad"
+            text = f"A page of {page['origin']} that wants to use {page['server']!r} was refused: {page['message']}"
+            yield Finding("page", state, text, f"To admit it: {page['command']}" if page["command"] else "")
 
 
 def _servers(relay: DiagnosedRelay) -> Findings:
     if not relay.is_running:
         return
-    rows = running_relay.request(relay.args, "/-/status")["servers"]
+    status = relay.request("/-/status")
+    yield from _refused(status.get("refused", ()))
+    rows = status["servers"]
+    program = running_relay.command()
     if not rows:
-        yield Finding("servers", "note", "There are none yet.", "Open a page that connects, or: tabrelay serve NAME")
+        yield Finding("servers", "note", "There are none yet.", f"Open a page that connects, or: {program} serve NAME")
     for row in rows:
         name, count = row["name"], len(row.get("tools", ()))
         tools = f"{count} tool{'' if count == 1 else 's'}"
         if row.get("state") == "online":
             yield Finding("server", "ok", f"{name}: online, {tools}")
+        elif row.get("state") == "idle":
+            text = f"{name}: its browser is connected and no page is open; {tools} of its worker answer"
+            yield Finding("server", "note", text, f"Open the page that offers {name}")
         elif row.get("connection") in ("failed", "suspended", "waiting"):
             # An upstream: the relay itself has to connect to it, and can't.
             why = row.get("error") or "it can't be reached"
-            advice = f"Fix its configuration or start it. Then: tabrelay reconnect {name}"
+            advice = f"Fix its configuration or start it. Then: {program} reconnect {name}"
             yield Finding("server", "bad", f"{name}: {row['connection']}: {why}", "" if " login " in why else advice)
         else:
-            advice = row.get("problem") or f"Open the page that offers {name}, or look at: tabrelay status"
+            advice = row.get("problem") or f"Open the page that offers {name}, or look at: {program} status"
             yield Finding("server", "note", f"{name}: {row.get('state', 'offline')}, {tools} when last seen", advice)
 
 
@@ -241,7 +259,7 @@ def _clients(relay: DiagnosedRelay) -> Findings:
     from tabrelay.cli.client_files.file import ConfigFile, FileError
     from tabrelay.cli.client_files.known import CLIENTS, UserFolders, starts_bridge
 
-    known = _names(relay)
+    known = relay.names
     is_any = False
     for client in CLIENTS:
         path = client.path(UserFolders.here())
@@ -260,30 +278,39 @@ def _clients(relay: DiagnosedRelay) -> Findings:
                 yield _entry(client, name, entry, known)
     if not is_any:
         yield Finding(
-            "clients", "note", "No client's configuration has a server of ours.", "tabrelay install CLIENT NAME"
+            "clients",
+            "note",
+            "No client's configuration has a server of ours.",
+            f"{running_relay.command()} install CLIENT NAME",
         )
 
 
-def _entry(client: Any, name: str, entry: dict[str, Any], known: set[str] | None) -> Finding:
+def _entry(client: Any, name: str, entry: dict[str, Any], known: frozenset[str] | None) -> Finding:
     command, args = entry["command"], entry.get("args", [])
     words = [str(word) for word in (command if isinstance(command, list) else [command, *args])]
     if shutil.which(words[0]) is None:
         text = f"{client.title}: {name} starts {words[0]}, which is not there."
-        return Finding("client", "bad", text, f"tabrelay install {client.name} {name} --force")
+        return Finding("client", "bad", text, f"{running_relay.command()} install {client.name} {name} --force")
     at = words.index("stdio") + 1
     target = words[at] if at < len(words) else ""
     if known is not None and "://" not in target and target not in known:
         text = f"{client.title}: {name} is for the server {target!r}, which the relay does not know."
-        return Finding("client", "note", text, f"tabrelay serve {target}, or open its page")
+        return Finding("client", "note", text, f"{running_relay.command()} serve {target}, or open its page")
     return Finding("client", "ok", f"{client.title}: {name}")
 
 
 def _names(relay: DiagnosedRelay) -> set[str] | None:
-    """The relay's server names; None if no relay answers."""
+    """The relay's server names; None if it does not answer."""
+    status = _status(relay)
+    return None if status is None else {row["name"] for row in status["servers"]}
+
+
+def _status(relay: DiagnosedRelay) -> dict[str, Any] | None:
     if not relay.is_running:
         return None
     try:
-        return {row["name"] for row in running_relay.request(relay.args, "/-/status")["servers"]}
+        status = relay.request("/-/status")
+        return {**status, "asking": relay.request("/-/pairs")["asking"]}
     except ExitWith:
         return None
 
@@ -305,8 +332,6 @@ def _is_taken(host: str, port: int) -> bool:
         return probe.connect_ex((host, port)) == 0
 
 
-CHECKS: Final[tuple[Callable[[DiagnosedRelay], Findings], ...]] = (
-    *(_program, _state, _token, _assets, _browser),
-    *(_port, _origins, _servers),
-    _clients,
-)
+Checks = tuple[Callable[[DiagnosedRelay], Findings], ...]
+LOCAL_CHECKS: Final[Checks] = (_program, _state, _assets, _browser)
+RELAY_CHECKS: Final[Checks] = (_port, _token, _origins, _servers)

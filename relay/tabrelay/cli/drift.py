@@ -28,9 +28,8 @@ def add(commands: Any) -> None:
 
 
 def _list(args: argparse.Namespace) -> int:
-    rows = {
-        row["name"]: row["drift"] for row in running_relay.request(args, "/-/status")["servers"] if row.get("drift")
-    }
+    servers = running_relay.request(args, "/-/status")["servers"]
+    rows = {row["name"]: row["drift"] for row in servers if row.get("drift")}
     if args.json:
         print(json.dumps(rows))
         return OK
@@ -39,11 +38,12 @@ def _list(args: argparse.Namespace) -> int:
         for what in ("changed", "added", "removed"):
             if drift[what]:
                 print(printable(f"  {what}: {', '.join(drift[what])}"))
-    print("\nTo accept the changes: tabrelay drift accept NAME" if rows else "No tools have changed.")
+    hint = f"\nTo accept the changes: {running_relay.command()} drift accept NAME"
+    print(hint if rows else "No tools have changed.")
     return OK
 
 
 def _accept(args: argparse.Namespace) -> int:
-    running_relay.request(args, "/-/drift", "POST", {"accept": args.name})
+    running_relay.request(args, "/-/drift", "POST", {"accept": args.name}, server=args.name)
     print(f'The tools of "{args.name}" count as known from now on.')
     return OK

@@ -1,4 +1,4 @@
-"""Argument parsers of commands, flags that several commands share, and the settings made from them.
+"""Flags that several commands share, and the settings made from them.
 
 Each flag's name is a setting's name. The default None means "not given", so that the environment variable counts.
 Flags of one command are in that command's module.
@@ -7,88 +7,19 @@ Flags of one command are in that command's module.
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Sequence
-from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from tabrelay.cli.output import ExitWith
+from tabrelay.cli.parsers import Parser as Parser
+from tabrelay.cli.parsers import ProgramParser as ProgramParser
+from tabrelay.cli.parsers import add_command as add_command
+from tabrelay.cli.parsers import choices_of as choices_of
 
 if TYPE_CHECKING:
     from tabrelay.config.settings import Settings
 
-
-class Parser(argparse.ArgumentParser):
-    """With `mixes`, flags may be between optional arguments; argparse alone would treat these as omitted.
-
-    An unknown flag is reported with the command's usage, and with a similar flag if there is one. So is a misspelt flag
-    when an argument is missing too; argparse alone would report only the argument.
-    """
-
-    mixes = False
-    advice = ""  # for flags that the command does not know
-    _is_inside = False
-    _given: Sequence[str] = ()
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        if self._is_inside:  # parse_known_intermixed_args calls this again, with a part of the arguments
-            return super().parse_known_args(args, namespace)
-        self._is_inside = True
-        self._given = sys.argv[1:] if args is None else args
-        try:
-            read = self.parse_known_intermixed_args if self.mixes else super().parse_known_args
-            found, unknown = read(args, namespace)
-        finally:
-            self._is_inside = False
-        if unknown:
-            self._refuse(unknown)
-        return found, unknown
-
-    def error(self, message: str) -> NoReturn:
-        """Adds suggestions to argparse's errors."""
-        if misspelt := self._misspelt():
-            self._given = ()
-            self._refuse(misspelt)
-        for action in self._actions:
-            if "invalid choice" in message and action.choices is not None and action.option_strings == []:
-                message += self._meant(self._given, list(action.choices))
-        if message.startswith("the following arguments are required") and self.epilog:
-            message += f"\n{self.epilog.rstrip()}"
-        super().error(message)
-
-    def _refuse(self, unknown: Sequence[str]) -> NoReturn:
-        flags = [text.partition("=")[0] for text in unknown if text.startswith("--")]
-        meant = self._meant(flags, [name for name in self._option_string_actions if name.startswith("--")])
-        advice = self.advice or f"All flags: {self.prog} --help"
-        super().error(f"unrecognized arguments: {' '.join(unknown)}{meant or chr(10) + advice}")
-
-    def _misspelt(self) -> list[str]:
-        """Unknown flags. With subcommands, only those before the subcommand: it parses the rest."""
-        own = self._given
-        if any(isinstance(action, argparse._SubParsersAction) for action in self._actions):
-            own = list(takewhile(lambda text: text.startswith("-"), own))
-        flags = [text.partition("=")[0] for text in takewhile(lambda text: text != "--", own) if text.startswith("--")]
-        known = self._option_string_actions  # argparse accepts unique prefixes
-        return [flag for flag in flags if not any(name.startswith(flag) for name in known)]
-
-    @staticmethod
-    def _meant(given: Sequence[str], known: Sequence[str]) -> str:
-        from difflib import get_close_matches
-
-        close = [match for text in given for match in get_close_matches(text, known, 1, 0.7) if text not in known]
-        return f"\nDid you mean {' and '.join(close)}?" if close else ""
-
-
-def add_command(commands: Any, name: str, about: str, example: str) -> Parser:
-    parser: Parser = commands.add_parser(
-        name,
-        help=about,
-        description=about,
-        epilog=f"Example:\n  {example}\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    return parser
+READY_LINE: Final = "when ready, print one JSON line with url, mcp_url and token, and open no browser"
 
 
 def home_flag(parser: argparse.ArgumentParser, default: str | None = None) -> None:
@@ -99,10 +30,10 @@ def home_flag(parser: argparse.ArgumentParser, default: str | None = None) -> No
 
 def address_flags(parser: argparse.ArgumentParser, default: str | None = None) -> None:
     """Flags that select the running relay. `default`: argparse.SUPPRESS for an action of a command that has them."""
-    about = "where the relay listens (default: the relay started last, else 127.0.0.1)"
+    about = "where the relay listens (default: the relay that runs and has the server, else 127.0.0.1)"
     parser.add_argument("--host", help=about, default=default)
-    about = "its port (default: of the relay started last, else 4747)"
-    parser.add_argument("--port", type=int, help=about, default=default)
+    about = "its port (default: of that relay, else 4747)"
+    parser.add_argument("-p", "--port", type=int, help=about, default=default)
     home_flag(parser, default)
 
 
@@ -116,9 +47,9 @@ def config_flag(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def relay_flags(parser: argparse.ArgumentParser) -> None:
+def relay_flags(parser: argparse.ArgumentParser, json_help: str = READY_LINE) -> None:
     """Flags of the commands that start a relay. Their order is the order in --help."""
-    _address_and_output_flags(parser)
+    _address_and_output_flags(parser, json_help)
     parser.add_argument(
         "--instances",
         action="append",
@@ -166,15 +97,15 @@ def relay_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _address_and_output_flags(parser: argparse.ArgumentParser) -> None:
+def _address_and_output_flags(parser: argparse.ArgumentParser, json_help: str) -> None:
     parser.add_argument("--host", help="address to listen on (default 127.0.0.1)")
-    parser.add_argument("--port", type=int, help="port to listen on (default 4747; 0: any free one)")
+    parser.add_argument("-p", "--port", type=int, help="port to listen on (default 4747; 0: any free one)")
     parser.add_argument("--no-open", dest="open_browser", action="store_false", default=None, help="open no browser")
     parser.add_argument(
         "--json",
         action="store_true",
         default=None,
-        help="when ready, print one JSON line with url, mcp_url and token, and open no browser",
+        help=json_help,
     )
     parser.add_argument(
         "--allow-host",

@@ -7,11 +7,12 @@ clients. Editing the files is in `client_files`.
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tabrelay.cli import flags, running_relay
+from tabrelay.cli import flags, relay_choice, running_relay
 from tabrelay.cli.output import FAILED, OK, ExitWith
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def add(commands: Any) -> None:
     install.add_argument("servers", nargs="*", metavar="URL|NAME", help="servers of the local relay, or any by URL")
     install.add_argument("--as", dest="entry", metavar="NAME", help="the entry's name (default: the server's)")
     install.add_argument("--force", action="store_true", help="replace an entry of that name that is another one")
+    install.add_argument("--json", action="store_true", default=None, help="print the list of clients as JSON")
     flags.address_flags(install)
     install.set_defaults(run=_install)
 
@@ -61,7 +63,7 @@ def _client_flags(parser: argparse.ArgumentParser, is_needed: bool) -> None:
 
 def _install(args: argparse.Namespace) -> int:
     if args.client is None:
-        return _overview()
+        return _overview(args)
     client, file = _client(args.client), _file(args)
     servers = args.servers or _all_servers(args)
     if args.entry is not None and len(servers) > 1:
@@ -86,11 +88,15 @@ def _install(args: argparse.Namespace) -> int:
 
 
 def _all_servers(args: argparse.Namespace) -> list[str]:
-    """All servers of the running relay."""
+    """All servers of the running relays: the bridge finds the relay of each by its name."""
+    settings = flags.settings(args)
+    bases = [record.url for record in relay_choice.candidates(args, settings)]
+    bases = bases or [running_relay.base_url(settings.host, settings.port)]
     try:
-        found = [row["name"] for row in running_relay.request(args, "/-/status")["servers"]]
+        statuses = [running_relay.request_at(base, settings.home, "/-/status") for base in bases]
     except ExitWith as problem:
         raise ExitWith(f"Which server? tabrelay install {args.client} NAME\n({problem})") from None
+    found = list(dict.fromkeys(row["name"] for status in statuses for row in status["servers"]))
     if not found:
         raise ExitWith(f"The relay has no servers yet. Name one: tabrelay install {args.client} NAME")
     return found
@@ -197,7 +203,7 @@ def _launch(args: argparse.Namespace, server: str) -> Any:
     return Launch(first, (*rest, *words))
 
 
-def _overview() -> int:
+def _overview(args: argparse.Namespace) -> int:
     from tabrelay.cli.client_files.file import ConfigFile, FileError
     from tabrelay.cli.client_files.known import CLIENTS, UserFolders, starts_bridge
     from tabrelay.cli.output import table
@@ -212,5 +218,9 @@ def _overview() -> int:
         except FileError:
             state = "can't be read"
         rows.append((client.name, client.title, state, str(path)))
+    if args.json:
+        names = ("client", "title", "servers", "file")
+        print(json.dumps([dict(zip(names, row, strict=True)) for row in rows]))
+        return OK
     print(table(("CLIENT", "", "SERVERS", "FILE"), rows))
     return OK

@@ -10,7 +10,7 @@ import argparse
 import sys
 from typing import Any
 
-from tabrelay.cli import flags, running_relay, sign_in
+from tabrelay.cli import flags, relay_choice, running_relay, sign_in
 from tabrelay.cli.output import FAILED, OK, ExitWith
 from tabserver.wire import methods
 
@@ -33,12 +33,14 @@ def _login(args: argparse.Namespace) -> int:
     settings, spec = _find(args)
     where = asyncio.run(_sign_in(spec, settings.home, opens=not args.no_browser))
     print(f"Signed in at {where}.")
-    if running_relay.address(settings.home) is not None:
+    for record in relay_choice.candidates(args, settings):
+        if spec.name not in record.servers:
+            continue
         try:
-            running_relay.request(args, f"/-/upstreams/{spec.name}/reconnect", method="POST")
-            print("The relay connects to it again.")
+            running_relay.request_at(record.url, settings.home, f"/-/upstreams/{spec.name}/reconnect", method="POST")
+            print(f"The relay at {record.url} connects to it again.")
         except ExitWith as problem:
-            print(f"The running relay was not notified: {problem}", file=sys.stderr)
+            print(f"The relay at {record.url} was not notified: {problem}", file=sys.stderr)
     return OK
 
 

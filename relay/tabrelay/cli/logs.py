@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from tabrelay.cli import flags, running_relay
+from tabrelay.cli import flags, relay_choice
 from tabrelay.cli.output import FAILED, OK, ExitWith
 from tabrelay.cli.render import printable
 from tabrelay.config.settings import LOG_LEVELS
@@ -71,18 +71,16 @@ def _logs(args: argparse.Namespace) -> int:
 
 def _path(args: argparse.Namespace) -> Path:
     """The log file of the running relay, or else the one written last."""
-    from urllib.parse import urlsplit
-
     from tabrelay.observe.log_setup import log_path
 
     settings = flags.settings(args)
-    base = running_relay.address(settings.home) if args.port is None else None
-    port = (urlsplit(base).port or 80) if base else settings.port
+    record = relay_choice.chosen(args, settings, getattr(args, "server", None))
+    port = record.port if record is not None else settings.port
     stem, setting = ("calls", "call_log") if args.calls else ("relay", "log_file")
     path = log_path(settings.home, port, getattr(settings, setting), stem)
     if path is None:
         raise ExitWith(f"No log is kept: TABRELAY_{setting.upper()} says so.", FAILED)
-    if base is None and args.port is None and not path.is_file():
+    if record is None and args.port is None and not path.is_file():
         others = sorted(path.parent.glob(f"{stem}-*.log"), key=lambda one: one.stat().st_mtime)
         path = others[-1] if others else path
     return path

@@ -6,12 +6,26 @@ duration. Text that comes from servers is made safe for terminals in `render`, n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 OK: Final = 0
 FAILED: Final = 1
 USAGE: Final = 2
+UNREACHABLE: Final = 3
+REFUSED: Final = 4
+INTERRUPTED: Final = 130
+CLOSED_PIPE: Final = 141
+# The table of docs/cli.md, for all commands.
+CODES: Final = {
+    OK: "It worked.",
+    FAILED: "It did not work; stderr has the reason. `call`: the tool reports an error. `doctor`: something is amiss.",
+    USAGE: "The command is wrong, or a setting or file that it needs.",
+    UNREACHABLE: "Nothing answers: no relay runs, or the server can't be reached.",
+    REFUSED: "The server answers with an error, or has no such tool.",
+    INTERRUPTED: "Ctrl+C. A relay that Ctrl+C stops ends with 0.",
+    CLOSED_PIPE: "The program that read the output has closed the pipe, as `head` does.",
+}
 
 
 class ExitWith(Exception):
@@ -22,9 +36,15 @@ class ExitWith(Exception):
         self.code = code
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], paint: Callable[[int, str], str] = lambda column, cell: cell
+) -> str:
+    """`paint` adds colour to the cell of a column, which takes no room."""
     widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in [head, *rows]]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(head, widths, strict=True))]
+    for row in rows:
+        cells = zip(range(len(row)), row, widths, strict=True)
+        lines.append("  ".join(paint(column, cell) + " " * (width - len(cell)) for column, cell, width in cells))
     return "\n".join(line.rstrip() for line in lines)
 
 

@@ -12,8 +12,9 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from tabrelay.cli import flags, running_relay
+from tabrelay.cli import flags, relay_choice, running_relay
 from tabrelay.cli.output import FAILED, OK, ExitWith, ago, table
+from tabrelay.http.addresses import loopback_siblings
 
 if TYPE_CHECKING:
     from tabrelay.admission.tokens import Tokens
@@ -63,12 +64,7 @@ def _pair(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    try:
-        asking = running_relay.request(args, "/-/pairs")["asking"]
-    except running_relay.Impostor:
-        raise
-    except ExitWith:
-        asking = []  # no relay runs: no page requests pairing, and the paired pages are in the file
+    asking = [{**each, "relay": base} for base in _relays(args) for each in _asking(args, base)]
     paired = [grant for grant in _tokens(args).issued() if grant.origin is not None]
     if args.json:
         rows = [
@@ -81,7 +77,8 @@ def _list(args: argparse.Namespace) -> int:
     if asking:
         lines = [[each["code"], each["origin"], each["server"], f"{ago(each['since_s'])} ago"] for each in asking]
         print(table(["CODE", "ASKS", "TO OFFER", "SINCE"], lines))
-        print("\nTo decide: tabrelay pairs approve CODE, tabrelay pairs refuse CODE\n")
+        program = running_relay.command()
+        print(f"\nTo decide: {program} pairs approve CODE, {program} pairs refuse CODE\n")
     if not paired:
         print("No page is paired.")
         return OK
@@ -91,15 +88,45 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _approve(args: argparse.Namespace) -> int:
-    done = running_relay.request(args, "/-/pairs", "POST", {"approve": args.code})
-    print(f'{done["origin"]} may offer tools as "{done["server"]}" now. To take it back: tabrelay pairs revoke')
+    done = _decide(args, "approve")
+    back = f"{running_relay.command()} pairs revoke {done['origin']}"
+    print(f'{done["origin"]} may offer tools as "{done["server"]}" now. To take it back: {back}')
+    if also := ", ".join(sorted(loopback_siblings(done["origin"]))):
+        print(f"This covers the other names of the same port: {also}")
     return OK
 
 
 def _refuse(args: argparse.Namespace) -> int:
-    done = running_relay.request(args, "/-/pairs", "POST", {"refuse": args.code})
+    done = _decide(args, "refuse")
     print(f"Refused: {done['origin']}")
     return OK
+
+
+def _decide(args: argparse.Namespace, what: str) -> Any:
+    """Approve or refuse at the relay that has the request."""
+    settings = flags.settings(args)
+    bases = _relays(args)
+    for base in bases if len(bases) > 1 else ():
+        if any(each["code"].casefold() == args.code.casefold() for each in _asking(args, base)):
+            return running_relay.request_at(base, settings.home, "/-/pairs", "POST", {what: args.code})
+    return running_relay.request(args, "/-/pairs", "POST", {what: args.code})
+
+
+def _relays(args: argparse.Namespace) -> list[str]:
+    """The URLs of the relays that may have requests."""
+    settings = flags.settings(args)
+    found = [record.url for record in relay_choice.candidates(args, settings)]
+    return found or [running_relay.base_url(settings.host, settings.port)]
+
+
+def _asking(args: argparse.Namespace, base: str) -> list[dict[str, Any]]:
+    try:
+        found: list[dict[str, Any]] = running_relay.request_at(base, flags.settings(args).home, "/-/pairs")["asking"]
+        return found
+    except running_relay.Impostor:
+        raise
+    except ExitWith:
+        return []  # no relay runs there: no page requests pairing, and the paired pages are in the file
 
 
 def _revoke(args: argparse.Namespace) -> int:
@@ -107,11 +134,13 @@ def _revoke(args: argparse.Namespace) -> int:
     from tabrelay.admission.tokens import StateError
 
     try:
-        gone = _tokens(args).revoke(lambda grant: grant.origin is not None and args.which in (grant.id, grant.origin))
+        gone = _tokens(args).revoke_pages(args.which)
     except StateError as problem:
         raise ExitWith(str(problem)) from None
     if not gone:
-        raise ExitWith(f"No paired page has the id or origin {args.which!r}. To see them: tabrelay pairs", FAILED)
+        raise ExitWith(
+            f"No paired page has the id or origin {args.which!r}. To see them: {running_relay.command()} pairs", FAILED
+        )
     for grant in gone:
         print(f"Revoked: {grant.origin} ({_names(grant)})")
     return OK

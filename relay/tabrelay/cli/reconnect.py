@@ -23,6 +23,8 @@ def add(commands: Any) -> None:
 def _reconnect(args: argparse.Namespace) -> int:
     from urllib.parse import quote
 
-    running_relay.request(args, f"/-/upstreams/{quote(args.server, safe='')}/reconnect", method="POST")
-    print(f"The relay connects to {args.server} again. To see the result: tabrelay status")
+    running_relay.request(
+        args, f"/-/upstreams/{quote(args.server, safe='')}/reconnect", method="POST", server=args.server
+    )
+    print(f"The relay connects to {args.server} again. To see the result: {running_relay.command()} status")
     return OK

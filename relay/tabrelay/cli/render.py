@@ -32,6 +32,7 @@ class OutputFolder:
         self._path = path
         self._name = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or "result"
         self._number = 0
+        self.written: list[Path] = []
 
     def write(self, data: str, type: str) -> Path | None:
         """The file's path; None if the data is not base64."""
@@ -46,6 +47,7 @@ class OutputFolder:
             try:
                 with path.open("xb") as file:
                     file.write(content)
+                self.written.append(path)
                 return path
             except FileExistsError:
                 continue

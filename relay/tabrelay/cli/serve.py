@@ -7,14 +7,17 @@ built, since its list of host names needs the real port. The application is in `
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tabrelay.cli import flags, running_relay, sign_in
+from tabrelay.cli import again, flags, paint, running_relay, sign_in
 from tabrelay.cli.output import OK, ExitWith
+from tabrelay.system import relay_records
+from tabrelay.system.process_identity import ProcessIdentity
 
 
 def add(commands: Any) -> None:
@@ -32,7 +35,8 @@ def add(commands: Any) -> None:
     serve.set_defaults(run=_serve)
 
 
-def serve_flags(serve: argparse.ArgumentParser) -> None:
+def serve_flags(serve: flags.Parser, json_help: str = flags.READY_LINE) -> None:
+    serve.mixes = True  # serve -p 3003 NAME --plain NAME OTHER
     serve.add_argument(
         "servers",
         nargs="*",
@@ -65,7 +69,7 @@ def serve_flags(serve: argparse.ArgumentParser) -> None:
         "--bus-ca", metavar="FILE", help="certificates that the bus's own is signed by, if none of the system's"
     )
     serve.add_argument("--workers", type=int, metavar="N", help="run N processes on this port; needs --bus")
-    flags.relay_flags(serve)
+    flags.relay_flags(serve, json_help)
 
 
 def effective(args: argparse.Namespace) -> tuple[Any, Any]:
@@ -82,31 +86,30 @@ def effective(args: argparse.Namespace) -> tuple[Any, Any]:
 
 
 def _demo(args: argparse.Namespace) -> int:
-    return _relay(flags.settings(args, servers=("demo",)), (), "demo", "/-/demo/")
+    return run_relay(flags.settings(args, servers=("demo",)), (), "demo", "/-/demo/")
 
 
 def _serve(args: argparse.Namespace) -> int:
     from tabrelay.config import reader
 
     settings, config = effective(args)
-    return _relay(settings, tuple(config.servers.values()), "serve", "/", lambda: reader.effective(vars(args)))
+    return run_relay(settings, tuple(config.servers.values()), "serve", "/", lambda: reader.effective(vars(args)))
 
 
-def _relay(settings: Any, specs: Sequence[Any], command: str, page: str, load: Any = None) -> int:
-    """Binds the port, builds the application and runs it. Returns when a signal stopped the relay."""
+def run_relay(settings: Any, specs: Sequence[Any], command: str, page: str, load: Any = None, site: Any = None) -> int:
+    """Binds the port, builds the application and runs it. Returns when a signal stopped the relay. `site`: the app that
+    `tabrelay dev` serves on another port."""
     from tabrelay.admission.tokens import Tokens
     from tabrelay.http import loopback
     from tabrelay.observe import log_setup
-    from tabrelay.server.workers import WorkerEnv, WorkerProcesses
+    from tabrelay.server.workers import WorkerEnv
     from tabrelay.system.open_browser import PageOpener
 
     tokens = Tokens(settings.home, shares_proofs=bool(settings.bus))
     _check(settings, tokens)
     worker = WorkerEnv.read()
     if settings.workers > 1 and worker is None:
-        sock = _listen(settings.host, settings.port, command, settings.servers)
-        reserved = loopback.reserve(sock)
-        return WorkerProcesses(sock, sys.argv[1:], settings.workers, is_taken=reserved.is_taken).run()
+        return _supervise(settings, _listen(settings.host, settings.port, command, settings.servers))
     # Imported before the port is bound: browsers that connect in the meantime are refused and retry at different times.
     # With a bound port they would all wait, and connect at the same moment.
     from tabrelay.routing.drain import Drain
@@ -123,15 +126,18 @@ def _relay(settings: Any, specs: Sequence[Any], command: str, page: str, load: A
     log_setup.add_log_file(settings)
     _print_warnings(settings, base, reserved.is_taken)
     opener = PageOpener(settings.home)
+    is_restart = False
     try:
         drain = Drain.for_settings(settings)
         names = loopback.held_names(sock, settings.host, is_taken=reserved.is_taken)
-        options = _app_options(settings, base, names)
-        app = create_app(settings, specs=specs, tokens=tokens, drain=drain, **options)
+        options = _app_options(settings, base, names, site)
+        app = create_app(
+            settings, specs=specs, tokens=tokens, drain=drain, record=_record(settings, base, worker, site), **options
+        )
 
         def ready() -> None:
             if worker is None or (worker.number == 0 and worker.is_new):
-                _announce(settings, tokens, base, page, opener)
+                _announce(settings, tokens, base, page, opener, site)
             if worker is not None:
                 worker.report()
             if settings.config:
@@ -139,13 +145,55 @@ def _relay(settings: Any, specs: Sequence[Any], command: str, page: str, load: A
 
                 ConfigReload(settings, load, app.change).start()
 
-        run(app, settings, sock, ready, drain.run)
+        served, more = (app, ()) if site is None else site.wrap(app, base, drain)
+        is_restart = run(served, settings, sock, ready, drain.run, more)
     finally:
         opener.close()
         reserved.close()
-        if running_relay.address(settings.home) == base:
-            running_relay.address_file(settings.home).unlink(missing_ok=True)
+    if is_restart:
+        return again.start(settings.port if site is None else site.port)
+    if worker is None and not settings.json and sys.stderr.isatty():
+        print(f"\nThe relay at {base} has stopped.", file=sys.stderr)
     return OK
+
+
+def _supervise(settings: Any, sock: Any) -> int:
+    """Run several processes on one port, until a signal has stopped them."""
+    from tabrelay.http import loopback
+    from tabrelay.server.workers import WorkerProcesses
+
+    reserved = loopback.reserve(sock)
+    processes = WorkerProcesses(sock, sys.argv[1:], settings.workers, is_taken=reserved.is_taken)
+    try:
+        code = processes.run()
+    finally:
+        relay_records.remove_of(settings.home, ProcessIdentity.of(os.getpid()))
+    return again.start(sock.getsockname()[1]) if processes.is_restart else code
+
+
+def _record(settings: Any, base: str, worker: Any, site: Any) -> Any:
+    """What the relay writes about itself while it runs. Of several processes on one port, the first one does."""
+    if worker is not None and worker.number:
+        return None
+    import secrets
+
+    from tabrelay import __version__
+    from tabrelay.system.relay_records import RelayRecord
+
+    pid = os.getpid() if worker is None else os.getppid()
+    return RelayRecord(
+        secrets.token_hex(8),
+        base,
+        settings.host,
+        settings.port,
+        ProcessIdentity.of(pid),
+        __version__,
+        tuple(sys.argv[1:]),
+        os.getcwd(),
+        time.time(),
+        again.is_service(pid),
+        app_url="" if site is None else site.url,
+    )
 
 
 def _print_warnings(settings: Any, base: str, is_taken: bool) -> None:
@@ -161,10 +209,11 @@ def _print_warnings(settings: Any, base: str, is_taken: bool) -> None:
         print(f"Warning: {warning}", file=sys.stderr)
 
 
-def _app_options(settings: Any, base: str, names: Any) -> dict[str, Any]:
+def _app_options(settings: Any, base: str, names: Any, site: Any) -> dict[str, Any]:
     """The arguments of `create_app` that depend on the command line. `names`: host names that the socket holds."""
     from tabrelay.admission.policy import Policy
     from tabrelay.cli.announcement import question
+    from tabrelay.server.app import shown_command
 
     command, home = running_relay.command(), running_relay.home_flag(settings)
 
@@ -172,17 +221,14 @@ def _app_options(settings: Any, base: str, names: Any) -> dict[str, Any]:
         text = question(asking.origin, asking.server, asking.code, others, command=command, flags=home)
         print(text, file=sys.stderr, flush=True)
 
+    policy = Policy.for_address(
+        settings.host, settings.port, settings.allow_hosts, settings.allow_origins, settings.public_url, names
+    )
     return {
-        "policy": Policy.for_address(
-            settings.host,
-            settings.port,
-            settings.allow_hosts,
-            settings.allow_origins,
-            settings.public_url,
-            names,
-        ),
+        "policy": policy if site is None else site.allow(policy),
         "url": settings.public_url or base,
-        "token_command": f"{command} token{home}",
+        "app_url": "" if site is None else site.url,
+        "token_command": f"{shown_command(settings)} token{home}",
         "on_ask": on_ask,
         "sign_in": sign_in.for_relay(settings, command, home),
     }
@@ -232,8 +278,8 @@ def _check(settings: Any, tokens: Any) -> None:
         raise ExitWith(str(problem)) from None
 
 
-def _announce(settings: Any, tokens: Any, base: str, page: str, opener: Any) -> None:
-    """Called once, when the relay accepts requests: writes the address file, prints the URLs, opens the browser."""
+def _announce(settings: Any, tokens: Any, base: str, page: str, opener: Any, site: Any) -> None:
+    """Called once, when the relay accepts requests: prints the URLs, opens the browser."""
     from tabrelay.admission.pairing_codes import OPENER_TTL_S, PERSON_TTL_S
     from tabrelay.cli.announcement import Announcement
     from tabrelay.system.open_browser import has_display
@@ -241,6 +287,9 @@ def _announce(settings: Any, tokens: Any, base: str, page: str, opener: Any) -> 
     def address(ttl_s: float) -> str:
         return f"{settings.public_url or base}{page}#pair={tokens.mint(None, ttl_s, time.monotonic())}"
 
+    if site is not None:
+        site.announce(settings, tokens.master(), address(PERSON_TTL_S), opener)
+        return
     announcement = Announcement(
         base_url=settings.public_url or base,
         page_url=address(PERSON_TTL_S),
@@ -250,9 +299,9 @@ def _announce(settings: Any, tokens: Any, base: str, page: str, opener: Any) -> 
         command=running_relay.command(),
         flags=running_relay.home_flag(settings),
     )
-    running_relay.write_address(settings.home, base)
-    print(announcement.json_line() if settings.json else announcement.text(sys.stdout.isatty()), flush=True)
-    if settings.open_browser and not settings.json and has_display():
+    text = announcement.text(sys.stdout.isatty(), paint.for_stream(sys.stdout))
+    print(announcement.json_line() if settings.json else text, flush=True)
+    if settings.open_browser and not again.is_again() and not settings.json and has_display():
         opener.open(address(OPENER_TTL_S), OPENER_TTL_S)
 
 
@@ -263,5 +312,7 @@ def _listen(host: str, port: int, command: str, servers: tuple[str, ...]) -> Any
         return bind(host, port)
     except BindError as problem:
         names = "".join(f" {name}" for name in servers) if command == "serve" else ""
-        hint = f" Try: tabrelay {command}{names} --port {problem.free_port}" if problem.free_port else ""
+        hint = (
+            f" Try: {running_relay.command()} {command}{names} --port {problem.free_port}" if problem.free_port else ""
+        )
         raise ExitWith(f"{problem}{hint}") from None

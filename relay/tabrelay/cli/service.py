@@ -7,6 +7,7 @@ program wrote is not removed.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
 import shutil
@@ -28,6 +29,7 @@ MARK: Final = "Written by `tabrelay service install`."
 STOP_S: Final = 30
 OWN: Final = ("help", "dry_run", "force", "open_browser", "json")
 PATHS: Final = ("home", "config", "log_file")
+JSON_HELP: Final = "print one JSON line: path of the service's file, commands, and done: false with --dry-run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ def add(commands: Any) -> None:
 
     about = "Write the service's file and start it. Takes the names and flags of `tabrelay serve`."
     install = flags.add_command(actions, "install", about, "tabrelay service install notes")
-    serve.serve_flags(install)
+    serve.serve_flags(install, json_help=JSON_HELP)
     install.add_argument("--dry-run", action="store_true", help="show the file and the commands, and do nothing")
     install.add_argument("--force", action="store_true", help="replace a service that is there already")
     install.set_defaults(run=lambda args: _install(args, install))
@@ -57,6 +59,7 @@ def add(commands: Any) -> None:
     about = "Stop the service and remove its file."
     remove = flags.add_command(actions, "remove", about, "tabrelay service remove")
     remove.add_argument("--dry-run", action="store_true", help="show what would be done, and do nothing")
+    remove.add_argument("--json", action="store_true", help=JSON_HELP)
     remove.set_defaults(run=_remove)
 
 
@@ -66,21 +69,19 @@ def _install(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     service = describe(_program(args, parser))
     if service.path.exists() and not args.force and not args.dry_run:
         if service.path.read_text(encoding="utf-8") == service.text:
-            print(f"The service is there already: {service.path}")
-            return OK
+            return _print(args, service, (), f"The service is there already: {service.path}")
         raise ExitWith(f"There is another service already: {service.path}. Replace it: --force", FAILED)
     if args.dry_run:
-        print(f"{service.path}:\n\n{service.text}\nthen: {_shown(service.start)}")
-        return OK
+        return _print(args, service, service.start, f"{service.path}:\n\n{service.text}\nthen: {_shown(service.start)}")
     try:
         service.path.parent.mkdir(parents=True, exist_ok=True)
         service.path.write_text(service.text, encoding="utf-8")
     except OSError as problem:
         raise ExitWith(f"{service.path} can't be written: {problem.strerror}.", FAILED) from None
-    print(f"{service.path} written.")
+    if not args.json:
+        print(f"{service.path} written.")
     _run(service.start)
-    print(f"The relay runs, and will after a reboot. {service.after}")
-    return OK
+    return _print(args, service, service.start, f"The relay runs, and will after a reboot. {service.after}")
 
 
 def _remove(args: argparse.Namespace) -> int:
@@ -90,13 +91,20 @@ def _remove(args: argparse.Namespace) -> int:
     if MARK not in service.path.read_text(encoding="utf-8", errors="replace"):
         raise ExitWith(f"{service.path} was not written by tabrelay: remove it by hand.", FAILED)
     if args.dry_run:
-        print(f"{_shown(service.stop)}\nthen: rm {service.path}")
-        return OK
+        return _print(args, service, service.stop, f"{_shown(service.stop)}\nthen: rm {service.path}")
     _run(service.stop, must_work=False)
     service.path.unlink()
     if service.path.suffix == ".service":
         _run((("systemctl", "--user", "daemon-reload"),), must_work=False)
-    print(f"The service is gone: {service.path}")
+    return _print(args, service, service.stop, f"The service is gone: {service.path}")
+
+
+def _print(args: argparse.Namespace, service: SystemService, commands: Sequence[Sequence[str]], shown: str) -> int:
+    """The outcome: `shown`, or one JSON line. Without --dry-run, the commands were run."""
+    found = {"path": str(service.path), "commands": [list(command) for command in commands], "done": not args.dry_run}
+    if "servers" in args:  # of `install`, which writes the file
+        found["text"] = service.text
+    print(json.dumps(found) if args.json else shown)
     return OK
 
 
@@ -153,7 +161,10 @@ WantedBy=default.target
     control = ("systemctl", "--user")
     start = ((*control, "daemon-reload"), (*control, "enable", UNIT), (*control, "restart", UNIT))
     stop = ((*control, "disable", "--now", UNIT),)
-    after = "To have it without logging in: loginctl enable-linger. To see it: tabrelay status, tabrelay logs"
+    program_name = running_relay.command()
+    after = (
+        f"To have it without logging in: loginctl enable-linger. To see it: {program_name} status, {program_name} logs"
+    )
     return SystemService(config / "systemd" / "user" / UNIT, text, start, stop, after)
 
 
@@ -187,7 +198,11 @@ def _launchd(program: Sequence[str]) -> SystemService:
     domain = f"gui/{os.getuid()}" if hasattr(os, "getuid") else "gui/0"
     stop = (("launchctl", "bootout", f"{domain}/{LABEL}"),)
     return SystemService(
-        path, text, (("launchctl", "bootstrap", domain, str(path)),), stop, "To see it: tabrelay status"
+        path,
+        text,
+        (("launchctl", "bootstrap", domain, str(path)),),
+        stop,
+        f"To see it: {running_relay.command()} status",
     )
 
 

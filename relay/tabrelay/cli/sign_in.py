@@ -50,8 +50,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     oauth.add_argument("--no-browser", action="store_true", help="only print the address, open no browser")
 
 
-def credentials(args: argparse.Namespace, home: Path, header: str | None, env: Mapping[str, str]) -> Any:
-    """`header`: an Authorization that was given as a header. Raises CredentialsError."""
+def credentials(
+    args: argparse.Namespace, home: Path, header: str | None, env: Mapping[str, str], *, is_local: bool = False
+) -> Any:
+    """`header`: an Authorization that was given as a header. `is_local`: the target is the URL of a relay of this user.
+    Raises CredentialsError."""
     from tabrelay.bridge.credentials import Command, Fixed, TokenFile, bearer
     from tabrelay.bridge.target import is_url
 
@@ -69,7 +72,7 @@ def credentials(args: argparse.Namespace, home: Path, header: str | None, env: M
         import shlex
 
         return Command(shlex.split(args.token_command))
-    if not is_url(args.target):
+    if is_local or not is_url(args.target):
         hint = "Was the relay started by another user, or with another --home?"
         return TokenFile(home / "token", hint, is_required=False)
     if args.grant == "none":

@@ -1,28 +1,39 @@
-"""`tabrelay status`: shows the running relay, its servers, ACP sessions and other relays of the bus.
+"""`tabrelay status`: shows a running relay, its servers, ACP sessions and other relays of the bus; or all relays.
 
-It formats the JSON of `/-/status`, which the relay makes (`routing.status`).
+It formats the JSON of `/-/status`, which the relay makes (`routing.status`). Of several relays without a flag, the text
+shows all: that is the question which one.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+import sys
+from collections.abc import Iterable
+from typing import Any, Final
 
-from tabrelay.cli import flags, running_relay
-from tabrelay.cli.output import OK, ago, table
+from tabrelay.cli import flags, paint, relay_choice, running_relay
+from tabrelay.cli.output import OK, UNREACHABLE, ExitWith, ago, table
 from tabrelay.cli.render import printable
+
+STATE_COLUMN: Final = 1
 
 
 def add(commands: Any) -> None:
-    parser = flags.add_command(commands, "status", "Show the running relay and its servers.", "tabrelay status")
+    about = "Show the running relay and its servers."
+    parser = flags.add_command(commands, "status", about, "tabrelay status\n  tabrelay status --all")
     flags.address_flags(parser)
+    parser.add_argument("--all", action="store_true", help="all relays of this user that run")
     parser.add_argument("--json", action="store_true", default=None, help="print JSON")
     parser.add_argument("--names", action="store_true", help="print only the servers' names")
     parser.set_defaults(run=_status)
 
 
 def _status(args: argparse.Namespace) -> int:
+    settings = flags.settings(args)
+    records = relay_choice.candidates(args, settings)
+    if args.all or (len(records) > 1 and not args.json):
+        return _all(args, settings.home, records)
     status = running_relay.request(args, "/-/status")
     if args.json:
         print(json.dumps(status))
@@ -30,22 +41,69 @@ def _status(args: argparse.Namespace) -> int:
         for row in status["servers"]:
             print(row["name"])
     else:
-        print(printable(text(status)))
+        print(text(status, paint.for_stream(sys.stdout)))
     return OK
 
 
-def text(status: dict[str, Any]) -> str:
+def _all(args: argparse.Namespace, home: Any, records: Any) -> int:
+    found, silent = [], []
+    for record in records:
+        try:
+            status = running_relay.request_at(record.url, home, "/-/status")
+        except ExitWith as error:
+            silent.append((record.address, str(error)))
+        else:
+            found.append({**status, "process": record.process.pid, "command": list(record.command)})
+    if args.json:
+        print(json.dumps({"relays": found}))
+        return OK
+    if args.names:
+        for name in sorted({row["name"] for status in found for row in status["servers"]}):
+            print(name)
+        return OK
+    if not records:
+        raise ExitWith(f"No relay runs. Start one: {running_relay.command()} demo", UNREACHABLE)
+    print("\n\n".join(text(status, paint.for_stream(sys.stdout)) for status in found))
+    for url, problem in silent:
+        print(f"\n{url} does not answer: {problem}", file=sys.stderr)
+    return OK
+
+
+def text(status: dict[str, Any], colours: paint.Paint = paint.PLAIN) -> str:
+    status = _printable(status)
+
+    def painted(column: int, cell: str) -> str:
+        return colours(_colour(cell), cell) if column == STATE_COLUMN and cell else cell
+
     head = f"tabrelay {status['version']} at {status['url']}"
+    if status.get("app_url"):
+        head = f"tabrelay {status['version']} serves an app at {status['app_url']}/, its own pages at {status['url']}"
     rows = [line for row in status["servers"] for line in (_row(row), *map(_browser, row.get("instances", ())))]
     if not rows:
         return f"{head}\n\nNo servers yet: open a page that connects, or start the relay with a name."
-    hint = "\n\nTools changed since they were first used. What changed: tabrelay drift"
+    hint = f"\n\nTools changed since they were first used. What changed: {running_relay.command()} drift"
     hint = hint if any(row.get("drift") for row in status["servers"]) else ""
     # Below the table: one long error would widen its column for all rows.
     errors = [f"{row['name']}: {row['error']}" for row in status["servers"] if row.get("error")]
     below = "\n\n" + "\n".join(errors) if errors else ""
-    more = _sessions(status.get("acp", ())) + _nodes(status.get("nodes", ()))
-    return f"{head}\n\n{table(('SERVER', 'STATE', 'TOOLS', 'CALLS', 'ADDRESS'), rows)}{more}{below}{hint}"
+    more = _sessions(status.get("acp", ())) + _nodes(status.get("nodes", ())) + _refused(status.get("refused", ()))
+    return f"{head}\n\n{table(('SERVER', 'STATE', 'TOOLS', 'CALLS', 'ADDRESS'), rows, painted)}{more}{below}{hint}"
+
+
+def _printable(value: Any) -> Any:
+    """The status with texts that are safe on a terminal. Colour is added later."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {key: _printable(one) for key, one in value.items()}
+    return [_printable(one) for one in value] if isinstance(value, list) else value
+
+
+def _colour(state: str) -> str:
+    word = state.partition(" ")[0].rstrip(",")
+    if word == "offline" and any(bad in state for bad in ("failed", "suspended")):
+        return "red"
+    return {"online": "green", "idle": "yellow"}.get(word, "dim")
 
 
 def _nodes(rows: Any) -> str:
@@ -87,6 +145,17 @@ def _sessions(rows: Any) -> str:
     return f"\n\n{table(('AGENT', 'SESSION', 'SERVER', 'CONNECTIONS', 'SERVER ID'), cells)}"
 
 
+def _refused(pages: Iterable[dict[str, Any]]) -> str:
+    """The pages that the relay refused lately, each with the command that admits it."""
+    lines = []
+    for page in pages:
+        times = "" if page["count"] == 1 else f", {page['count']} times"
+        lines.append(f"{page['origin']} ({page['server']}), {ago(page['last_s'])} ago{times}: {page['message']}")
+        if page["command"]:
+            lines.append(f"  To admit it: {page['command']}")
+    return "\n\nRefused pages:\n" + "\n".join(lines) if lines else ""
+
+
 def _row(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
     state = _away(row) if row.get("connection") not in (None, "connected") else _state(row)
     notes = [note for note, is_so in (("old", row.get("stale")), ("changed", row.get("drift"))) if is_so]
@@ -101,7 +170,7 @@ def _browser(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
         parts.append("in front")
     if row.get("browser"):
         parts.append(row["browser"])
-    if row["state"] == "online":
+    if row["state"] != "offline":
         parts.append(f"{len(row['tabs'])} tab{'' if len(row['tabs']) == 1 else 's'}")
     if row.get("last_used_s") is not None:
         parts.append(f"used {ago(row['last_used_s'])} ago")
@@ -120,6 +189,8 @@ def _away(row: dict[str, Any]) -> str:
 
 
 def _state(row: dict[str, Any]) -> str:
+    if row["state"] == "idle":
+        return f"idle for {ago(row['since_s'] or 0)}, no page is open"
     span = row.get("since_s") if row.get("since_s") is not None else row.get("last_seen_s")
     return f"{row['state']} for {ago(span)}" if span is not None else str(row["state"])
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from tabrelay.cli import connect, flags
-from tabrelay.cli.output import FAILED, OK
+from tabrelay.cli import connect, flags, running_relay
+from tabrelay.cli.output import FAILED, OK, ExitWith
 
 SHOWN_TOOLS = 12
 
@@ -20,10 +20,11 @@ def add(commands: Any) -> None:
     parser = flags.add_command(
         commands, "stdio", about, "tabrelay stdio notes\n  tabrelay stdio https://mcp.example.com/mcp --check"
     )
-    connect.add_flags(parser)
+    connect.add_flags(parser, asks=False)
     parser.add_argument(
         "--check", action="store_true", help="try it: connect, list the tools, print the outcome, and end"
     )
+    parser.add_argument("--json", action="store_true", help="with --check: print one JSON line")
     parser.add_argument(
         "--no-server-stream", action="store_true", help="do not open the stream for messages that belong to no request"
     )
@@ -34,6 +35,8 @@ def add(commands: Any) -> None:
 def _stdio(args: argparse.Namespace) -> int:
     import asyncio
 
+    if args.json and not args.check:
+        raise ExitWith("--json is for --check: without it, stdout has the messages of the server.")
     return asyncio.run(_run(args))
 
 
@@ -76,35 +79,52 @@ async def _bridge(args: argparse.Namespace, outbound: Any, credentials: Any) -> 
 
 
 async def _check(args: argparse.Namespace, outbound: Any, credentials: Any) -> int:
-    """Connects, lists the tools, and prints the outcome on one screen."""
+    """Connects, lists the tools, and prints the outcome: each line as soon as it is known, or one JSON line."""
     import json
     import time
 
     from tabrelay.bridge.client import McpClient, RequestFailed
     from tabserver.wire import methods
 
-    print(outbound.where)
+    show = _row if not args.json else lambda name, text: None
+    found: dict[str, Any] = {"target": outbound.where, "ok": False}
+    if not args.json:
+        print(outbound.where)
     began = time.monotonic()
     try:
         await connect.prepare(credentials)
         async with McpClient(outbound) as client:
-            found = await client.negotiate()
-            _row("connected", f"in {(time.monotonic() - began) * 1000:.0f} ms")
-            _row("protocol", found.version + ("" if found.is_modern else ", with a handshake"))
-            name, version = found.server.get("name", "?"), found.server.get("version", "")
-            _row("server", f"{found.server.get('title') or name} {version}")
-            _row("offers", ", ".join(sorted(found.capabilities)) or "nothing")
-            tools = await client.all(methods.TOOLS_LIST, "tools") if "tools" in found.capabilities else []
+            server = await client.negotiate()
+            found["connected_ms"] = round((time.monotonic() - began) * 1000)
+            found |= {"protocol": server.version, "handshake": not server.is_modern, "server": server.server}
+            found["capabilities"] = sorted(server.capabilities)
+            _show_server(found, show)
+            tools = await client.all(methods.TOOLS_LIST, "tools") if "tools" in server.capabilities else []
     except RequestFailed as error:
-        _row("failed", str(error))
+        found["error"] = str(error)
+        show("failed", str(error))
+    else:
+        found |= {"ok": True, "tools": [str(tool.get("name")) for tool in tools]}
+        names = found["tools"]
+        more = f", … and {len(names) - SHOWN_TOOLS} more" if len(names) > SHOWN_TOOLS else ""
+        show("tools", f"{len(names)}: {', '.join(names[:SHOWN_TOOLS])}{more}" if names else "none")
+    first, *rest = running_relay.program()
+    entry = {"command": first, "args": [*rest, "stdio", args.target]}
+    if args.json:
+        print(json.dumps({**found, "entry": entry} if found["ok"] else found))
+    elif found["ok"]:
+        print(f"\nIt works. In a client's configuration:\n  {json.dumps(entry)}")
+    else:
         print("\nIt does not work.")
-        return FAILED
-    names = [str(tool.get("name")) for tool in tools]
-    more = f", … and {len(names) - SHOWN_TOOLS} more" if len(names) > SHOWN_TOOLS else ""
-    _row("tools", f"{len(names)}: {', '.join(names[:SHOWN_TOOLS])}{more}" if names else "none")
-    print("\nIt works. In a client's configuration:")
-    print(f"  {json.dumps({'command': 'tabrelay', 'args': ['stdio', args.target]})}")
-    return OK
+    return OK if found["ok"] else FAILED
+
+
+def _show_server(found: dict[str, Any], show: Any) -> None:
+    show("connected", f"in {found['connected_ms']} ms")
+    show("protocol", found["protocol"] + (", with a handshake" if found["handshake"] else ""))
+    name, version = found["server"].get("name", "?"), found["server"].get("version", "")
+    show("server", f"{found['server'].get('title') or name} {version}")
+    show("offers", ", ".join(found["capabilities"]) or "nothing")
 
 
 def _row(name: str, text: str) -> None:

@@ -32,6 +32,7 @@ def add(commands: Any) -> None:
         "  tabrelay token revoke laptop",
     )
     flags.home_flag(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON line")
     parser.set_defaults(run=_show)
     actions = parser.add_subparsers(title="actions", metavar="ACTION")
 
@@ -47,10 +48,10 @@ def add(commands: Any) -> None:
         "(may be repeated)",
     )
     new.add_argument("--days", type=float, metavar="N", help="ends by itself after N days (default: never)")
-    new.add_argument("--json", action="store_true", help="print one JSON line")
+    new.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON line")
 
     listing = _action(actions, "list", "List the tokens, without the tokens.", "tabrelay token list", _list)
-    listing.add_argument("--json", action="store_true", help="print JSON")
+    listing.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
 
     about = "Revoke a token: a relay that runs closes what came in with it."
     revoke = _action(actions, "revoke", about, "tabrelay token revoke laptop", _revoke)
@@ -65,7 +66,8 @@ def _action(actions: Any, name: str, about: str, example: str, run: Any) -> argp
 
 
 def _show(args: argparse.Namespace) -> int:
-    print(running_relay.token(flags.settings(args).home))
+    token = running_relay.token(flags.settings(args).home)
+    print(json.dumps({"token": token}) if args.json else token)
     return OK
 
 
@@ -89,7 +91,7 @@ def _new(args: argparse.Namespace) -> int:
         return OK
     print(token)
     if sys.stdout.isatty():
-        print(f"It is shown this once. To end it: tabrelay token revoke {args.name}", file=sys.stderr)
+        print(f"It is shown this once. To end it: {running_relay.command()} token revoke {args.name}", file=sys.stderr)
     return OK
 
 
@@ -129,7 +131,8 @@ def _revoke(args: argparse.Namespace) -> int:
     try:
         if args.name == MASTER_NAME:
             tokens.renew_master()
-            print("The relay has a new token. Clients and scripts with the old one need it: tabrelay token")
+            program = running_relay.command()
+            print(f"The relay has a new token. Clients and scripts with the old one need it: {program} token")
             return OK
         if not tokens.revoke(lambda grant: grant.name == args.name):
             raise ExitWith(f"There is no token {args.name!r}. To see them: tabrelay token list", FAILED)

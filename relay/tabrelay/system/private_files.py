@@ -123,15 +123,15 @@ class FileWatch:
     def __init__(self, path: Path, check_every_s: float = CHECK_EVERY_S) -> None:
         self._path = os.fspath(path)
         self._check_every_s = check_every_s
-        self._checked_at: float | None = None
+        self._next_check_at: float | None = None
         self._seen: tuple[int, int, int] | None = None
 
     def has_changed(self, *, force: bool = False) -> bool:
         """True once after each write. `force`: check now, even if the last check was a moment ago."""
-        now = time.monotonic()
-        if not force and self._checked_at is not None and now - self._checked_at < self._check_every_s:
+        now, due = time.monotonic(), self._next_check_at
+        if due is not None and now < due and not force:
             return False
-        is_first, self._checked_at = self._checked_at is None, now
+        is_first, self._next_check_at = due is None, now + self._check_every_s
         before, self._seen = self._seen, self._stamp()
         return is_first or self._seen != before
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,19 @@ class UserFolders:
     platform: str = sys.platform
     roaming: Path | None = None
     config: Path | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def here(cls, env: Mapping[str, str] | None = None) -> UserFolders:
         env = os.environ if env is None else env
         roaming, config = env.get("APPDATA"), env.get("XDG_CONFIG_HOME")
         home = Path(env["HOME"]) if sys.platform != "win32" and env.get("HOME") else Path.home()
-        return cls(home, sys.platform, Path(roaming) if roaming else None, Path(config) if config else None)
+        return cls(home, sys.platform, Path(roaming) if roaming else None, Path(config) if config else None, env)
+
+    def named(self, variable: str, default: Path) -> Path:
+        """The path that an environment variable of the client gives, if it does."""
+        value = self.env.get(variable)
+        return Path(value) if value else default
 
     @property
     def apps(self) -> Path:
@@ -72,6 +78,10 @@ def _typed(launch: Launch) -> dict[str, Any]:
 
 def _local(launch: Launch) -> dict[str, Any]:
     return {"type": "local", "command": [launch.command, *launch.args], "enabled": True}
+
+
+def _with_tools(launch: Launch) -> dict[str, Any]:
+    return {"type": "local", "command": launch.command, "args": [*launch.args], "tools": ["*"]}
 
 
 def _zed(place: UserFolders) -> Path:
@@ -134,6 +144,31 @@ CLIENTS: tuple[KnownClient, ...] = (
         after="New sessions have it.",
     ),
     KnownClient("cline", "Cline", lambda place: place.apps / "Code" / "User" / _CLINE),
+    # ~/.cline/data/settings/cline_mcp_settings.json, key mcpServers; CLINE_MCP_SETTINGS_PATH names another file
+    KnownClient(
+        "cline-cli",
+        "Cline CLI",
+        lambda place: place.named(
+            "CLINE_MCP_SETTINGS_PATH", place.home / ".cline" / "data" / "settings" / "cline_mcp_settings.json"
+        ),
+        after="New sessions have it.",
+    ),
+    # ~/.copilot/mcp-config.json, key mcpServers, with the list `tools`; COPILOT_HOME names another directory
+    KnownClient(
+        "copilot-cli",
+        "GitHub Copilot CLI",
+        lambda place: place.named("COPILOT_HOME", place.home / ".copilot") / "mcp-config.json",
+        entry=_with_tools,
+        after="New sessions have it.",
+    ),
+    # ~/.qwen/settings.json, key mcpServers; the same file in a project
+    KnownClient(
+        "qwen-code",
+        "Qwen Code",
+        lambda place: place.home / ".qwen" / "settings.json",
+        project=".qwen/settings.json",
+        after="New sessions have it.",
+    ),
     KnownClient(
         "kiro", "Kiro", lambda place: place.home / ".kiro" / "settings" / "mcp.json", project=".kiro/settings/mcp.json"
     ),
