@@ -75,7 +75,7 @@ function onState(state) {
  */
 function couldNotStart(message) {
   const nothing = { retry_in_ms: null, server: SERVER, since_ms: Date.now(), attempts: 0 };
-  onState({ state: "stopped", why: "boot_failed", message, ...nothing });
+  onState({ state: "stopped", why: "boot_failed", code: "start_failed", message, ...nothing });
 }
 
 /** @param {BootMessage} boot */

@@ -140,9 +140,9 @@ const REASONS = {
     action: "take",
   }),
   taken: ({ server }) => ({
-    lamp: "stop",
+    lamp: "caution",
     title: `Another page holds “${server}”`,
-    text: "It is of another origin, or came with another token, so this page may not take over. Close that page, then try again.",
+    text: "It is of another origin, or has another token. This page tries again by itself, and gets the name when that page is closed.",
     action: "retry",
   }),
   version: () => ({
@@ -181,6 +181,12 @@ const REASONS = {
     title: "The worker could not start",
     text: "Python did not come up in this browser, so no tool can be offered.",
     action: "reload",
+    hasDetail: true,
+  }),
+  misconfigured: () => ({
+    lamp: "stop",
+    title: "This page passes wrong options",
+    text: "Its call of connect() lacks an option, or one of them is wrong.",
     hasDetail: true,
   }),
   unsupported: () => ({

@@ -25,6 +25,7 @@ from tabrelay.acp.sessions import OfferedServer
 from tabrelay.bridge import errors
 from tabrelay.bridge.messages import Key, key
 from tabrelay.bridge.outbound import Outbound
+from tabrelay.bridge.parsing import parsed
 from tabrelay.errors import Busy
 from tabrelay.system.tasks import BackgroundTasks
 from tabserver.wire import jsonrpc
@@ -180,7 +181,7 @@ class BrowserServers:
         connection = self._envelope_connection(offer)
 
         async def deliver(line: bytes) -> None:
-            await self._receive_from_relay(one, AcpMessage.read(line))
+            await self._receive_from_relay(one, await parsed(AcpMessage.read, line))
 
         envelope.relay_session = RelaySession(self._make_outbound(offer, connection), deliver, has_server_stream=False)
         await envelope.relay_session.send(

@@ -19,6 +19,7 @@ from tabrelay.acp import message as acp_message
 from tabrelay.acp.message import AcpMessage
 from tabrelay.acp.requests import ConnectionGone
 from tabrelay.bridge.messages import Key
+from tabrelay.bridge.parsing import parsed
 from tabrelay.errors import Busy
 from tabrelay.system.tasks import cancel
 
@@ -123,7 +124,7 @@ class OrderedDelivery:
                 one = self._queue[0]
                 self._remove(one)
                 try:
-                    await self._take_slot(AcpMessage.read(one.raw))
+                    await self._take_slot(await parsed(AcpMessage.read, one.raw))
                 except ConnectionGone:
                     return  # the connection is closing, and the queue with it
                 except Exception:

@@ -22,7 +22,7 @@ from tabrelay.acp.child import EXIT_S, ChildError, ChildProcess
 from tabrelay.acp.connections import OpenConnections
 from tabrelay.acp.dialects import G1, G2
 from tabrelay.acp.editor_connection import ServerFacts
-from tabrelay.acp.message import RequestIds
+from tabrelay.acp.message import AcpMessage, RequestIds
 from tabrelay.acp.proxy_chain import FIRST, ProxyChain, Step, ToAgent, ToEditor, ToProxy
 from tabrelay.acp.relay_client import RelayClient
 from tabrelay.acp.requests import RequestTable
@@ -42,6 +42,7 @@ from tabrelay.acp.router import (
 from tabrelay.acp.session_servers import ConductorOptions, SessionServers, make_outbound
 from tabrelay.acp.sessions import AcpSession
 from tabrelay.bridge.bridge import Output
+from tabrelay.bridge.parsing import parsed
 from tabrelay.system.tasks import cancel
 from tabserver.wire import jsonrpc
 
@@ -231,7 +232,10 @@ class Conductor:
     # -- effects -------------------------------------------------------------------------------------------------------
 
     async def _send_up(self, raw: bytes) -> None:
-        await self._apply_steps(self._proxy_chain.from_agent(raw))
+        if self._proxies:
+            await self._apply_steps(self._proxy_chain.from_agent(await parsed(AcpMessage.read, raw)))
+        else:
+            await self._editor.write(raw)
 
     async def _apply_steps(self, steps: list[Step]) -> None:
         for step in steps:
@@ -262,8 +266,10 @@ class Conductor:
                         await self._release(closed)
                         self._changed.set()
                 case ForwardMcp(message, is_from_editor):
+                    await _locate(message)
                     await (self._connections if is_from_editor else self._browser_servers).receive(message)
                 case ResolveRequest(message, is_from_editor):
+                    await _locate(message)
                     await (self._editor_requests if is_from_editor else self._agent_requests).resolve(message)
 
     # -- sessions ------------------------------------------------------------------------------------------------------
@@ -309,3 +315,11 @@ class Conductor:
             if self._has_reported or any(offer["server"] is not None for row in rows for offer in row["servers"]):
                 self._has_reported = True
                 await self._relay.report(self._router.agent or PurePath(self._agent.command[0]).name, rows)
+
+
+async def _locate(message: AcpMessage) -> None:
+    """For a large message that was taken out of an envelope: those of a program's own lines were located when they were
+    read."""
+    # defence: conductor's loop time: members of a message out of an envelope
+    if not message.is_located:
+        await asyncio.to_thread(message.locate)

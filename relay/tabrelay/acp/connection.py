@@ -22,6 +22,7 @@ from tabrelay.acp.line_reader import refuse_id
 from tabrelay.acp.message import AcpMessage
 from tabrelay.acp.requests import ConnectionGone, RequestTable, SentRequest, WaitForRoom
 from tabrelay.bridge.messages import Key, elements, key
+from tabrelay.bridge.parsing import parsed
 from tabrelay.errors import Busy
 from tabrelay.system.tasks import BackgroundTasks
 from tabserver.wire import jsonrpc, methods
@@ -67,7 +68,8 @@ class AcpConnection:
     # -- from the MCP program ------------------------------------------------------------------------------------------
 
     async def send(self, line: bytes) -> None:
-        message = AcpMessage.read(line)
+        # defence: conductor's loop time: messages of an MCP program
+        message = await parsed(AcpMessage.read, line)
         if message.value is None:
             await send_parts(line, self.send, self._write)
         elif message.is_request:
@@ -197,10 +199,10 @@ async def send_parts(line: bytes, send: Write, write: Write) -> None:
     parts: list[bytes] = []
     if line.lstrip().startswith(b"["):
         with contextlib.suppress(ValueError):
-            parts = elements(line)
+            parts = await parsed(elements, line)
     for part in parts:
         if part.startswith(b"{"):
-            message = AcpMessage.read(part)
+            message = await parsed(AcpMessage.read, part)
             await (send(part) if message.id_flaw is None else refuse_id(message, "an MCP client", write))
     if not parts:
         await write(acp_message.refusal("null", jsonrpc.PARSE_ERROR, "This line is not a JSON-RPC message."))

@@ -25,7 +25,8 @@ from tabrelay.acp.line_reader import LineReader
 from tabrelay.acp.line_writer import LineWriter
 from tabrelay.acp.message import AcpMessage
 from tabrelay.acp.requests import ConnectionGone, RequestTable
-from tabrelay.bridge.messages import Key, key, parse
+from tabrelay.bridge.messages import Key, key
+from tabrelay.bridge.parsing import parsed
 from tabrelay.system.tasks import BackgroundTasks, cancel
 from tabserver.wire import jsonrpc, methods
 
@@ -236,13 +237,13 @@ class EnvelopeForwarder:
         self._legacy_agent: LegacyAgent | None = None
 
     async def send(self, line: bytes) -> None:
-        message = AcpMessage.read(line)
+        message = await parsed(AcpMessage.read, line)
         if message.value is None:
             await send_parts(line, self.send, self._write)
         elif message.is_request and message.method == methods.INITIALIZE:
             self._legacy_agent = self._legacy_agent or LegacyAgent(self._envelopes, self._write)
             await self._legacy_agent.initialize(message)
-        elif message.is_request and self._legacy_agent is None and not parse(line).is_modern:
+        elif message.is_request and self._legacy_agent is None and not message.is_modern:
             await self._write(acp_message.answer(message.id_text, error=MODERN_ONLY))
         elif message.is_request:
             await self._queue.submit(message)
@@ -264,7 +265,7 @@ class EnvelopeForwarder:
 
     async def _start(self, message: AcpMessage) -> None:
         assert message.method is not None
-        if self._legacy_agent is not None and not parse(message.raw).is_modern:
+        if self._legacy_agent is not None and not message.is_modern:
             self._legacy_agent.start_request(message, self._queue.release)
             return
 

@@ -8,6 +8,7 @@ the modern era is supported; `legacy_agent` translates for clients of the handsh
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import secrets
 from collections.abc import Awaitable, Callable
@@ -91,7 +92,7 @@ class EnvelopeRequests:
         carried = (answer.value or {}).get("result")
         # Senders must include exactly one outcome. Receivers prefer `result` if both are present.
         if isinstance(carried, dict) and "result" in carried:
-            return EnvelopeOutcome(result=self._restore_id(answer.part("result", "result") or "null", request))
+            return EnvelopeOutcome(result=await _restore_id(answer, "result", request) or "null")
         if isinstance(carried, dict) and _is_error(carried.get("error")):
             return EnvelopeOutcome(error=answer.part("result", "error"))
         return _failed("The server's provider answered with neither a result nor an error.")
@@ -109,18 +110,23 @@ class EnvelopeRequests:
         request = self._running.get(message.params.get("requestId", ""))
         method = message.params.get("method")
         if request is not None and isinstance(method, str):
-            params = message.part("params", "params")
-            await request.on_notification(method, None if params is None else self._restore_id(params, request))
+            await request.on_notification(method, await _restore_id(message, "params", request))
 
     async def close(self) -> None:
         for request in list(self._running.values()):
             await self.cancel(request)
 
-    def _restore_id(self, text: str, request: EnvelopeRequest) -> str:
-        """Puts back the client's id: a subscription is named by the id of the request that opened it."""
-        if json_edit.raw(text, "_meta", META_SUBSCRIPTION) == json.dumps(request.id):
-            return json_edit.put(text, ("_meta", META_SUBSCRIPTION), request.client_id)
+
+async def _restore_id(envelope: AcpMessage, name: str, request: EnvelopeRequest) -> str | None:
+    """The text of the params or result in an envelope, with the client's id: a subscription is named by the id of the
+    request that opened it."""
+    text = envelope.part(name, name)
+    inside = (envelope.value or {}).get(name)
+    about = inside[name].get("_meta") if isinstance(inside, dict) and isinstance(inside.get(name), dict) else None
+    if text is None or not isinstance(about, dict) or about.get(META_SUBSCRIPTION) != request.id:
         return text
+    put = functools.partial(json_edit.put, text, ("_meta", META_SUBSCRIPTION), request.client_id)
+    return await asyncio.to_thread(put) if envelope.is_large else put()
 
 
 def _failed(text: str) -> EnvelopeOutcome:

@@ -8,26 +8,29 @@ Pure functions.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from tabrelay.payloads.json_spans import members, skip
+from tabrelay.payloads.json_spans import JsonMember, members, skip
+
+Find = Callable[[str, int], Mapping[str, JsonMember]]
+"""Finds the members of the object at a position, as `members` does."""
 
 
-def put(text: str, path: tuple[str, ...], value: str, at: int = 0) -> str:
+def put(text: str, path: tuple[str, ...], value: str, at: int = 0, find: Find = members) -> str:
     """The text with `value` (JSON) as the member at `path`. Missing objects along the path are created."""
-    here = members(text, at)
+    here = find(text, at)
     key, rest = path[0], path[1:]
     if key in here:
         _, start, end = here[key]
         if rest and text[start] == "{":
-            return put(text, rest, value, start)
+            return put(text, rest, value, start, find)
         return text[:start] + _nested(rest, value) + text[end:]
     brace = skip(text, at)
     member = f"{json.dumps(key)}:{_nested(rest, value)}" + ("," if here else "")
     return text[: brace + 1] + member + text[brace + 1 :]
 
 
-def raw(text: str, *path: str) -> str | None:
+def raw(text: str, *path: str, find: Find = members) -> str | None:
     """The text of the member at `path`, or None."""
     at = 0
     end = len(text)
@@ -35,7 +38,7 @@ def raw(text: str, *path: str) -> str | None:
         at = skip(text, at)
         if text[at : at + 1] != "{":
             return None
-        span = members(text, at).get(key)
+        span = find(text, at).get(key)
         if span is None:
             return None
         _, at, end = span

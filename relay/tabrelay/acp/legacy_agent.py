@@ -18,6 +18,7 @@ from tabrelay.acp.connection import Write
 from tabrelay.acp.envelope_requests import EnvelopeOutcome, EnvelopeRequest, EnvelopeRequests
 from tabrelay.acp.message import AcpMessage
 from tabrelay.bridge.messages import load
+from tabrelay.bridge.parsing import parsed
 from tabrelay.calls.calls import Call, Notice, Pending, Reply
 from tabrelay.errors import BadAnswer, BadRequest, RelayError
 from tabrelay.system.tasks import BackgroundTasks
@@ -137,7 +138,7 @@ class LegacyAgent:
             self._tasks.start(self._envelopes.cancel(request))
 
     async def _send_request(self, pending: Pending) -> None:
-        message = AcpMessage.read(pending.call.payload.encode())
+        message = await parsed(AcpMessage.read, pending.call.payload.encode())
 
         async def on_notification(method: str, params: str | None) -> None:
             try:

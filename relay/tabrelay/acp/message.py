@@ -1,7 +1,8 @@
 """ACP message: one line between editor and agent, as the original bytes with the few fields that the conductor reads.
 
-The bytes are forwarded unchanged. The parsed value is only read; `put` edits the text in place. A line that is not a
-JSON object is kept too: its receiver reports the error. Pure.
+The bytes are forwarded unchanged. The parsed value is only read; `edited` edits the text in place. A line that is not a
+JSON object is kept too: its receiver reports the error. Parsing a large message, and finding its members, takes long:
+both are done in a thread, before a message is handled (`bridge.parsing`, `locate`). Pure.
 """
 
 from __future__ import annotations
@@ -9,29 +10,63 @@ from __future__ import annotations
 import itertools
 import json
 import secrets
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from tabrelay.acp import json_edit
-from tabrelay.bridge.messages import Key, id_flaw, key, load
+from tabrelay.bridge.messages import Key, id_flaw, key, load, modern_version
+from tabrelay.bridge.parsing import LARGE
+from tabrelay.payloads.json_spans import JsonMember, members
 from tabserver.wire import jsonrpc
 
 
 @dataclass(frozen=True)
 class AcpMessage:
-    """`value` is None when the line is not a JSON object."""
+    """`value` is None when the line is not a JSON object. `_members`: of objects of a large message, by their
+    positions."""
 
     raw: bytes
     value: dict[str, Any] | None
+    _members: dict[int, Mapping[str, JsonMember]] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def read(cls, line: bytes) -> AcpMessage:
+        """The members of a large message are found too: lines of more than LARGE bytes are read in a thread."""
         try:
             value = load(line)
         except (ValueError, RecursionError):
             value = None
-        return cls(line, value if isinstance(value, dict) else None)
+        message = cls(line, value if isinstance(value, dict) else None)
+        # defence: conductor's loop time: members of a message
+        if message.is_large:
+            message.locate()
+        return message
+
+    @property
+    def is_large(self) -> bool:
+        return len(self.raw) > LARGE
+
+    @property
+    def is_located(self) -> bool:
+        return not self.is_large or self.value is None or bool(self._members)
+
+    def locate(self) -> None:
+        """Finds the members of a message, and of its params or result, so that `part` and `edited` take no time."""
+        if self.value is not None:
+            for name in ("params", "result"):
+                if isinstance(self.value.get(name), dict):
+                    _, start, _ = self._find(self.text, 0)[name]
+                    self._find(self.text, start)
+            self._find(self.text, 0)
+
+    def _find(self, text: str, at: int) -> Mapping[str, JsonMember]:
+        if not self.is_large:
+            return members(text, at)
+        if at not in self._members:
+            self._members[at] = members(text, at)
+        return self._members[at]
 
     @cached_property
     def text(self) -> str:
@@ -66,6 +101,11 @@ class AcpMessage:
         return json.dumps(self.id) if isinstance(self.id, str | int | None) else self.part("id") or "null"
 
     @property
+    def is_modern(self) -> bool:
+        """Whether it is a request of MCP 2026-07-28."""
+        return modern_version(self.params) is not None
+
+    @property
     def is_request(self) -> bool:
         return self.method is not None and self.value is not None and "id" in self.value
 
@@ -96,10 +136,15 @@ class AcpMessage:
 
     def part(self, *path: str) -> str | None:
         """The text of a member, exactly as written."""
-        return json_edit.raw(self.text, *path)
+        return json_edit.raw(self.text, *path, find=self._find)
 
-    def put(self, path: tuple[str, ...], value: str) -> AcpMessage:
-        return AcpMessage.read(json_edit.put(self.text, path, value).encode())
+    def edited(self, path: tuple[str, ...], value: str) -> bytes:
+        """The line with `value` (JSON) as the member at `path`."""
+        return json_edit.put(self.text, path, value, find=self._find).encode()
+
+    def with_id(self, id: str) -> AcpMessage:
+        """The same message under another id, which is JSON text."""
+        return AcpMessage(self.edited(("id",), id), {**(self.value or {}), "id": json.loads(id)})
 
 
 class RequestIds:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from tabrelay.acp import json_edit
 from tabrelay.acp import message as acp_message
@@ -103,7 +103,7 @@ class ProxyChain:
 
     def _answered(self, place: int, proxy: ProxyState, message: AcpMessage) -> list[Step]:
         if isinstance(message.id, str) and message.id in proxy.renumbered:
-            return self._down(place + 1, message.put(("id",), proxy.renumbered.pop(message.id)))
+            return self._down(place + 1, message.with_id(proxy.renumbered.pop(message.id)))
         greeting = proxy.initializing.pop(message.key, None)
         if greeting is not None and message.error_code == jsonrpc.METHOD_NOT_FOUND and not proxy.is_prefix_known:
             proxy.prefix, proxy.is_prefix_known = FIRST, True
@@ -126,16 +126,18 @@ class ProxyChain:
         params = message.part("params", "params")
         params = None if params == "null" else params
         if not message.is_request:
-            return self._down(place + 1, AcpMessage.read(acp_message.notification(method, params)))
+            inner = {"jsonrpc": "2.0", "method": method}
+            return self._down(place + 1, _carried(acp_message.notification(method, params), inner, message, params))
         proxy.sent.add(message.key)
         parts = {"jsonrpc": '"2.0"', "id": message.id_text, "method": json.dumps(method), "params": params}
-        return self._down(place + 1, AcpMessage.read(json_edit.build(parts).encode()))
+        inner = {"jsonrpc": "2.0", "id": message.id, "method": method}
+        return self._down(place + 1, _carried(json_edit.build(parts).encode(), inner, message, params))
 
     # -- up ------------------------------------------------------------------------------------------------------------
 
-    def from_agent(self, raw: bytes) -> list[Step]:
-        """A line from the agent's end of the chain."""
-        return self._up(len(self._proxies) - 1, AcpMessage.read(raw)) if self._proxies else [ToEditor(raw)]
+    def from_agent(self, message: AcpMessage) -> list[Step]:
+        """A message from the agent's end of the chain."""
+        return self._up(len(self._proxies) - 1, message)
 
     def _up(self, place: int, message: AcpMessage) -> list[Step]:
         """To the component at `place`, from its successor."""
@@ -144,7 +146,7 @@ class ProxyChain:
                 self._waiting.pop(message.key, None)
                 if message.key in self._initialize_keys:
                     self._initialize_keys.discard(message.key)
-                    message = with_capability(message)
+                    return [ToEditor(with_capability(message))]
             return [ToEditor(message.raw)]
         proxy = self._proxies[place]
         if message.value is None:
@@ -159,7 +161,7 @@ class ProxyChain:
                 for ours, id in proxy.renumbered.items()
                 if key(json.loads(id)) == key(message.params.get("requestId"))
             ]
-            return [ToProxy(place, message.put(("params", "requestId"), json.dumps(ours)).raw) for ours in theirs]
+            return [ToProxy(place, message.edited(("params", "requestId"), json.dumps(ours))) for ours in theirs]
         inside = json_edit.build({"method": json.dumps(message.method), "params": message.part("params")})
         method = f"{proxy.prefix}successor"
         if not message.is_request:
@@ -180,4 +182,11 @@ class ProxyChain:
 
 
 def _initialize_for(message: AcpMessage, prefix: str) -> bytes:
-    return message.put(("method",), json.dumps(f"{prefix}initialize")).raw
+    return message.edited(("method",), json.dumps(f"{prefix}initialize"))
+
+
+def _carried(raw: bytes, value: dict[str, Any], envelope: AcpMessage, params: str | None) -> AcpMessage:
+    """A message out of its envelope, with the params that were parsed there."""
+    if params is not None:
+        value["params"] = envelope.params["params"]
+    return AcpMessage(raw, value)

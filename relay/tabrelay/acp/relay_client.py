@@ -24,13 +24,14 @@ from tabrelay.bridge.outbound import Outbound, OutboundLimits
 from tabrelay.bridge.proven_connection import ProvenConnections  # noqa: F401 - loads httpx2 before a deadline runs
 from tabrelay.bridge.target import NameTarget, relay_address
 from tabrelay.calls.principal import CALL
+from tabrelay.system.program import command
 
 log = logging.getLogger("tabrelay.acp")
 
 REQUEST_S: Final = 2.0
 MAX_ANSWER: Final = 16 << 20
 TOKEN_LIFE_S: Final = 24 * 3600.0
-START_HINT: Final = "Start one: tabrelay demo"
+START_HINT: Final = f"Start one: {command()} demo"
 HOME_HINT: Final = "Was the relay started with another --home?"
 
 
@@ -62,7 +63,7 @@ class RelayClient:
 
     def outbound(self, server: str, server_id: str, connection: str) -> Outbound:
         """The HTTP client for a browser's server. The header names the session and connection of its calls."""
-        target = NameTarget(server, self.base)
+        target = NameTarget(server, self.base, command())
         return Outbound(
             HttpEndpoint(target),
             self._credentials,
@@ -135,7 +136,7 @@ class RelayClient:
 def _is_online_browser(row: Any) -> bool:
     """Whether a row of the status is a connected browser. Checked strictly: another program may have the port."""
     is_row = isinstance(row, dict) and isinstance(row.get("name"), str)
-    return is_row and row.get("kind") == "browser" and row.get("state") == "online"
+    return is_row and row.get("kind") == "browser" and row.get("state") in ("online", "idle")
 
 
 def _revoke(tokens: Tokens, name: str) -> None:

@@ -47,7 +47,7 @@ class Opening:
         text = self.message.part("params", "mcpServers") or "[]"
         spans = json_spans.elements(text) if text.startswith("[") else []
         kept = [replaced.get(place, text[start:end]) for place, (start, end) in enumerate(spans)]
-        return self.message.put(("params", "mcpServers"), f"[{','.join(kept + added)}]").raw
+        return self.message.edited(("params", "mcpServers"), f"[{','.join(kept + added)}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ class Router:
         self.takes_http = _is_on(can.get("http"))
         # All agents of ACP 1 start programs; those of ACP 2 declare it.
         self.takes_stdio = not self.is_typed or _is_on(can.get("stdio"))
-        return with_capability(message).raw
+        return with_capability(message)
 
     def _session_result(self, opening: Opening, message: AcpMessage) -> Effect:
         result = (message.value or {}).get("result")
@@ -241,19 +241,19 @@ _CAPABILITIES: Final[tuple[str, ...]] = ("agentCapabilities", "mcpCapabilities")
 _CAPABILITIES_2: Final[tuple[str, ...]] = ("capabilities", "session", "mcp")
 
 
-def with_capability(message: AcpMessage) -> AcpMessage:
+def with_capability(message: AcpMessage) -> bytes:
     """The response to `initialize` with the capability for servers declared over ACP."""
     result = (message.value or {}).get("result")
     if not isinstance(result, dict):
-        return message
+        return message.raw
     version = result.get("protocolVersion")
     if isinstance(version, int) and version >= 2:
         where, value = _CAPABILITIES_2, "{}"
     else:
         where, value = _CAPABILITIES, "true"
     if _is_on(_member(result, *where).get("acp")):
-        return message
-    return message.put(("result", *where, "acp"), value)
+        return message.raw
+    return message.edited(("result", *where, "acp"), value)
 
 
 def _member(value: Any, *path: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import uuid
 from collections.abc import AsyncIterator
@@ -89,7 +90,8 @@ class SessionServers:
             taken.add(name)
             if (offered := await self._offer_browser_server(session, name, server)) is not None:
                 added.append(offered)
-        return opening.rewritten(replaced, added)
+        rewritten = functools.partial(opening.rewritten, replaced, added)
+        return await asyncio.to_thread(rewritten) if opening.message.is_large else rewritten()
 
     async def _offer_editor_server(
         self, session: AcpSession, declared: DeclaredServer, entry: dict[str, Any]

@@ -23,10 +23,11 @@ from tabrelay.admission.active_requests import ActiveRequests
 from tabrelay.admission.policy import Policy, Refuse, allows, rate_limited, unauthorized
 from tabrelay.admission.rate_limiter import RateLimiter
 from tabrelay.admission.responses import ResponseWriter
-from tabrelay.admission.routes import Route, route
+from tabrelay.admission.routes import PAGE, Route, is_page_request, route
 from tabrelay.admission.tokens import Tokens
 from tabrelay.calls.principal import CALL, METRICS, SERVE, Principal
 from tabrelay.http.headers import RequestHeaders
+from tabrelay.system.program import NAME
 from tabserver.wire.frames import SUBPROTOCOL
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ UNLIMITED = RateLimiter(0, 0)
 NULL = "null"  # the origin of files and sandboxed frames: any site can have it
 UNAUTHENTICATED = Principal("anyone", frozenset({CALL, SERVE, METRICS}))  # style: ok (an id that is in call logs)
 
+OnRefused = Callable[[Refuse, Route, str, RequestHeaders], None]
 
 # Key of the admission in the ASGI scope of a request that was decided before. Clients can't set it.
 ADMISSION: Final = "tabrelay.admission"
@@ -71,11 +73,13 @@ class Gate:
         plain: frozenset[str] = frozenset(),
         rates: RateLimiter = UNLIMITED,
         resource: TokenVerifier | None = None,
-        on_refused: Callable[[str], None] = lambda reason: None,
+        on_refused: OnRefused = lambda refusal, asked, kind, request: None,
+        command: str = NAME,
     ) -> None:
         """`plain`: servers whose pages may connect without a token; their Origin decides. `rates`: request rate of one
-        principal. `resource`: also accepts tokens of an authorization server. `on_refused` is called with the reason
-        of each refusal."""
+        principal. `resource`: also accepts tokens of an authorization server. `on_refused` is called with
+        each refusal, the route, `http` or `websocket`, and the request's headers. `command`: what starts this program,
+        for programs and for the relay's own pages."""
         self._app = app
         self._policy = policy
         self._tokens = tokens
@@ -84,6 +88,7 @@ class Gate:
         self._rates = rates
         self._resource = resource
         self._on_refused = on_refused
+        self._command = command
         # Without an authorization server only the token store decides. This runs once per call.
         self._is_valid = tokens.is_valid if resource is None else self._is_still_admitted
         self._active_requests = ActiveRequests(self._is_valid)
@@ -127,7 +132,7 @@ class Gate:
         if is_limited and principal is not None and (wait_s := self._rates.take(principal.id, time.monotonic())):
             admission = replace(admission, principal=None, refusal=rate_limited(wait_s))
         if admission.refusal is not None:
-            self._on_refused(admission.refusal.reason)
+            self._on_refused(admission.refusal, admission.route, kind, request)
         return admission
 
     def _identify(
@@ -149,9 +154,12 @@ class Gate:
             refusal = origin_check
         if refusal is not None:
             return Admission(asked, path, refusal=refusal)
+        # defence: a page at the address of each server, whether there is one or not
+        if asked.is_jsonrpc and method == "GET" and is_page_request(request):
+            return Admission(PAGE, path)
         # defence: CORS for admitted origins only
         cors = origin if asked.has_cors else None
-        if cors is not None and method == "OPTIONS" and b"access-control-request-method" in request:
+        if cors is not None and method == "OPTIONS" and b"access-control-request-method" in request.first:
             return Admission(asked, path, origin=cors, is_preflight=True)
         if asked.is_public:
             return Admission(asked, path, origin=cors)
@@ -198,6 +206,7 @@ class Gate:
         inner = _without_secrets(scope)
         principal = admission.principal
         inner.setdefault("state", {})["principal"] = principal
+        inner["state"]["is_page"] = admission.route is PAGE
         if scope["type"] == "websocket":
             inner["state"]["signature"] = self._tokens.socket_signature(_sent_token(scope) or "")
         if principal is None:
@@ -212,7 +221,8 @@ class Gate:
             self._active_requests.close(request)
         if request.is_over:
             asked = admission.route
-            refusal = self._challenge(asked, unauthorized(asked.needs, was_given=True), _sent_token(scope) is not None)
+            refused = unauthorized(asked.needs, True, self._command_for(admission.origin))
+            refusal = self._challenge(asked, refused, _sent_token(scope) is not None)
             await out.end_revoked(refusal, receive)
 
     def _challenge(self, asked: Route, refusal: Refuse, was_given: bool) -> Refuse:
@@ -249,9 +259,10 @@ class Gate:
         # defence: a paired origin with another token
         if is_foreign_origin and (principal is None or principal.origin != origin):
             # A paired origin needs the token that was issued to it; no other token is accepted.
-            return unauthorized(asked.needs, token is not None)
+            return unauthorized(asked.needs, token is not None, self._command_for(origin))
         if principal is None and token and self._tokens.identify(token, None) is not None:
-            return Refuse(403, "forbidden", "This token belongs to another origin. Pair this page: tabrelay pair")
+            fix = f"Pair this page: {self._command_for(origin)} pair"
+            return Refuse(403, "forbidden", f"This token belongs to another origin. {fix}")
         if token is None and origin is not None and is_plain:
             # The origin is in the list. A request without an Origin, or with any token, does not get here.
             return Principal(f"origin:{origin}", frozenset({SERVE}), origin, frozenset({asked.server or ""}))
@@ -259,9 +270,14 @@ class Gate:
             principal = UNAUTHENTICATED
         if principal is None:
             # defence: deny by default
-            return unauthorized(asked.needs, token is not None)
+            return unauthorized(asked.needs, token is not None, self._command_for(origin))
         # defence: scope and server of a token
         return allows(principal, asked.needs, asked.server) or principal
+
+    def _command_for(self, origin: str | None) -> str:
+        """The command in a message for this origin: the path of the installation may name the user."""
+        # defence: the path of the installation in answers to other origins
+        return self._command if origin is None or self._policy.is_own_origin(origin) else NAME
 
 
 def _sent_token(scope: Scope) -> str | None:

@@ -50,9 +50,8 @@ class TokenVerifier:
         self._keys = keys
         self._wall = wall
         # Verifying a signature takes longer than the rest of a call: verified tokens are cached by their digest.
-        self._verified: dict[str, Claims] = {}
-        # defence: a key that is gone
-        keys.on_change = self._verified.clear
+        self._cached: dict[str, Claims] = {}
+        self._cached_for = keys.keys
 
     def is_unverified(self, token: str | None) -> bool:
         """Could it be a token of the issuer that was not verified yet? Its key may have to be fetched (`prepare`)."""
@@ -93,6 +92,15 @@ class TokenVerifier:
         digest = (principal.credential or "").removeprefix("oauth:")
         # defence: the end of an open WebSocket's token
         return digest in self._verified and principal.expires is not None and self._wall() < principal.expires
+
+    @property
+    def _verified(self) -> dict[str, Claims]:
+        """By digest. A change of the keys empties it."""
+        # defence: a key that is gone
+        if self._keys.keys is not self._cached_for:
+            self._cached.clear()
+            self._cached_for = self._keys.keys
+        return self._cached
 
     def _claims(self, token: str) -> Claims | None:
         if not is_jwt(token):

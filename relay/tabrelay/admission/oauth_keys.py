@@ -40,16 +40,15 @@ class JwksCache:
         self._url = url
         self._fetch = fetch or fetch_json
         self._clock = clock
-        self._keys: dict[str, jwt.PyJWK] = {}
+        self.keys: dict[str, jwt.PyJWK] = {}  # another dictionary after each change
         self._read = self._tried = -LIFE_S
         self._reading: asyncio.Task[None] | None = None
-        self.on_change: Callable[[], None] = lambda: None
 
     def find(self, kid: str | None) -> jwt.PyJWK | None:
         """The key with this id. A token without a key id is accepted if there is only one key."""
         if kid is None:
-            return next(iter(self._keys.values())) if len(self._keys) == 1 else None
-        return self._keys.get(kid)
+            return next(iter(self.keys.values())) if len(self.keys) == 1 else None
+        return self.keys.get(kid)
 
     async def prepare(self, kid: str | None) -> None:
         """Fetch the keys if they are old, or if this one is not among them."""
@@ -73,14 +72,12 @@ class JwksCache:
                 found = _keys(await self._fetch(url))
         except (JwksError, TimeoutError, OSError, ValueError) as problem:
             log.warning("The keys of %s can't be read: %s", self._issuer, str(problem) or type(problem).__name__)
-            if self._clock() - self._read >= LIFE_S and self._keys:
-                self._keys = {}  # whether they are still valid is unknown
-                self.on_change()
+            if self._clock() - self._read >= LIFE_S and self.keys:
+                self.keys = {}  # whether they are still valid is unknown
             return
         self._read = self._clock()
-        if {kid: key.key for kid, key in found.items()} != {kid: key.key for kid, key in self._keys.items()}:
-            self._keys = found
-            self.on_change()
+        if {kid: key.key for kid, key in found.items()} != {kid: key.key for kid, key in self.keys.items()}:
+            self.keys = found
 
     async def _discover(self) -> str:
         """RFC 8414 §3.1, then OpenID Connect Discovery."""

@@ -103,6 +103,12 @@ class Pairing:
         is_user_notified = is_shown and (before is None or is_new or now >= before.since + NOTIFY_EVERY_S)
         return PairingTicket(self._seal(asking), asking.code, LIFE_S, is_shown, is_user_notified)
 
+    def ask_approved(self, origin: str, server: str, now: float) -> PairingTicket:
+        """A new request that an earlier approval covers. The ticket itself says so: nothing is stored before its page
+        collects the token."""
+        asking = PairingRequest(_new_code(), origin, server, now, PairingState.APPROVED)
+        return PairingTicket(self._seal(asking), asking.code, LIFE_S, is_shown=False, is_user_notified=False)
+
     def waiting(self, now: float) -> list[PairingRequest]:
         """The requests that the user is shown."""
         return [asking for asking in self._shown.values() if asking.is_waiting(now)]
@@ -145,7 +151,7 @@ class Pairing:
         decision = self._decision(asking.code, now)
         if decision is not None:
             return None if decision.is_collected else replace(asking, state=decision.state)
-        return asking if asking.is_waiting(now) else replace(asking, state=PairingState.EXPIRED)
+        return asking if now < asking.since + LIFE_S else replace(asking, state=PairingState.EXPIRED)
 
     def collect(self, request: str, now: float) -> None:
         """The page has its token: no other holder of the ticket gets one."""
@@ -175,7 +181,7 @@ class Pairing:
             self._muted.popitem(last=False)
 
     def _seal(self, asking: PairingRequest) -> str:
-        fields = [asking.code, asking.origin, asking.server, asking.since, secrets.token_hex(16)]
+        fields = [asking.code, asking.origin, asking.server, asking.since, asking.state, secrets.token_hex(16)]
         return _encode(self._mac(text := json.dumps(fields).encode()) + text)
 
     def _unseal(self, request: str) -> PairingRequest | None:
@@ -186,8 +192,8 @@ class Pairing:
         # defence: a ticket's seal
         if not hmac.compare_digest(seal, self._mac(text)):
             return None
-        code, origin, server, since, _ = json.loads(text)
-        return PairingRequest(code, origin, server, since)
+        code, origin, server, since, state, _ = json.loads(text)
+        return PairingRequest(code, origin, server, since, PairingState(state))
 
     def _mac(self, text: bytes) -> bytes:
         return hmac.digest(self._key, text, hashlib.sha256)[:_SEAL_BYTES]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from tabrelay.calls.principal import CALL, METRICS, SERVE, Principal
@@ -24,6 +24,7 @@ from tabrelay.http.addresses import (
     parse_public_url,
 )
 from tabrelay.payloads.printable_text import printable
+from tabrelay.system.program import NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +43,15 @@ class Policy:
     """The exact lists. ``origins`` holds every admitted origin, ``own_origins`` those of the relay's own pages.
 
     ``authorities``: hosts at which no other program can listen. The relay signs challenges for these only.
+    ``app_origins``: of the app that `tabrelay dev` serves; its pages are paired without a question, and have no other
+    right than those of any paired page.
     """
 
     hosts: frozenset[str]
     origins: frozenset[str]
     own_origins: frozenset[str] = frozenset()
     authorities: frozenset[str] = frozenset()
+    app_origins: frozenset[str] = frozenset()
 
     @classmethod
     def for_address(
@@ -90,6 +94,18 @@ class Policy:
         # The user controls the names that the user has added.
         authorities |= hosts - computer
         return cls(frozenset(hosts), origins, frozenset(own), frozenset(authorities))
+
+    def with_app(self, host: str, port: int, held: Sequence[str]) -> Policy:
+        """This policy, and the names of the port on which the relay serves a developer's app. They are hosts of the
+        relay; the origin is none of its own."""
+        app = Policy.for_address(host, port, held=held)
+        return replace(
+            self,
+            hosts=self.hosts | app.hosts,
+            authorities=self.authorities | app.authorities,
+            # defence: the app's origin is none of the relay's
+            app_origins=app.own_origins,
+        )
 
     def check_host(self, values: Sequence[str]) -> Refuse | None:
         """``values``: every Host header of the request. RFC 9112 §3.2: none or several is an error of the client."""
@@ -144,9 +160,10 @@ def allows(principal: Principal, scope: str | None, server: str | None) -> Refus
     return None
 
 
-def unauthorized(scope: str | None, was_given: bool) -> Refuse:
-    """The 401 of a missing or unknown token. RFC 6750 §3.1: no error code when no token was sent at all."""
-    fix = "Pair this page again: tabrelay pair" if scope == SERVE else "The command `tabrelay token` prints it."
+def unauthorized(scope: str | None, was_given: bool, command: str = NAME) -> Refuse:
+    """The 401 of a missing or unknown token. RFC 6750 §3.1: no error code when no token was sent at all. `command`:
+    what starts this program where the reader is."""
+    fix = f"Pair this page again: {command} pair" if scope == SERVE else f"The command `{command} token` prints it."
     problem = "This token is not known to the relay (any more)." if was_given else "This needs a token."
     error = ', error="invalid_token"' if was_given else ""
     needed = f', scope="{scope}"' if scope else ""

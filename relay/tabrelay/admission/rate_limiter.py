@@ -38,9 +38,3 @@ class RateLimiter:
             return (1.0 - level) / self._per_s
         bucket[0] = level - 1.0
         return 0.0
-
-    def refund(self, key: str) -> None:
-        """Undo the last `take`: the same request will be counted again."""
-        bucket = self._buckets.get(key)
-        if bucket is not None:
-            bucket[0] = min(self._burst, bucket[0] + 1.0)

@@ -12,6 +12,7 @@ from typing import Final
 
 from tabrelay.calls.principal import ADMIN, CALL, MANAGE, METRICS, SERVE
 from tabrelay.calls.proof import ROUTE as PROVE
+from tabrelay.http.headers import RequestHeaders
 
 # Readable by every origin: any page that imports the worker needs them, and they contain no user data.
 _SHARED: Final = re.compile(
@@ -24,6 +25,7 @@ MCP: Final = "mcp"
 # RFC 9728: which authorization server issues tokens. Clients in pages of any origin read it, with MCP's headers.
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 _METADATA: Final = re.compile(r"/\.well-known/oauth-(protected-resource(/[^/]+(/mcp)?)?|authorization-server)")
+_MANAGED: Final = ("/-/pairs", "/-/calls", "/-/drift", "/-/forget")
 _PUBLIC: Final = re.compile(r"/|/-/demo|/-/(demo|page)/.*|/\.well-known/.*|/favicon\.ico")
 
 
@@ -47,6 +49,18 @@ class Route:
     is_jsonrpc: bool = False
 
 
+# A server's address that a person opened in a browser: a page without secrets, instead of a refusal.
+PAGE: Final = Route(is_public=True)
+
+
+def is_page_request(request: RequestHeaders) -> bool:
+    """Does a browser want to show the response? MCP clients ask for event streams."""
+    if (mode := request.first.get(b"sec-fetch-mode")) is not None and mode != "navigate":
+        return False
+    accepted = request.accept.lower()
+    return "text/html" in accepted and "text/event-stream" not in accepted
+
+
 @lru_cache(maxsize=256)  # most requests go to a few paths
 def route(kind: str, method: str, path: str) -> Route:
     """``kind``: http or websocket."""
@@ -67,13 +81,16 @@ def route(kind: str, method: str, path: str) -> Route:
         return Route(is_public=method == "POST", is_for_any_origin=True, has_cors=True, needs=ADMIN)
     if kind == "http" and path == "/-/reports":
         return Route(is_public=method == "POST", needs=ADMIN)
-    if kind == "http" and (path in ("/-/pairs", "/-/calls", "/-/drift") or path.startswith("/-/upstreams/")):
+    if kind == "http" and (path in _MANAGED or path.startswith("/-/upstreams/")):
         return Route(needs=MANAGE)
     if kind == "http" and path == "/-/metrics":
         return Route(needs=METRICS)
     if kind == "http" and path == "/-/status":
         return Route(has_cors=True)
     first, _, rest = path.removeprefix("/").partition("/")
+    if kind == "http" and path.startswith("/-/packages/"):
+        # A worker's own token: packages of a private index may be among them.
+        return Route(is_for_paired=True, has_cors=True, needs=SERVE)
     if kind == "http" and path.startswith("/-/probe/"):
         return Route(is_for_paired=True, has_cors=True, needs=SERVE, server=rest.partition("/")[2])
     if first and not first.startswith(("-", ".")):

@@ -16,6 +16,7 @@ from typing import Any, Final
 from tabrelay.calls import proof
 from tabrelay.calls.principal import SERVE, Principal
 from tabrelay.system import private_files
+from tabrelay.system.program import command
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +127,7 @@ class TokenStore:
                     )
                 if sum(other.name is not None for other in tokens) >= MAX_NAMED:
                     raise TokenStoreError(
-                        f"There are {MAX_NAMED} tokens already. Revoke one first: tabrelay token list"
+                        f"There are {MAX_NAMED} tokens already. Revoke one first: {command()} token list"
                     )
             tokens.append(issued)
             surplus = [other for other in tokens if other.name is None][:-MAX_PAGES]

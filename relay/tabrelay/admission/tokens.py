@@ -23,6 +23,7 @@ from tabrelay.admission.pairing_codes import PairingCode, PairingCodeError, Pair
 from tabrelay.admission.token_store import IssuedToken, TokenHolder, TokenStore, TokenStoreError, holders
 from tabrelay.calls import proof
 from tabrelay.calls.principal import ADMIN, CALL, MANAGE, METRICS, SERVE, Principal
+from tabrelay.http.addresses import loopback_siblings
 from tabrelay.system import private_files
 from tabrelay.system.private_files import StateError
 
@@ -71,7 +72,7 @@ class Tokens:
         self._store = TokenStore(
             home, check_every_s, lambda tokens: self._revoked(issued.principal for issued in tokens)
         )
-        self.on_revoked: Callable[[set[str]], None] = lambda principals: None
+        self.on_revoked: list[Callable[[set[str]], None]] = []
 
     # -- the relay's own ----------------------------------------------------------------------------------------------
 
@@ -214,7 +215,8 @@ class Tokens:
         gone = {principal.id for principal in principals} - left
         for id in gone:
             log.info("%s: its token was revoked", id)
-        self.on_revoked(gone)
+        for notify in self.on_revoked:
+            notify(gone)
 
     # -- issue --------------------------------------------------------------------------------------------------------
 
@@ -245,6 +247,16 @@ class Tokens:
     def has_page(self, origin: str) -> bool:
         """Was a page of this origin paired?"""
         return self._store.has_origin(origin)
+
+    def revoke_pages(self, which: str) -> list[IssuedToken]:
+        """Revoke the pairings of pages with this id or origin, and those of the same port under its other loopback
+        names, which the same approval covers."""
+        named = [
+            issued for issued in self.issued() if issued.origin is not None and which in (issued.id, issued.origin)
+        ]
+        # defence: revoking an approval under each loopback name
+        covered = {(origin, issued.servers) for issued in named for origin in loopback_siblings(issued.origin or "")}
+        return self.revoke(lambda issued: issued in named or (issued.origin, issued.servers) in covered)
 
     def revoke(self, matches: Callable[[IssuedToken], bool]) -> list[IssuedToken]:
         return self._store.remove(matches)

@@ -16,7 +16,7 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -59,6 +59,7 @@ Body = bytes | StoredFile
 
 # No segment of a path can be "..", hidden or empty: a path can't leave its folder.
 _PATH = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9_@+.-]*(/[A-Za-z0-9_@+-][A-Za-z0-9_@+.-]*)*")
+_NOT_SERVED = (".zst", ".gz", ".pyc")
 # `retry/3/client.js` is `client.js`. Until the page is closed, Firefox does not load a module again that failed once,
 # nor modules that import it, so each attempt needs a new path.
 _RETRY = re.compile(r"retry/[0-9]{1,9}/(?!demo/|page/|retry/)(?P<path>.+)")
@@ -71,10 +72,11 @@ class AssetsMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """One file, ready to send. ``etag`` has no quotes: the HTTP side adds them and distinguishes the encodings."""
+    """One file, ready to send. ``encoded`` has smaller forms of it by content coding. ``etag`` has no quotes: the HTTP
+    side adds them and distinguishes the codings."""
 
     body: Body
-    gzip_body: Body | None
+    encoded: Mapping[str, Body]
     mime: str
     etag: str
     immutable: bool = False
@@ -90,7 +92,7 @@ class Folder:
         self._cache: dict[str, tuple[tuple[int, int], Asset]] = {}
 
     def get(self, path: str, immutable: bool = False) -> Asset | None:
-        if not _PATH.fullmatch(path) or path.endswith((".gz", ".pyc")):
+        if not _PATH.fullmatch(path) or path.endswith(_NOT_SERVED):
             return None
         cached = self._cache.get(path)
         if cached is not None and not self._is_live:
@@ -102,9 +104,9 @@ class Folder:
                 return None
             stamp = (found.st_mtime_ns, found.st_size)
             if cached is None or cached[0] != stamp:
-                packed = file.with_name(file.name + ".gz")
-                gzip_body = self._read(packed) if packed.is_file() else None
-                cached = stamp, make_asset(file.name, self._read(file), immutable, gzip_body)
+                packed = file.with_name(file.name + ".zst")
+                zstd_body = self._read(packed) if packed.is_file() else None
+                cached = stamp, make_asset(file.name, self._read(file), immutable, zstd_body)
                 self._cache[path] = cached
         except OSError:
             return None
@@ -124,7 +126,7 @@ class Folder:
         """All files that can be requested, in a fixed order, for the hash."""
         for file in sorted(self.root.rglob("*")):
             name = file.relative_to(self.root).as_posix()
-            if file.is_file() and _PATH.fullmatch(name) and not name.endswith((".gz", ".pyc")):
+            if file.is_file() and _PATH.fullmatch(name) and not name.endswith(_NOT_SERVED):
                 yield name
 
     @cached_property
@@ -286,7 +288,7 @@ class Assets:
     @cached_property
     def _package(self) -> Asset:
         body = make_package(self._js.root, __version__, self.build)
-        return Asset(body, None, MIMES[".tgz"], hashlib.sha256(body).hexdigest()[:32])
+        return Asset(body, {}, MIMES[".tgz"], hashlib.sha256(body).hexdigest()[:32])
 
     @cached_property
     def tabserver(self) -> Asset:
@@ -296,18 +298,20 @@ class Assets:
             for file in sorted(self._tabserver.rglob("*.py"))
             if file.parent != self._micropython.root
         ]
-        return Asset(make_zip(files), None, MIMES[".zip"], content_hash(iter(files)), immutable=True)
+        return Asset(make_zip(files), {}, MIMES[".zip"], content_hash(iter(files)), immutable=True)
 
 
-def make_asset(name: str, body: Body, immutable: bool, gzip_body: Body | None = None) -> Asset:
+def make_asset(name: str, body: Body, immutable: bool, zstd_body: Body | None = None) -> Asset:
     suffix = Path(name).suffix.lower()
-    if gzip_body is None and suffix in COMPRESSIBLE and isinstance(body, bytes) and len(body) <= MAX_GZIP_HERE:
-        gzip_body = gzip.compress(body, 6, mtime=0)
-    if gzip_body is not None and len(gzip_body) >= len(body):
-        gzip_body = None
+    encoded: dict[str, Body] = {}
+    if zstd_body is not None:
+        encoded["zstd"] = zstd_body
+    elif suffix in COMPRESSIBLE and isinstance(body, bytes) and len(body) <= MAX_GZIP_HERE:
+        encoded["gzip"] = gzip.compress(body, 6, mtime=0)
+    smaller = {coding: packed for coding, packed in encoded.items() if len(packed) < len(body)}
     digest = hashlib.sha256(body).hexdigest() if isinstance(body, bytes) else body.sha256
     mime = MIMES.get(suffix, "application/octet-stream")
-    return Asset(body, gzip_body, mime, digest[:32], immutable)
+    return Asset(body, smaller, mime, digest[:32], immutable)
 
 
 def read_all(body: Body) -> bytes:

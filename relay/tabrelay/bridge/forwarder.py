@@ -27,6 +27,7 @@ from tabrelay.bridge.messages import BridgeMessage, load, make
 from tabrelay.bridge.outbound import Outbound, Sent
 from tabrelay.bridge.response_stream import ResponseStreams
 from tabrelay.bridge.session import ClientSession, SessionSnapshot
+from tabrelay.system.program import command
 from tabserver.wire import jsonrpc, methods
 from tabserver.wire.eras import META_PREFIX
 
@@ -41,7 +42,7 @@ MAX_PAGES: Final = 50
 NO_STREAMABLE: Final = frozenset({404, 405})
 OLD_TRANSPORT: Final = (
     "Is that the address of an MCP server? If it only speaks HTTP+SSE (2024-11-05), name it in a configuration "
-    "(tabrelay serve -c FILE), and use it by that name."
+    "({command} serve -c FILE), and use it by that name."
 )
 
 
@@ -208,7 +209,7 @@ class Forwarder:
             return errors.of_token(body, where, self._outbound.hint)
         hint = f"The server redirects to {answer.location}: use that URL if you trust it." if answer.location else ""
         if delivery.message.method == methods.INITIALIZE and answer.status in NO_STREAMABLE:
-            hint = OLD_TRANSPORT
+            hint = OLD_TRANSPORT.format(command=command())
         retry_after_s = read_retry_after(answer.header("retry-after"), self._clock.now())
         return errors.of_status(answer.status, body, where, hint, retry_after_s)
 

@@ -117,8 +117,8 @@ def _parse_one(raw: bytes, value: Any) -> BridgeMessage:
             # defence: the length of an id, in messages of a client to the bridge
             if (flaw := id_flaw(value["id"])) is not None:
                 raise Malformed(jsonrpc.INVALID_REQUEST, flaw)
-            return BridgeMessage(raw, MessageKind.REQUEST, method, params, (value["id"],), _version(params))
-        return BridgeMessage(raw, MessageKind.NOTIFICATION, method, params, (), _version(params))
+            return BridgeMessage(raw, MessageKind.REQUEST, method, params, (value["id"],), modern_version(params))
+        return BridgeMessage(raw, MessageKind.NOTIFICATION, method, params, (), modern_version(params))
     if "id" in value and ("result" in value or "error" in value):
         return BridgeMessage(raw, MessageKind.RESPONSE, None, {}, (), None)
     raise Malformed(jsonrpc.INVALID_REQUEST, "A message has a method, or the result or error of one.", _id(value))
@@ -136,7 +136,8 @@ def _id(value: dict[str, Any]) -> Any:
     return None if id_flaw(id) is not None else id
 
 
-def _version(params: dict[str, Any]) -> str | None:
+def modern_version(params: dict[str, Any]) -> str | None:
+    """The protocol version that a modern request names; None in the handshake era."""
     meta = params.get("_meta")
     version = meta.get(META_VERSION) if isinstance(meta, dict) else None
     return version if isinstance(version, str) and version not in LEGACY_VERSIONS else None

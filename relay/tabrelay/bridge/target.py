@@ -36,17 +36,18 @@ class Address:
 class UrlTarget:
     """A server by its URL."""
 
-    def __init__(self, url: str, allows_plain: bool = False) -> None:
-        self._address = parse_url(url, allows_plain)
+    def __init__(self, url: str, allows_plain: bool = False, *, is_relay: bool = False) -> None:
+        """`is_relay`: it is the URL of a relay of this user, which has to prove itself."""
+        self._address = replace(parse_url(url, allows_plain), is_relay=is_relay)
 
     def __call__(self) -> Address:
         return self._address
 
 
 class NameTarget:
-    """A server of the local relay. `base` returns the relay's current URL."""
+    """A server of the local relay. `base` returns the relay's current URL, `command` starts this program."""
 
-    def __init__(self, name: str, base: Callable[[], str]) -> None:
+    def __init__(self, name: str, base: Callable[[], str], command: str = "tabrelay") -> None:
         from tabserver.wire.errors import ServerNameError
         from tabserver.wire.names import check_address, server_of
 
@@ -56,10 +57,11 @@ class NameTarget:
         except ServerNameError as problem:
             raise TargetError(f"{name!r} is neither a URL nor a server name. {problem}") from None
         self._base = base
+        self._command = command
 
     def __call__(self) -> Address:
         found = relay_address(f"{self._base()}/{self._name}")
-        return replace(found, advice=f"Is the relay running? Start it: tabrelay serve {self._server}")
+        return replace(found, advice=f"Is the relay running? Start it: {self._command} serve {self._server}")
 
 
 def relay_address(url: str) -> Address:

@@ -28,8 +28,8 @@ class Bus(Protocol):
     """One connection to a bus. All methods except `start` and `stop` return at once. Messages and subscriptions are
     sent in order, so that no answer to the next message is missed."""
 
-    on_state: Callable[[bool], None]
-    """Called with True when the bus is connected, and with False when the connection is lost."""
+    on_state: list[Callable[[bool], None]]
+    """Each is called with True when the bus is connected, and with False when the connection is lost."""
 
     @property
     def is_up(self) -> bool:

@@ -89,7 +89,7 @@ class Membership:
         self._lost_nodes: dict[str, None] = {}
         self._first = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        bus.on_state = self._on_state
+        bus.on_state.append(self._on_state)
         self.handle("lost", self._on_declared_lost)
 
     @property

@@ -47,10 +47,17 @@ AT_A_TIME: Final = 100
 AT_ONCE: Final = 256 * 1024
 MESSAGE: Final = 4096
 SMALLEST_PAYLOAD: Final = 64 * 1024
-# Bytes that wait to be written. With more, the bus is too slow and calls are refused.
+# Bytes that wait to be written, with subjects and `ENTRY` for each message. With more, the bus is too slow, and calls
+# are refused.
 MAX_QUEUED: Final = 64 * 1024 * 1024
-# Unread bytes of one subscription. Handlers return at once, so it fills only while the event loop is busy.
+ENTRY: Final = 512
+# Messages that wait to be written, and changes of subscriptions beside them. A change is never dropped: with more, the
+# connection is given up, and the next one subscribes to what is wanted then.
+MAX_ENTRIES: Final = 65_536
+MAX_CHANGES: Final = 65_536
+# Unread bytes and messages of one subscription. Handlers return at once, so it fills only while the event loop is busy.
 MAX_UNREAD: Final = 64 * 1024 * 1024
+MAX_UNREAD_MESSAGES: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +83,7 @@ class NatsBus:
 
     def __init__(self, urls: tuple[str, ...], auth: NatsAuth, name: str, *, ping_s: float = PING_S) -> None:
         """`name`: of this client in the server's monitoring. `ping_s`: interval of pings."""
-        self.on_state: Callable[[bool], None] = lambda is_up: None
+        self.on_state: list[Callable[[bool], None]] = []
         self.max_payload = SMALLEST_PAYLOAD
         self.problem: str | None = None
         self._urls = urls
@@ -132,38 +139,53 @@ class NatsBus:
         wanted = _Subscription(subject, on_message)
         self._subscriptions[wanted] = None
         if self.is_up:
-            self._enqueue(0, lambda client: self._subscribe(client, wanted))
+            self._enqueue_change(lambda client: self._subscribe(client, wanted))
 
         def close() -> None:
             if wanted.is_open:
                 wanted.is_open = False
                 self._subscriptions.pop(wanted, None)
                 if self.is_up:
-                    self._enqueue(0, lambda client: self._unsubscribe(wanted))
+                    self._enqueue_change(lambda client: self._unsubscribe(wanted))
 
         return close
 
     def send(self, subject: str, data: bytes, on_reply: OnReply | None = None) -> Callable[[], None]:
         if not self.is_up:
             raise BusDown("The bus is not connected.")
-        if self._queued > MAX_QUEUED or len(data) > self.max_payload:
+        reply = f"{self._inbox}.{next(self._ids)}" if on_reply is not None else ""
+        size = _size(subject, data, reply)
+        if not self._has_room(size) or len(data) > self.max_payload:
             raise BusDown("The bus accepts no more data.")
+        self._enqueue(size, lambda client: client.publish(subject, data, reply))
         if on_reply is None:
-            self._enqueue(len(data), lambda client: client.publish(subject, data))
             return lambda: None
-        reply = f"{self._inbox}.{next(self._ids)}"
         self._replies[reply] = on_reply
-        self._enqueue(len(data), lambda client: client.publish(subject, data, reply))
         return lambda: self._replies.pop(reply, None) and None
 
     def answer(self, reply: str, data: bytes) -> None:
-        if self.is_up and len(data) <= self.max_payload:
-            self._enqueue(len(data), lambda client: client.publish(reply, data))
+        size = _size(reply, data)
+        # defence: bounds: answers that the bus has not taken
+        if self.is_up and len(data) <= self.max_payload and self._has_room(size):
+            self._enqueue(size, lambda client: client.publish(reply, data))
+
+    def _has_room(self, size: int) -> bool:
+        """May a message of this size be queued?"""
+        # defence: bounds: messages that the bus has not taken
+        return self._queued + size <= MAX_QUEUED and len(self._queue) < MAX_ENTRIES
 
     def _enqueue(self, size: int, act: Callable[[Client], Awaitable[Any]]) -> None:
         self._queued += size
         self._queue.append((size, act))
         self._wake.set()
+
+    def _enqueue_change(self, act: Callable[[Client], Awaitable[Any]]) -> None:
+        """Queue a change of a subscription, or give up a connection that takes too few."""
+        # defence: bounds: changes of subscriptions that the bus has not taken
+        if len(self._queue) >= MAX_ENTRIES + MAX_CHANGES:
+            self._lost.set()
+            return
+        self._enqueue(0, act)
 
     def _replied(self, message: BusMessage) -> None:
         on_reply = self._replies.get(message.subject)
@@ -194,10 +216,14 @@ class NatsBus:
                 self._replies.clear()
                 if was_up and not self._stopping:
                     log.warning("The bus is lost: servers on other relays can't be reached.")
-                    self.on_state(False)
+                    self._notify_state(False)
                 await _close_client(client)
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+    def _notify_state(self, is_up: bool) -> None:
+        for notify in self.on_state:
+            notify(is_up)
 
     def _failed(self, error: Exception) -> None:
         """Log each problem once: connecting is retried without limit."""
@@ -268,7 +294,7 @@ class NatsBus:
         self.max_payload = max(client.max_payload, SMALLEST_PAYLOAD)
         self._client, self.problem = client, None
         log.info("Connected to the bus at %s.", without_credentials(self._urls))
-        self.on_state(True)
+        self._notify_state(True)
         await self._write(client, lost)
 
     async def _write(self, client: Client, lost: asyncio.Event) -> None:
@@ -309,7 +335,13 @@ class NatsBus:
                 await asyncio.sleep(0)
 
         if wanted.is_open:
-            wanted.subscription = await client.subscribe(wanted.subject, cb=receive, pending_bytes_limit=MAX_UNREAD)
+            wanted.subscription = await client.subscribe(
+                wanted.subject,
+                cb=receive,
+                pending_bytes_limit=MAX_UNREAD,
+                # defence: bounds: unread messages of a subscription
+                pending_msgs_limit=MAX_UNREAD_MESSAGES,
+            )
 
     async def _unsubscribe(self, wanted: _Subscription) -> None:
         if wanted.subscription is not None:
@@ -356,6 +388,11 @@ async def _close_client(client: Client) -> None:
             transport._io_writer.transport.abort()
             async with asyncio.timeout(STOP_S):
                 await transport.wait_closed()
+
+
+def _size(subject: str, data: bytes, reply: str = "") -> int:
+    """Bytes of memory of a message that waits to be written."""
+    return len(data) + len(subject) + len(reply) + ENTRY
 
 
 def without_credentials(urls: tuple[str, ...]) -> str:

@@ -191,7 +191,6 @@ class Pending:
         self,
         call: Call,
         owner: CallOwner | None = None,
-        *,
         sent_at: float = 0.0,
         reply_filter: Callable[[Pending, Reply], None] | None = None,
         on_end: Callable[[Pending], None] | None = None,
@@ -303,6 +302,7 @@ class Pending:
     def release(self) -> None:
         """The caller has the reply or the error, or is gone."""
         self._is_released = True
+        self._on_event = None
         if self._unread:
             _slow_readers.discard(self)
         reply, self._reply = self._reply, None
@@ -312,18 +312,16 @@ class Pending:
             reply.budget.release(reply.cost)
 
     @property
-    def has_event(self) -> bool:
-        """Would `next` return at once?"""
-        return self.is_done or bool(self._notices)
-
-    @property
     def sole_reply(self) -> Reply | None:
         """The reply, if it has arrived and no notice is unread."""
         return None if self._notices else self._reply
 
     def watch(self, on_event: Callable[[], None] | None) -> None:
-        """Instead of awaiting `next`: call `on_event` whenever `next` would return. None: not any more."""
+        """Instead of awaiting `next`: call `on_event` whenever `next` would return, and now if it would. None, or
+        `release`: not any more."""
         self._on_event = on_event
+        if on_event is not None and (self.is_done or self._notices):
+            on_event()
 
     async def next(self, timeout_s: float | None = None) -> Notice | Reply | None:
         """The next notice, then the reply; None after `timeout_s` with nothing new. Raises the call's RelayError.

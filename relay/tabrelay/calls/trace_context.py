@@ -10,13 +10,13 @@ server.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from tabrelay.errors import RelayError
 from tabserver.wire.trace_context import PARENT, STATE, TraceContext
 
-Header = Callable[[bytes], str | None]
+Headers = Mapping[bytes, str]  # of a request: the first value of each
 
 PARENT_HEADER: Final = PARENT.encode()
 STATE_HEADER: Final = STATE.encode()
@@ -37,16 +37,16 @@ class Trace(Protocol):
 class Traces(Protocol):
     """Assigns calls to traces."""
 
-    def begin(self, scope: Any, header: Header, server: str, message: dict[str, Any]) -> Trace | None:
+    def begin(self, scope: Any, headers: Headers, server: str, message: dict[str, Any]) -> Trace | None:
         """Called with a client's request before it is forwarded; may change its `_meta`."""
 
 
 class PassThroughTraces:
     """Without tracing: the context is forwarded unchanged."""
 
-    def begin(self, scope: Any, header: Header, server: str, message: dict[str, Any]) -> Trace | None:
-        if header(PARENT_HEADER) is not None and context_in(message) is None:
-            context = context_in_headers(header)
+    def begin(self, scope: Any, headers: Headers, server: str, message: dict[str, Any]) -> Trace | None:
+        if PARENT_HEADER in headers and context_in(message) is None:
+            context = context_in_headers(headers)
             if context is not None:
                 write_context(message, context)
         return None
@@ -57,14 +57,14 @@ def context_in(message: dict[str, Any]) -> TraceContext | None:
     return TraceContext.read(params.get("_meta")) if isinstance(params, dict) else None
 
 
-def context_of(header: Header, message: dict[str, Any]) -> TraceContext | None:
+def context_of(headers: Headers, message: dict[str, Any]) -> TraceContext | None:
     """The context of a request: from its `_meta`, or else from its headers."""
-    return context_in(message) or context_in_headers(header)
+    return context_in(message) or context_in_headers(headers)
 
 
-def context_in_headers(header: Header) -> TraceContext | None:
-    parent = header(PARENT_HEADER)
-    return None if parent is None else TraceContext.read({PARENT: parent, STATE: header(STATE_HEADER)})
+def context_in_headers(headers: Headers) -> TraceContext | None:
+    parent = headers.get(PARENT_HEADER)
+    return None if parent is None else TraceContext.read({PARENT: parent, STATE: headers.get(STATE_HEADER)})
 
 
 def write_context(message: dict[str, Any], context: TraceContext) -> None:

@@ -18,6 +18,7 @@ KIB = 1024
 MIB = 1024 * 1024
 LOG_LEVELS = ("trace", "debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
+DEFAULT_PORT = 4747
 APPROVALS = ("page", "destructive", "all", "none")
 
 
@@ -40,7 +41,7 @@ class Settings:
     """Every field can be set as TABRELAY_<NAME>; lists are separated by commas, sizes are bytes."""
 
     host: str = _setting("127.0.0.1", "address to listen on")
-    port: int = _setting(4747, "port to listen on; 0 takes any free one")
+    port: int = _setting(DEFAULT_PORT, "port to listen on; 0 takes any free one")
     home: Path = field(default_factory=default_home, metadata={"help": "state directory: token, paired pages"})
     allow_hosts: tuple[str, ...] = _setting((), "more host names of this relay")
     allow_origins: tuple[str, ...] = _setting((), "other origins whose pages may use this relay")

@@ -15,6 +15,9 @@ LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 DEFAULT_PORTS = {"http": 80, "https": 443}
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?"
 _NAME = re.compile(rf"(?P<name>\[[0-9a-f:.]+\]|{_LABEL}(?:\.{_LABEL})*)(?::(?P<port>\d{{1,5}}))?")
+_LOOPBACK_ORIGIN = re.compile(
+    rf"(?P<scheme>https?)://(?P<name>{'|'.join(map(re.escape, LOOPBACK_NAMES))})(?P<port>(:[0-9]{{1,5}})?)"
+)
 
 
 class PolicyError(ValueError):
@@ -39,6 +42,19 @@ def is_wildcard(host: str) -> bool:
         return False
 
 
+def loopback_siblings(origin: str) -> frozenset[str]:
+    """The same scheme and port under the other names of this computer. Empty for an origin of another computer.
+
+    `origin` is in the form that browsers send (`parse_origin`). Exactly three names: an address such as 127.0.0.2 may
+    belong to another program.
+    """
+    # defence: an approval covers loopback names of the same scheme and port only
+    found = _LOOPBACK_ORIGIN.fullmatch(origin)
+    if found is None:
+        return frozenset()
+    return frozenset(f"{found['scheme']}://{name}{found['port']}" for name in LOOPBACK_NAMES if name != found["name"])
+
+
 def bracketed(host: str) -> str:
     """A host in the form of a URL: IPv6 addresses in brackets."""
     bare = host.strip("[]").lower()
@@ -47,11 +63,11 @@ def bracketed(host: str) -> str:
 
 def parse_origin(value: str) -> str:
     """The serialised origin a browser would send for ``value``: lower case, no default port, no path."""
-    parts = urlsplit(value.strip())
     try:
+        parts = urlsplit(value.strip())
         port = parts.port
     except ValueError:
-        raise PolicyError(f'--allow-origin "{printable(value)}": the port is not a number.') from None
+        raise PolicyError(f'--allow-origin "{printable(value)}": its host or port is not one.') from None
     if not parts.scheme or not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment:
         raise PolicyError(
             f'--allow-origin "{printable(value)}": write it as scheme://host:port, e.g. https://app.example'

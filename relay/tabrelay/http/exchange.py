@@ -54,14 +54,14 @@ class Exchange(RequestHeaders):
         self._receive = receive
         self._send = send
         self._streaming = False
-        self._watcher: asyncio.Task[None] | None = None
+        self._watcher: asyncio.Task[None] | asyncio.TimerHandle | None = None
 
     # -- the request --------------------------------------------------------------------------------------------------
 
     async def body(self, limit: int, budget: MemoryBudget, check: Callable[[bytes], None] | None = None) -> bytes:
         """The whole body. Raises before its end if it is larger than `limit`, or if all bodies that are being read
         exceed `budget`. `check` is called with each piece of a body that arrives in pieces, and may raise an error."""
-        announced = self.header(b"content-length")
+        announced = self.first.get(b"content-length")
         if announced is not None and announced.isascii() and announced.isdigit() and int(announced) > limit:
             raise too_large(limit)
         message = await self._receive()
@@ -95,8 +95,12 @@ class Exchange(RequestHeaders):
             raise too_large(limit)
         return chunk
 
-    def watch(self, on_gone: Callable[[], None]) -> None:
-        """Call `on_gone` when the client closes the connection. Takes a task, so only for slow responses."""
+    def watch(self, on_gone: Callable[[], None], delay_s: float = 0.0) -> None:
+        """Call `on_gone` when the client closes the connection. Takes a task, which starts after `delay_s`: most
+        responses are complete by then."""
+        if delay_s:
+            self._watcher = asyncio.get_running_loop().call_later(delay_s, self.watch, on_gone)
+            return
 
         async def wait() -> None:
             while True:
@@ -147,16 +151,17 @@ class Exchange(RequestHeaders):
         self._streaming = True
         await self._send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *headers]})
 
-    async def event(self, payload: Body, id: str | None = None) -> None:
-        """One message as one event. The payload must be one line; it is not checked here."""
+    async def event(self, payload: Body, id: str | None = None, *, is_last: bool = False) -> None:
+        """One message as one event, which may be the last of the stream. The payload must be one line; it is not
+        checked here."""
         head = (b"" if id is None else b"id: " + id.encode() + b"\n") + b"event: message\ndata: "
         if isinstance(payload, SlicedPayload) or len(payload) > CHUNK:
             # Not concatenated: no second copy in memory, for a client that may not read it.
             await self._chunk(head)
             await self._write_slowly(payload, is_last=False)
-            await self._chunk(b"\n\n")
+            await self._chunk(b"\n\n", is_last=is_last)
         else:
-            await self._chunk(head + payload + b"\n\n")
+            await self._chunk(head + payload + b"\n\n", is_last=is_last)
 
     async def named_event(self, name: str, data: str) -> None:
         await self._chunk(f"event: {name}\ndata: {data}\n\n".encode())
@@ -177,11 +182,11 @@ class Exchange(RequestHeaders):
         if not self.is_gone:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _chunk(self, body: bytes) -> None:
+    async def _chunk(self, body: bytes, *, is_last: bool = False) -> None:
         if len(body) > CHUNK:
-            await self._write_slowly(body, is_last=False)
+            await self._write_slowly(body, is_last=is_last)
         elif not self.is_gone:
-            await self._send({"type": "http.response.body", "body": body, "more_body": True})
+            await self._send({"type": "http.response.body", "body": body, "more_body": not is_last})
 
     async def _write_slowly(self, body: Body, *, is_last: bool) -> None:
         """Write a large body in pieces at the client's pace; give up after STALL_S without progress. Yields to the

@@ -17,8 +17,19 @@ class NameCapacity:
 
     def __init__(self, most: int, declared: Iterable[str]) -> None:
         self._most = most
-        self._declared = frozenset(declared)
+        self._declared = set(declared)
         self._remote: set[str] = set()
+
+    def is_declared(self, name: str) -> bool:
+        return name in self._declared
+
+    def declare(self, name: str) -> None:
+        """The configuration has the name now."""
+        self._declared.add(name)
+
+    def undeclare(self, name: str) -> None:
+        """The configuration does not have the name any more: it can be evicted."""
+        self._declared.discard(name)
 
     def set_remote(self, name: str, *, is_remote: bool) -> None:
         """Record whether a browser at another relay has the name."""

@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
-from tabrelay.payloads.list_checks import ANY_SIZE, DESCRIPTION_MEMBERS, inspect, read_server_description
+from tabrelay.payloads.list_checks import (
+    ANY_SIZE,
+    DESCRIPTION_MEMBERS,
+    inspecting,
+    read_server_description,
+    run_to_end,
+)
 from tabrelay.routing.tool_drift import Baseline
 from tabrelay.system.state_file import StateFile
 from tabserver.wire.errors import ServerNameError
@@ -56,11 +62,19 @@ class Catalogue:
     def from_dict(cls, row: object) -> Catalogue | None:
         """The only conversion from values of a server, a file or another relay: what does not have the type that MCP
         defines is left out. None if there is no `initialize` result."""
+        return run_to_end(cls.reading(row))
+
+    @classmethod
+    def reading(cls, row: object) -> Generator[None, None, Catalogue | None]:
+        """The same, with a `yield` after each item."""
         if not isinstance(row, dict) or not isinstance(row.get("initialize"), dict):
             return None
         # defence: the types of a server's description of itself
         about = read_server_description(row["initialize"])
-        lists = {name: tuple(inspect(key, row.get(name) or [], ANY_SIZE)[0]) for name, key in LISTS.items()}
+        lists: dict[str, tuple[dict[str, Any], ...]] = {}
+        for name, key in LISTS.items():
+            items, _ = yield from inspecting(key, row.get(name) or [], ANY_SIZE)
+            lists[name] = tuple(items)
         return cls({name: about[name] for name in DESCRIPTION_MEMBERS if name in about}, **lists)
 
     @property
@@ -99,10 +113,9 @@ class StoredServer:
 class CatalogueStore:
     """One JSON file, private to the user. Without a path nothing is written."""
 
-    def __init__(self, path: Path | None, *, is_shared: bool = False, most: int = MAX_NAMES) -> None:
-        """`is_shared`: other relays write the same file, and their rows are kept. `most`: limit of names."""
+    def __init__(self, path: Path | None, *, most: int = MAX_NAMES) -> None:
+        """`most`: limit of names."""
         self._most = most
-        self._is_shared = is_shared
         self._records: dict[str, StoredServer] = {}
         self._removed: dict[str, None] = {}
         self._file = StateFile(
@@ -112,6 +125,12 @@ class CatalogueStore:
     def load(self) -> dict[str, StoredServer]:
         self._records = self._file.load()
         return dict(self._records)
+
+    def has(self, name: str) -> bool:
+        return name in self._records
+
+    def get(self, name: str) -> StoredServer | None:
+        return self._records.get(name)
 
     def remove(self, name: str) -> None:
         if self._records.pop(name, None) is not None:
@@ -166,9 +185,9 @@ class CatalogueStore:
         return StoredServer(catalogue, last_seen, source, Baseline.load(value.get("baseline")))
 
     def accepts(self, name: str, ours: StoredServer | None, theirs: StoredServer) -> bool:
-        """A newer row of another relay is not overwritten."""
+        """Several relays of one user write the same file. A newer row of another one is not overwritten."""
         is_newer = ours is None or (theirs.last_seen or 0) > (ours.last_seen or 0)
-        return self._is_shared and is_newer and name not in self._removed
+        return is_newer and name not in self._removed
 
     def merge(self, theirs: Mapping[str, StoredServer]) -> None:
         self._records |= theirs

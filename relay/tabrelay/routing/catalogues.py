@@ -40,13 +40,16 @@ class Catalogues:
         *,
         static_tools: Iterable[str],
         budget: int,
+        drift_level: int,
         clock: Callable[[], float],
     ) -> None:
-        """`static_tools`: names of servers that have the static tools. `budget`: bytes of memory for all catalogues."""
+        """`static_tools`: names of servers that have the static tools. `budget`: bytes of memory for all catalogues.
+        `drift_level`: log level of tools that have changed under their old names."""
         self._entries = entries
         self._store = store
         self._static_tools = frozenset(static_tools)
         self._budget = budget
+        self._drift_level = drift_level
         self._clock = clock
         self._log_limiter = RateLimiter(LOG_LINES_PER_S, LOG_BURST)
         # An upper bound: a removed entry still counts until the next eviction adds up what is left.
@@ -133,7 +136,7 @@ class Catalogues:
         before, entry.drift = entry.drift, entry.baseline.drift(tools)
         if entry.drift and entry.drift != before and self._may_log(f"{entry.name} drift"):
             # Tools come and go with tabs. A tool that changes under its old name is what an attack looks like.
-            level = logging.WARNING if set(entry.drift.changed) - set(before.changed) else logging.INFO
+            level = self._drift_level if set(entry.drift.changed) - set(before.changed) else logging.INFO
             log.log(
                 level,
                 "%s: its tools differ from those at first use: %s",

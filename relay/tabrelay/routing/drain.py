@@ -18,6 +18,8 @@ from tabrelay.config.settings import Settings
 from tabrelay.errors import RelayUnavailable
 
 RESTART: Final = 1012  # WebSocket close code for "reconnect later"
+RESTARTS: Final = "drain"  # reason of the close frame, read by workers
+STOPS: Final = "stop"
 FLUSH_S: Final = 1.0  # time to write queued errors and close frames
 RETRY_AFTER_MS: Final = 2000
 
@@ -61,7 +63,7 @@ class InFlightCounter:
 
 
 class Drain:
-    """One per relay. `is_on` becomes true once and stays true."""
+    """One per relay. `is_on` becomes true once and stays true: from then on faces start no call (`unavailable`)."""
 
     def __init__(
         self, *, patience_s: float, pause_s: float, spread_s: float, chance: random.Random | None = None
@@ -74,6 +76,7 @@ class Drain:
         self._relay: Drainable | None = None
         self._change = asyncio.Event()
         self._delays: dict[Browser, int] = {}
+        self._reason = STOPS
         self.is_on = False
         self.exchanges = InFlightCounter(self.changed)
         self.sockets = InFlightCounter(self.changed)
@@ -92,14 +95,11 @@ class Drain:
         if self.is_on:
             self._change.set()
 
-    def admit(self) -> None:
-        """Raises once the relay accepts no more calls. Called before every start of a call."""
-        if self.is_on:
-            raise unavailable()
-
-    async def run(self) -> None:
-        """Finish running calls, close the browsers, and return when the close frames are written."""
+    async def run(self, is_restart: bool = False) -> None:
+        """Finish running calls, close the browsers, and return when the close frames are written. `is_restart`: the
+        relay starts again at once, and pages say so."""
         self.is_on = True
+        self._reason = RESTARTS if is_restart else STOPS
         relay = self._relay
         if relay is None:
             return
@@ -134,7 +134,7 @@ class Drain:
                 # A browser that connected in the meantime has no delay yet.
                 retry_ms = self._delays.get(browser)
                 browser.retire(
-                    RESTART, "drain", self._delay_ms(self._chance.random()) if retry_ms is None else retry_ms
+                    RESTART, self._reason, self._delay_ms(self._chance.random()) if retry_ms is None else retry_ms
                 )
 
     def _assign_delays(self, browsers: list[Browser]) -> None:
@@ -149,4 +149,4 @@ class Drain:
 
 
 def unavailable() -> RelayUnavailable:
-    return RelayUnavailable("The relay is restarting. Try again in a moment.", retry_after_ms=RETRY_AFTER_MS)
+    return RelayUnavailable("The relay is stopping. Try again when it is back.", retry_after_ms=RETRY_AFTER_MS)

@@ -81,6 +81,11 @@ class ServerEntry:
     browser: str | None = None
     tabs: tuple[TabInfo, ...] = ()
     focus_count: int = 0
+    # Can one of its tabs answer? None: the browser has not said. `idle_since`: wall time since when none can.
+    is_awake: bool | None = None
+    idle_since: float | None = None
+    # Monotonic time since when it has neither a tab nor a call that waits for a client's answer.
+    empty_since: float | None = None
     last_used: float | None = None
     # The server in its name; differs from the name for one of several browsers that share it.
     server: str = ""
@@ -88,6 +93,16 @@ class ServerEntry:
     def __post_init__(self) -> None:
         self.is_listed.set()
         self.server = server_of(self.name)
+
+    def forget_tabs(self) -> None:
+        """Another browser has the name, or none has."""
+        self.is_awake = self.idle_since = self.empty_since = None
+
+    @property
+    def is_starting(self) -> bool:
+        """Is it an upstream that is starting and has no catalogue yet? A client that gets an empty list now may never
+        ask again."""
+        return self.connector is not None and self.connector.is_connecting and self.catalogue is None
 
     def stored(self) -> StoredServer:
         """The part that outlives a restart."""

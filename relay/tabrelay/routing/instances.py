@@ -31,6 +31,7 @@ class TabInfo:
     id: str
     title: str
     is_visible: bool
+    is_awake: bool = True  # False: the browser has frozen it, or it does not react
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +121,33 @@ def counts_as_use(call: Call) -> bool:
     return call.method not in QUICK and call.method != methods.SUBSCRIPTIONS_LISTEN and call.caller.principal != RELAY
 
 
-def read_tabs(params: object) -> tuple[tuple[TabInfo, ...], int] | None:
-    """The tabs that a worker reports, and how often its user turned to one; None if the message is malformed."""
+@dataclass(frozen=True, slots=True)
+class TabReport:
+    """What a worker reports: its tabs, and how often its user turned to one.
+
+    `is_in_use`: a tab is reloading, or a call waits for its client's answer. `is_awake`: can a tab answer? None: not
+    known.
+    """
+
+    tabs: tuple[TabInfo, ...]
+    focus_count: int
+    is_in_use: bool = False
+    is_awake: bool | None = None
+
+
+def read_tabs(params: object) -> TabReport | None:
+    """The report of a worker; None if the message is malformed."""
     if not isinstance(params, dict) or not isinstance(params.get("tabs"), list):
         return None
     tabs = [_tab(row) for row in params["tabs"][:MAX_TABS] if isinstance(row, dict)]
-    used = params.get("used")
-    return tuple(tab for tab in tabs if tab.id), used if isinstance(used, int) else 0
+    used, parked = params.get("used"), params.get("parked")
+    known = tuple(tab for tab in tabs if tab.id)
+    return TabReport(
+        known,
+        used if isinstance(used, int) else 0,
+        (isinstance(parked, int) and parked > 0) or params.get("returning") is True,
+        any(tab.is_awake for tab in known),
+    )
 
 
 def _tab(row: dict[str, Any]) -> TabInfo:
@@ -135,6 +156,7 @@ def _tab(row: dict[str, Any]) -> TabInfo:
         id[:MAX_TEXT] if isinstance(id, str) else "",
         title[:MAX_TEXT] if isinstance(title, str) else "",
         row.get("visible") is True,
+        row.get("awake") is not False,
     )
 
 

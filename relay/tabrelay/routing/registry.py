@@ -1,13 +1,15 @@
 """Registry of server names: leases of peers, presence, waiting for a peer that is away.
 
 A name is known once it was declared, paired or seen, and stays known over restarts: without a peer its server is
-offline, never unknown. Names that several browsers share are in `shared_names`, the lists of servers in `catalogues`.
-The registry knows no transport and starts no call.
+offline, never unknown. It ends when the user forgets it, or removes it from the configuration. Names that several
+browsers share are in `shared_names`, the lists of servers in `catalogues`. The registry knows no transport and starts
+no call.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -16,13 +18,14 @@ from tabrelay.calls.calls import Call
 from tabrelay.calls.peer import Peer, PeerKind
 from tabrelay.errors import ServerOffline, UnknownServer
 from tabrelay.routing.capacity import NameCapacity
-from tabrelay.routing.catalogue_store import Catalogue, CatalogueStore
+from tabrelay.routing.catalogue_store import Catalogue, CatalogueStore, StoredServer
 from tabrelay.routing.catalogues import Catalogues
 from tabrelay.routing.drain import unavailable
 from tabrelay.routing.entry import Connector, ServerEntry
-from tabrelay.routing.instances import ANY, SharedName, TabInfo, TabRequest
+from tabrelay.routing.instances import ANY, SharedName, TabReport, TabRequest
 from tabrelay.routing.shared_names import SharedNames
 from tabrelay.routing.tool_drift import Drift
+from tabrelay.system.program import NAME
 from tabserver.wire.names import check_address, check_server_name, server_of
 
 # The catalogue of an upstream that was not seen for this long is dropped: by then it is most likely another server.
@@ -42,37 +45,47 @@ class Registry:
         most: int = 512,
         catalogue_budget: int = 32 * 1024 * 1024,
         on_front_change: Callable[[str], None] = lambda server: None,
+        on_names: Callable[[], None] = lambda: None,
+        on_presence: Callable[[str, Peer, str], None] = lambda name, peer, state: None,
+        on_use: Callable[[str], None] = lambda name: None,
+        drift_level: int = logging.WARNING,
+        command: str = NAME,
         wall: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`static_tools`: names of servers that have the static tools, also before their first browser. `instances`:
         names that several browsers share. `most`: limit of names. `catalogue_budget`: bytes of memory for the
-        catalogues of all servers. `on_front_change`: another of the browsers that share this name is in front."""
-        # A peer is "up", "away" for a moment, "gone", or has other "tabs".
-        self.on_presence: Callable[[str, Peer, str], None] = lambda name, peer, state: None
+        catalogues of all servers. `on_front_change`: another of the browsers that share this name is in front.
+        `on_names`: a name was added or removed, or has another peer. `on_presence`: a peer is "up", "away" for a
+        moment, "gone", or has other "tabs". `on_use`: a user or a client has used the browser with this address.
+        `drift_level`: log level of changed tools. `command`: what starts this program, for messages."""
+        self._command = command
+        self._on_presence = on_presence
         self._wall = wall
+        self._on_names = on_names
+        self._clock = clock
         self._capacity = NameCapacity(most, declared := frozenset(declared))
         self._store = store
         self._entries: dict[str, ServerEntry] = {}
         self._is_closed = False
-        self.shared_names = SharedNames(self._entries, self.remove, wall, on_front_change)
+        self.shared_names = SharedNames(self._entries, self.remove, wall, on_front_change, on_use)
         self.catalogues = Catalogues(
-            self._entries, store, static_tools=static_tools, budget=catalogue_budget, clock=clock
+            self._entries,
+            store,
+            static_tools=static_tools,
+            budget=catalogue_budget,
+            drift_level=drift_level,
+            clock=clock,
         )
         shared = frozenset(instances)
         for name, record in store.load().items():
             if name != server_of(name) and server_of(name) not in shared:
                 continue  # the configuration changed: this server has one browser at a time now
-            self._entries[name] = ServerEntry(
-                name,
-                catalogue=record.catalogue,
-                last_seen=record.last_seen,
-                source=record.source,
-                size=record.catalogue.size if record.catalogue else 0,
-                is_used=record.baseline is not None,
-                baseline=record.baseline,
-            )
-            self.catalogues.load(self._entries[name])
+            # The row of an upstream stays in the store until the configuration has the upstream, if it still does.
+            # defence: servers that were removed from the configuration
+            if record.source is None:
+                self._entries[name] = _restored(name, record)
+                self.catalogues.load(self._entries[name])
         for name in declared:
             self.declare(name)
         for name in shared:
@@ -84,25 +97,80 @@ class Registry:
         """Make a name known: from the command line, a pairing, or a browser that connects."""
         return self._entries.get(check_server_name(name)) or self._add(name)
 
-    def _add(self, name: str, *, is_remote: bool = False) -> ServerEntry:
+    def undeclare(self, name: str) -> None:
+        """The configuration no longer has this server. With a page that is connected, it stays as long as that."""
+        self._capacity.undeclare(name)
+        if name in self._entries and not self._is_held(name):
+            self._remove_whole(name)
+
+    def forget(self, name: str) -> str | None:
+        """Remove a name at the user's request, with the browsers that share it. Returns the reason if it stays."""
+        if name not in self._entries and not self._store.has(name):
+            raise UnknownServer(f'No server is called "{name}".')
+        if self._is_held(name):
+            entry = self._entries[name]
+            if entry.connector is not None:
+                return f'"{name}" is a server of the configuration. Remove it there.'
+            tabs = sum(len(one.tabs) for one in (entry, *self.shared_names.members(name)))
+            shown = f"{tabs} tab{'' if tabs == 1 else 's'}" if tabs else "a page"
+            return f'"{name}" is online: {shown} of a browser offers it. Close the page first.'
+        self._remove_whole(name)
+        return None
+
+    def declare_configured(self, name: str) -> None:
+        """The configuration has this server of pages now."""
+        self.declare(name)
+        self._capacity.declare(name)
+
+    def is_declared(self, name: str) -> bool:
+        """Does the command line or the configuration name it?"""
+        return self._capacity.is_declared(name)
+
+    def _is_held(self, name: str) -> bool:
+        """Does a peer have the name, or a part of it?"""
+        return any(one.peer is not None for one in (self.find(name), *self.shared_names.members(name)))
+
+    def _remove_whole(self, name: str) -> None:
+        for one in self.shared_names.members(name):
+            self.remove(one.name)
+        self.remove(name)
+        self._store.remove(name)
+
+    def _add(self, name: str, *, is_remote: bool = False, record: StoredServer | None = None) -> ServerEntry:
         for idle in self._capacity.to_evict(self._entries, 0 if is_remote else 1):
             del self._entries[idle]
-        entry = self._entries[check_address(name)] = ServerEntry(name)
+        entry = self._entries[check_address(name)] = _restored(name, record or StoredServer())
+        self.catalogues.load(entry)
         self._save(entry)
         return entry
 
     def remove(self, name: str) -> None:
         """No server has the name any more."""
-        if self._entries.pop(name, None) is not None:
+        entry = self._entries.pop(name, None)
+        if entry is not None:
             self._capacity.set_remote(name, is_remote=False)
             self._store.remove(name)
+            entry.up.set()  # calls that wait for a peer find that there is no such server any more
+            self._on_names()
 
     def _save(self, entry: ServerEntry) -> None:
         self._store.put(entry.name, entry.stored())
+        self._on_names()
 
     def has_room_for(self, name: str) -> bool:
         """Can this name be held?"""
         return self._capacity.has_room_for(name, self._entries)
+
+    def holding(self, name: str) -> list[ServerEntry]:
+        """The entries that have or had a browser for the name: its own, and those of the browsers that share it."""
+        entry = self._entries.get(name)
+        return (
+            [] if entry is None else [entry, *(self.shared_names.members(name) if entry.instances is not None else ())]
+        )
+
+    def empty_for_s(self, entry: ServerEntry) -> float | None:
+        """For how long its browser has had no tab and no call that waits; None while it has one."""
+        return None if entry.empty_since is None else self._clock() - entry.empty_since
 
     def __len__(self) -> int:
         """How many names are known."""
@@ -115,7 +183,7 @@ class Registry:
         entry = self._entries.get(name)
         if entry is None:
             raise UnknownServer(
-                f'No server is called "{name}". Open a page that offers it, or declare it: tabrelay serve {name}'
+                f'No server is called "{name}". Open a page that offers it, or declare it: {self._command} serve {name}'
                 if name.isascii() and name.isprintable()
                 else "No server has that name."
             )
@@ -152,7 +220,7 @@ class Registry:
 
     def hold_upstream(self, name: str, peer: Peer, connector: Connector, source: str) -> None:
         """An upstream has the name, connected or not. Its catalogue is kept if it is of the same upstream."""
-        entry = self.declare(name)
+        entry = self._entries.get(check_server_name(name)) or self._add(name, record=self._store.get(name))
         is_old = self._wall() - (entry.last_seen or 0.0) > CATALOGUE_LIFE_S
         if entry.source != source or is_old:
             entry.catalogue = None
@@ -174,10 +242,11 @@ class Registry:
             entry.is_fresh = False
             entry.flaws.clear()
             entry.focus_count = 0
+            entry.forget_tabs()
         entry.up.set()
         self._save(entry)
         self.shared_names.joined(entry, is_new=displaced is not peer)
-        self.on_presence(name, peer, "up")
+        self._on_presence(name, peer, "up")
         return displaced if displaced is not peer else None
 
     def mark_away(self, name: str, peer: Peer) -> None:
@@ -187,7 +256,7 @@ class Registry:
             entry.up.clear()
             entry.last_seen = self._wall()
             self.shared_names.update_presence(entry)
-            self.on_presence(name, peer, "away")
+            self._on_presence(name, peer, "away")
 
     def release(self, name: str, peer: Peer) -> None:
         """The peer will not come back. Only the peer that has the name can release it."""
@@ -197,29 +266,40 @@ class Registry:
             self._capacity.set_remote(name, is_remote=False)
             entry.since = None
             entry.tabs = ()
+            entry.forget_tabs()
             entry.up.clear()
             entry.last_seen = self._wall()
             self._save(entry)
             self.shared_names.left(entry)
-            self.on_presence(name, peer, "gone")
+            self._on_presence(name, peer, "gone")
 
     def set_browser(self, name: str, browser: str) -> None:
         self._entries[name].browser = browser
 
-    def set_tabs(self, name: str, tabs: tuple[TabInfo, ...], focus_count: int) -> None:
-        """A browser reports its tabs, and how often its user has turned to one of them."""
+    def set_tabs(self, name: str, report: TabReport) -> None:
+        """A browser reports its tabs."""
         entry = self._entries[name]
-        self.shared_names.set_tabs(entry, tabs, focus_count)
+        self.shared_names.set_tabs(entry, report.tabs, report.focus_count)
+        if report.is_awake is not False:
+            entry.idle_since = None
+        elif entry.idle_since is None:
+            entry.idle_since = self._wall()
+        entry.is_awake = report.is_awake
+        if report.tabs or report.is_in_use or report.is_awake is None:
+            entry.empty_since = None
+        elif entry.empty_since is None:
+            entry.empty_since = self._clock()
         if entry.peer is not None:
-            self.on_presence(name, entry.peer, "tabs")
+            self._on_presence(name, entry.peer, "tabs")
 
     # -- peers for calls ----------------------------------------------------------------------------------------------
 
-    def acquire(self, name: str, call: Call | None = None) -> tuple[ServerEntry, Peer | None]:
-        """The entry that a call goes to, and the peer that can start it at this moment; None: it has to wait."""
-        entry = named = self.find(name)
+    def acquire(self, named: ServerEntry, call: Call | None = None) -> tuple[ServerEntry, Peer | None]:
+        """The entry that a call to `named` goes to, and the peer that can start it at this moment; None: it has to
+        wait."""
+        entry = named
         if named.instances is not None:
-            entry = self.find(self.shared_names.destination(name, ANY if call is None else TabRequest.of(call)))
+            entry = self.find(self.shared_names.destination(named.name, ANY if call is None else TabRequest.of(call)))
         if self._is_closed:
             raise unavailable()
         peer = entry.peer
@@ -231,13 +311,13 @@ class Registry:
 
     async def wait_for_peer(self, name: str, wait_s: float, call: Call | None = None) -> tuple[ServerEntry, Peer]:
         """`acquire` once the peer is there. Raises ServerOffline if it is not, after `wait_s`."""
-        entry, peer = self.acquire(name, call)
+        entry, peer = self.acquire(self.find(name), call)
         try:
             async with asyncio.timeout(wait_s):
                 for _ in range(2):  # the peer may be gone again at once
                     if peer is None:
                         await (entry.up.wait() if entry.connector is None else entry.connector.wait_for_start())
-                        entry, peer = self.acquire(name, call)
+                        entry, peer = self.acquire(self.find(name), call)
         except TimeoutError:
             peer = None
         if peer is None:
@@ -259,6 +339,18 @@ class Registry:
             entry.up.set()
             if entry.connector is not None:
                 entry.connector.dismiss(unavailable())
+
+
+def _restored(name: str, record: StoredServer) -> ServerEntry:
+    return ServerEntry(
+        name,
+        catalogue=record.catalogue,
+        last_seen=record.last_seen,
+        source=record.source,
+        size=record.catalogue.size if record.catalogue else 0,
+        is_used=record.baseline is not None,
+        baseline=record.baseline,
+    )
 
 
 def _duration_text(seconds: int) -> str:

@@ -28,10 +28,11 @@ class SharedNames:
         remove: Callable[[str], None],
         wall: Callable[[], float],
         on_front_change: Callable[[str], None],
+        on_use: Callable[[str], None],
     ) -> None:
-        """`on_front_change`: another of the browsers that share this name is in front."""
+        """`on_front_change`: another of the browsers that share this name is in front. `on_use`: one was used."""
         self._on_front_change = on_front_change
-        self.on_use: Callable[[str], None] = lambda name: None
+        self._on_use = on_use
         self._entries = entries
         self._remove = remove
         self._wall = wall
@@ -95,7 +96,7 @@ class SharedNames:
 
     def record_use(self, entry: ServerEntry, at: float | None = None) -> None:
         entry.last_used = self._wall() if at is None else at
-        self.on_use(entry.name)
+        self._on_use(entry.name)
         shared = self._shared_entry(entry)
         if shared is None or shared.instances is None:
             return

@@ -7,14 +7,21 @@ iterations of the event loop. Access is decided by the caller (`may_see`).
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
+from tabrelay.calls.peer import PeerKind
 from tabrelay.payloads.list_checks import is_title
 from tabrelay.routing.entry import ServerEntry
 from tabrelay.routing.registry import Registry
+from tabrelay.system.relay_records import DECLARED, HELD, KNOWN
 from tabserver.wire.names import INSTANCE_SEPARATOR
+
+ONLINE: Final = "online"
+IDLE: Final = "idle"
+OFFLINE: Final = "offline"
+STATES: Final = (ONLINE, IDLE, OFFLINE)
 
 
 def describe(registry: Registry, base_url: str, may_see: Callable[[str], bool], now: float) -> list[dict[str, Any]]:
@@ -44,16 +51,24 @@ def encode_rows(rows: Iterable[dict[str, Any]]) -> Generator[None, None, bytes]:
     return b"[" + b",".join(texts) + b"]"
 
 
+def server_state(registry: Registry, entry: ServerEntry, *, counts_nodes: bool) -> str:
+    """What this relay has of the server. `counts_nodes`: also a browser at another relay counts as held."""
+    for one in (entry, *(registry.shared_names.members(entry.name) if entry.instances is not None else ())):
+        if one.peer is not None and (counts_nodes or one.peer.kind is not PeerKind.NODE):
+            return HELD
+    return DECLARED if registry.is_declared(entry.name) else KNOWN
+
+
 def _row(registry: Registry, entry: ServerEntry, base_url: str, now: float) -> dict[str, Any]:
     members = registry.shared_names.members(entry.name) if entry.instances is not None else []
     info = entry.catalogue.initialize.get("serverInfo", {}) if entry.catalogue else {}
-    presence = _presence(entry, base_url, now, entry.up.is_set() if entry.instances is not None else _is_up(entry))
+    presence = _presence(entry, base_url, now, state_of(registry, entry))
     flaws = [flaw for one in (entry, *members) for found in one.flaws.values() for flaw in found.values()]
     row = {
         "name": entry.name,
         **presence,
         # The lists may be out of date: the last browser sent them.
-        "stale": entry.catalogue is not None and not (presence["state"] == "online" and entry.is_fresh),
+        "stale": entry.catalogue is not None and not (presence["state"] != OFFLINE and entry.is_fresh),
         "title": next((text for key in ("title", "name") if is_title(text := info.get(key)) and text), None),
         "tools": [
             {key: tool[key] for key in ("name", "title", "description") if key in tool}
@@ -76,7 +91,7 @@ def _instance(entry: ServerEntry, base_url: str, now: float, is_front: bool) -> 
     """`front`: this browser receives requests for the name."""
     return {
         "id": entry.name.partition(INSTANCE_SEPARATOR)[2],
-        **_presence(entry, base_url, now, _is_up(entry)),
+        **_presence(entry, base_url, now, _state_of_browser(entry)),
         **_browser(entry),
         "front": is_front and _is_up(entry),
         "last_used_s": round(now - entry.last_used, 1) if entry.last_used is not None else None,
@@ -84,11 +99,30 @@ def _instance(entry: ServerEntry, base_url: str, now: float, is_front: bool) -> 
     }
 
 
-def _presence(entry: ServerEntry, base_url: str, now: float, is_online: bool) -> dict[str, Any]:
+def state_of(registry: Registry, entry: ServerEntry) -> str:
+    """Online: its calls are answered. Idle: its browser is connected, and no tab can answer, only what runs in the
+    worker. Offline: nothing is connected."""
+    if entry.instances is None:
+        return _state_of_browser(entry)
+    states = {_state_of_browser(one) for one in registry.shared_names.members(entry.name)}
+    if not entry.up.is_set():
+        return OFFLINE
+    return IDLE if IDLE in states and ONLINE not in states else ONLINE
+
+
+def _state_of_browser(entry: ServerEntry) -> str:
+    if not _is_up(entry):
+        return OFFLINE
+    # defence: a server whose tabs can't answer is not online
+    return IDLE if entry.is_awake is False else ONLINE
+
+
+def _presence(entry: ServerEntry, base_url: str, now: float, state: str) -> dict[str, Any]:
+    since = entry.idle_since if state == IDLE and entry.idle_since is not None else entry.since
     return {
-        "state": "online" if is_online else "offline",
-        "since_s": round(now - entry.since, 1) if is_online and entry.since is not None else None,
-        "last_seen_s": round(now - entry.last_seen, 1) if not is_online and entry.last_seen else None,
+        "state": state,
+        "since_s": round(now - since, 1) if state != OFFLINE and since is not None else None,
+        "last_seen_s": round(now - entry.last_seen, 1) if state == OFFLINE and entry.last_seen else None,
         "mcp_url": f"{base_url}/{entry.name}",
         "calls": entry.calls,
     }

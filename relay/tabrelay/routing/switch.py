@@ -53,7 +53,7 @@ LEGACY: Final = eras.Era.LEGACY
 Watched = tuple[str, str, float, int, asyncio.TimerHandle | None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class WaitingCall:
     """A call that can't start yet: its browser is away, its relay or its list is being looked up, or it is large."""
 
@@ -78,9 +78,11 @@ class Switch:
         on_end: Callable[[], None] = lambda: None,
         call_log: CallObserver | None = None,
         metrics: CallObserver | None = None,
+        remote_lookup: RemoteLookup | None = None,
     ) -> None:
-        """`on_end` is called whenever a call has ended. `call_log` records the calls in `RECORDED`, `metrics` all."""
-        self.remote_lookup: RemoteLookup | None = None
+        """`on_end` is called whenever a call has ended. `call_log` records the calls in `RECORDED`, `metrics` all.
+        `remote_lookup`: where relays share a bus."""
+        self.remote_lookup = remote_lookup
         self._call_log = call_log
         self._metrics = metrics
         self.registry = registry
@@ -124,36 +126,31 @@ class Switch:
                 if not self.registry.knows(server):
                     raise
 
-    def is_starting(self, server: str) -> bool:
-        """Is it an upstream that is starting and has no catalogue yet? A client that gets an empty list now may never
-        ask again."""
-        entry = self.registry.find(server)
-        return entry.connector is not None and entry.connector.is_connecting and entry.catalogue is None
-
-    async def wait_for_start(self, server: str) -> None:
-        if self.is_starting(server):
+    async def wait_for_start(self, entry: ServerEntry) -> None:
+        if entry.is_starting:
             with suppress(ServerOffline):
-                await self.registry.wait_for_peer(server, self._settings.away_wait_s)
+                await self.registry.wait_for_peer(entry.name, self._settings.away_wait_s)
 
-    def start(self, server: str, call: Call, owner: CallOwner | None = None) -> Pending | WaitingCall:
+    def start(self, named: ServerEntry, call: Call, owner: CallOwner | None = None) -> Pending | WaitingCall:
         """Start a call, if that is possible at this moment. An error ends the call: nothing is raised.
 
         `owner` gets its events and may have a cached reply, used if the browser disconnects with the call or takes too
         long.
         """
-        began = time.monotonic()
+        began, server = time.monotonic(), named.name
         if call.trace is not None:
             call.trace.lookup_started(server)
-        if len(call.payload) > LARGE_CALL or not self.is_located(server):
+        lookup = self.remote_lookup
+        if len(call.payload) > LARGE_CALL or (lookup is not None and not lookup.is_held(server)):
             return WaitingCall(call, server, owner, began, self)
         try:
-            entry, peer = self.registry.acquire(server, call)
+            entry, peer = self.registry.acquire(named, call)
             if peer is None or (call.method in LISTS and self._is_being_listed(entry, call)):
                 return WaitingCall(call, server, owner, began, self)
             cost = self._claim(call)
         except RelayError as error:
             return self._failed(server, call, owner, began, error)
-        return self._send(server, call, owner, began, entry, peer, cost)
+        return self._send(server, call, owner, began, entry, peer, cost, began)
 
     async def start_later(self, server: str, call: Call, owner: CallOwner | None, began: float) -> Pending:
         """The rest of `start` for a call that has to wait."""
@@ -167,7 +164,7 @@ class Switch:
                 raise
         except RelayError as error:
             return self._failed(server, call, owner, began, error)
-        return self._send(server, call, owner, began, entry, peer, cost)
+        return self._send(server, call, owner, began, entry, peer, cost, time.monotonic())
 
     def _failed(self, server: str, call: Call, owner: CallOwner | None, began: float, error: RelayError) -> Pending:
         self._record(server, call, began, error)
@@ -184,10 +181,11 @@ class Switch:
         entry: ServerEntry,
         peer: Peer,
         cost: int,
+        sent_at: float,
     ) -> Pending:
         """Send a call to its peer, set its deadline, count it, and record its end."""
         reply_filter = partial(self._filter_list, entry.name) if call.method in CHECKED_METHODS else None
-        pending = Pending(call, owner, sent_at=time.monotonic(), reply_filter=reply_filter, on_end=self._ended)
+        pending = Pending(call, owner, sent_at, reply_filter, self._ended)
         if call.trace is not None:
             call.trace.sent(entry.name, "browser" if entry.connector is None else UPSTREAM)
         early_timer = None
@@ -206,7 +204,7 @@ class Switch:
             pending.end(error)
             return pending
         except BaseException:
-            self._forget(pending)
+            pending.end(RelayError("The relay could not start the call."))
             raise
         if call.caller.principal != RELAY:
             self._count(call, entry)
@@ -222,17 +220,12 @@ class Switch:
         if self._call_log is not None and call.method in RECORDED:
             self._call_log.record(server, call, took_s, outcome)
 
-    def _forget(self, pending: Pending) -> tuple[str, float]:
-        """Release what the call took. Returns its server, and when it was received."""
+    def _ended(self, pending: Pending) -> None:
         server, _, began, cost, early_timer = self._running.pop(pending)
         if early_timer is not None:
             early_timer.cancel()
         self._deadlines.pop(pending, None)
         self._release(pending.call, cost)
-        return server, began
-
-    def _ended(self, pending: Pending) -> None:
-        server, began = self._forget(pending)
         self._on_end()
         self._record(server, pending.call, began, pending.ended_with)
         if log.isEnabledFor(logging.DEBUG):
@@ -344,18 +337,18 @@ class Switch:
             if pending.call.method == methods.SUBSCRIPTIONS_LISTEN:
                 result = {"resultType": "complete", "_meta": {eras.META_SUBSCRIPTION: pending.call.id}}
                 pending.end(Reply.with_result(pending.call.id, result))
-                self._cancel(address, pending, "the relay is restarting")
+                self._cancel(address, pending, "the relay is stopping")
 
     def give_up(self, patience_s: float) -> None:
         """The relay stops and can't wait any longer: running calls fail, and browsers get a cancellation."""
         for pending, (_, address, *_) in list(self._running.items()):
-            text = f'The relay is restarting, and "{pending.call.method}" was not done within {patience_s:g} s.'
+            text = f'The relay is stopping, and "{pending.call.method}" was not done within {patience_s:g} s.'
             pending.end(DeadlinePassed(text))
-            self._cancel(address, pending, "the relay is restarting")
+            self._cancel(address, pending, "the relay is stopping")
 
     async def ask(self, server: str, call: Call) -> Reply:
         """Start a call and wait for its reply; notices are ignored."""
-        return await self.reply_to(server, await self.start(server, call).started())
+        return await self.reply_to(server, await self.start(self.registry.find(server), call).started())
 
     async def reply_to(self, server: str, pending: Pending) -> Reply:
         """Wait for the reply of a call; notices are ignored. Raises the call's RelayError."""

@@ -23,8 +23,11 @@ from tabrelay.faces.web.pairing import OnAsk, log_asking
 from tabrelay.http.addresses import bracketed, is_loopback, parse_public_url
 from tabrelay.routing.drain import Drain
 from tabrelay.server.fast_path import FastPath
-from tabrelay.server.path_aliases import PathAliases
-from tabrelay.server.relay import Relay, RelayParts
+from tabrelay.server.path_aliases import AliasTable, PathAliases
+from tabrelay.server.relay import Relay
+from tabrelay.server.relay_parts import RelayParts
+from tabrelay.system.program import NAME, command
+from tabrelay.system.relay_records import RelayRecord
 
 if TYPE_CHECKING:
     from tabrelay.admission.oauth import TokenVerifier
@@ -42,19 +45,22 @@ def create_app(
     policy: Policy | None = None,
     assets: Assets | None = None,
     url: str | None = None,
-    token_command: str = "tabrelay token",
+    app_url: str = "",
+    token_command: str | None = None,
     drain: Drain | None = None,
     on_ask: OnAsk = log_asking,
     sign_in: Callable[[HttpSpec], SignIn | None] | None = None,
     backplane: Bus | None = None,  # style: ok, a public name
+    record: RelayRecord | None = None,
 ) -> PathAliases:
     """The relay as one ASGI application. `settings.port` must be the real port: the exact Host list contains it.
 
     `specs`: servers of the configuration, beyond the names in the settings. `url`: the address to show to users,
-    `token_command`: the command that prints their token. Run `drain` before the server closes its sockets, and calls
-    finish; otherwise they end with their sockets. `on_ask` is called when a page asks to be paired; by default that is
-    logged. `sign_in` gets tokens for upstreams that require one. The last one is
-    the bus to other relays; by default that of the settings, if any.
+    `app_url`: that of an app in development which is served with the relay, `token_command`: the command that prints
+    their token. Run `drain` before the server closes its sockets, and calls finish; otherwise they end with them.
+    `on_ask` is called when a page asks to be paired; by default that is logged. `sign_in` gets tokens for upstreams
+    that require one. The parameter after it is the bus to other relays; by default that of the settings, if any.
+    `record`: what the relay writes about itself in the state directory while it runs, for commands; by default nothing.
     """
     tokens = tokens or Tokens(settings.home)
     policy = policy or Policy.for_address(
@@ -69,7 +75,9 @@ def create_app(
         policy=policy,
         assets=assets or Assets.find(),
         url=url,
-        token_command=token_command,
+        app_url=app_url,
+        token_command=token_command or f"{shown_command(settings)} token",
+        command=shown_command(settings),
         drain=drain or Drain.for_settings(settings),
         on_ask=on_ask,
         verifier=verifier,
@@ -78,16 +86,24 @@ def create_app(
         specs=specs,
         sign_in=sign_in,
         bus=backplane or _make_bus(settings),  # style: ok, a public name
+        record=record,
     )
     relay = Relay(parts)
     gate = _make_gate(parts, relay)
+    aliases = AliasTable(specs)
     if tracing is None:
-        app = PathAliases(gate, specs, relay.change)
-        app.fast_path = FastPath(gate, relay.mcp_endpoint, parts.drain.exchanges, app.resolve)
-        return app
+        fast_path = FastPath(gate, relay.mcp_endpoint, parts.drain.exchanges, aliases)
+        return PathAliases(gate, aliases, relay.change, fast_path)
     from tabrelay.server.otel import Traced
 
-    return PathAliases(Traced(gate, tracing), specs, relay.change)
+    return PathAliases(Traced(gate, tracing), aliases, relay.change)
+
+
+def shown_command(settings: Settings) -> str:
+    """The command that starts this program, for answers of the relay. Readers on other computers get its name: the path
+    of this installation is of no use to them."""
+    is_direct = is_loopback(settings.host) and not settings.public_url and not settings.trusted_proxies
+    return command() if is_direct else NAME
 
 
 def _make_gate(parts: RelayParts, relay: Relay) -> Gate:
@@ -103,13 +119,14 @@ def _make_gate(parts: RelayParts, relay: Relay) -> Gate:
         rates=RateLimiter(settings.rate_s, settings.rate_burst),
         resource=parts.verifier,
         on_refused=relay.refused,
+        command=parts.command,
     )
 
     def revoked(principals: set[str]) -> None:
-        relay.dismiss(principals)
+        relay.mcp_endpoint.end_sessions(principals)
         gate.end_revoked()
 
-    parts.tokens.on_revoked = revoked
+    parts.tokens.on_revoked.append(revoked)
     return gate
 
 

@@ -17,14 +17,12 @@ from tabrelay.calls.calls import Pending
 from tabrelay.calls.peer import PeerKind
 from tabrelay.config.settings import Settings
 from tabrelay.faces.mcp.bus_sync import BusSync
-from tabrelay.faces.mcp.endpoint import McpEndpoint
 from tabrelay.faces.nodes.cluster_status import ClusterStatus
 from tabrelay.faces.nodes.forwarded_calls import Forwarding
 from tabrelay.peers.nodes.locator import BrowserLocator
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.registry import Registry
 from tabrelay.routing.status import describe
-from tabrelay.routing.switch import Switch
 from tabserver.wire.names import INSTANCE_SEPARATOR
 from tabserver.wire.pending_calls import PendingCalls
 
@@ -40,11 +38,10 @@ class Cluster:
         url: str,
         *,
         registry: Registry,
-        switch: Switch,
-        endpoint: McpEndpoint,
         drain: Drain,
         pending_calls: dict[str, PendingCalls[Pending]],
         count_browsers: Callable[[], int],
+        count_calls: Callable[[], int],
         on_up: Callable[[str], None],
         on_gone: Callable[[str], None],
     ) -> None:
@@ -52,10 +49,10 @@ class Cluster:
         self._settings = settings
         self._url = url
         self._registry = registry
-        self._switch = switch
         self._count_browsers = count_browsers
+        self._count_calls = count_calls
         self.members = Membership(bus, key, self._describe_node, settings.bus_beat_s, keep_s=settings.call_deadline_s)
-        self._locator = BrowserLocator(
+        self.locator = BrowserLocator(
             self.members,
             registry,
             pending_calls,
@@ -65,10 +62,9 @@ class Cluster:
             has_moved=lambda pending: self._forwarding.moved(pending),
         )
         self._forwarding = Forwarding(
-            self.members, registry, drain, self._locator.local, lambda peer: peer.kind is PeerKind.BROWSER
+            self.members, registry, drain, self.locator.local, lambda peer: peer.kind is PeerKind.BROWSER
         )
-        switch.remote_lookup = self._locator
-        endpoint.share(BusSync(self.members))
+        self.bus_sync = BusSync(self.members)
         self.status = ClusterStatus(self.members, url, self._own_names, self._rows, self._describe_node)
 
     def _describe_node(self) -> dict[str, Any]:
@@ -77,13 +73,13 @@ class Cluster:
             "version": __version__,
             "port": self._settings.port,
             "browsers": self._count_browsers(),
-            "in_flight": self._switch.in_flight,
+            "in_flight": self._count_calls(),
         }
 
     def _own_names(self) -> list[str]:
         """The servers that have a browser at this relay."""
         names = [entry.name for entry in self._registry.entries() if INSTANCE_SEPARATOR not in entry.name]
-        return [name for name in names if self._locator.has(name)]
+        return [name for name in names if self.locator.has(name)]
 
     def _rows(self, names: Collection[str]) -> list[dict[str, Any]]:
         return describe(self._registry, self._url, names.__contains__, time.time())

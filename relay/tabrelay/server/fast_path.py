@@ -7,11 +7,11 @@ regular path with what was decided.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tabrelay.admission.gate import Admission, Gate
-from tabrelay.calls.calls import Pending, Reply, Response
+from tabrelay.calls.principal import Principal
 from tabrelay.faces.mcp.endpoint import McpEndpoint
 from tabrelay.faces.mcp.outcomes import Outcome
 from tabrelay.http.headers import RequestHeaders
@@ -29,13 +29,14 @@ class FastPath:
     """One per relay. `deadlines`: requests without a response by then continue on the regular path."""
 
     def __init__(
-        self, gate: Gate, endpoint: McpEndpoint, exchanges: InFlightCounter, resolve: Callable[[str], str]
+        self, gate: Gate, endpoint: McpEndpoint, exchanges: InFlightCounter, aliases: Mapping[str, str]
     ) -> None:
-        """`exchanges` counts running requests. `resolve`: path aliases, from an address to the path of a server."""
+        """`exchanges` counts running requests. `aliases`: from an address to the path of a server."""
         self.exchanges = exchanges
         self._gate = gate
-        self._endpoint = endpoint
-        self._resolve = resolve
+        self._aliases = aliases
+        # Decides about an admitted POST: server, headers, principal, body. Without a hop, because each call needs it.
+        self.decide: Callable[[str, RequestHeaders, Principal, bytes], Outcome] = endpoint.decide
         self.deadlines: DeadlineQueue[Any] = DeadlineQueue(WAIT_S, lambda request: request.hand_over())
 
     def is_address(self, url: bytes) -> bool:
@@ -44,15 +45,4 @@ class FastPath:
 
     def admit(self, address: str, request: RequestHeaders) -> Admission:
         """Decide about a POST before its body is known."""
-        return self._gate.admit("http", "POST", self._resolve(address), request)
-
-    def decide(self, admission: Admission, request: RequestHeaders, body: bytes) -> Outcome | None:
-        """Decide about an admitted POST. None if it was not admitted, or not yet."""
-        if admission.principal is None:
-            return None
-        return self._endpoint.decide(admission.path[1:], request, admission.principal, body)
-
-    def response(self, pending: Pending, reply: Reply) -> Response:
-        """The complete response of a call. Raises RelayError."""
-        assert pending.owner is not None
-        return pending.owner.response(pending, reply)
+        return self._gate.admit("http", "POST", self._aliases.get(address, address), request)

@@ -22,12 +22,12 @@ from tabrelay.observe.prometheus import MetricFamily, MetricSample, counter, gau
 from tabrelay.peers.browsers.endpoint import BrowserEndpoint
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.registry import Registry
+from tabrelay.routing.status import STATES, state_of
 from tabrelay.routing.switch import Switch
 from tabserver.wire.names import INSTANCE_SEPARATOR
 
 Source = Callable[[], Iterable[MetricFamily]]
 
-_STATES: Final = ("online", "offline")
 _KINDS: Final = ("browser", "node", "elsewhere")  # style: ok - values of a label that users query
 
 
@@ -116,15 +116,12 @@ class Gauges:
         yield gauge("tabrelay_tasks", "Tasks of the event loop, including the one that reads this.", tasks)
 
     def _servers(self) -> Iterable[MetricSample]:
-        found = dict.fromkeys([(kind, state) for kind in _KINDS for state in _STATES], 0)
+        found = dict.fromkeys([(kind, state) for kind in _KINDS for state in STATES], 0)
         for entry in self._registry.entries():
             if INSTANCE_SEPARATOR not in entry.name:
-                is_up = (
-                    entry.up.is_set() if entry.instances is not None else entry.peer is not None and entry.peer.is_up
-                )
                 kind = _KINDS[2] if entry.connector is not None else "browser"
                 is_node = entry.peer is not None and entry.peer.kind is PeerKind.NODE
-                found["node" if is_node else kind, _STATES[not is_up]] += 1
+                found["node" if is_node else kind, state_of(self._registry, entry)] += 1
         return [MetricSample(count, (("kind", kind), ("state", state))) for (kind, state), count in found.items()]
 
     def _budgets(self) -> Iterable[MetricFamily]:

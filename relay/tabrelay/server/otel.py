@@ -14,6 +14,8 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from opentelemetry import trace as api
@@ -29,8 +31,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tabrelay import __version__
 from tabrelay.admission.routes import route
-from tabrelay.calls.trace_context import Header, context_in_headers, context_of, write_context
+from tabrelay.calls.trace_context import Headers, context_in_headers, context_of, write_context
 from tabrelay.errors import RelayError
+from tabrelay.http.headers import RequestHeaders
 from tabrelay.observe.call_metrics import outcome_of
 from tabrelay.observe.log_setup import redact
 from tabserver.wire import methods
@@ -50,10 +53,19 @@ class SpanIds(RandomIdGenerator):
     """Allows choosing the id of a span before it starts: the message that contains the id is written earlier."""
 
     def __init__(self) -> None:
-        self.next_id: int | None = None
+        self._next_id: int | None = None
+
+    @contextmanager
+    def fixed(self, id: int) -> Iterator[None]:
+        """The first span that starts in this context gets this id."""
+        self._next_id = id
+        try:
+            yield
+        finally:
+            self._next_id = None
 
     def generate_span_id(self) -> int:
-        next_id, self.next_id = self.next_id, None
+        next_id, self._next_id = self._next_id, None
         return super().generate_span_id() if next_id is None else next_id
 
 
@@ -109,11 +121,10 @@ class CallTrace:
         self._switch = self._tracer.start_span("switch", api.set_span_in_context(self._face))
 
     def sent(self, place: str, kind: str) -> None:
-        self._ids.next_id = self._link_id
         above = api.set_span_in_context(self._switch or self._face)
         attributes = {**self._attributes, "tabrelay.place": place, "tabrelay.peer": kind}
-        self._link = self._tracer.start_span(self._name, above, SpanKind.CLIENT, attributes)
-        self._ids.next_id = None
+        with self._ids.fixed(self._link_id):
+            self._link = self._tracer.start_span(self._name, above, SpanKind.CLIENT, attributes)
 
     def ended(self, outcome: RelayError | tuple[int | None, str]) -> None:
         how = outcome_of(outcome)
@@ -141,7 +152,7 @@ class Tracing:
         self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
         self._tracer = self._provider.get_tracer("tabrelay", __version__)
 
-    def begin(self, scope: Any, header: Header, server: str, message: dict[str, Any]) -> CallTrace:
+    def begin(self, scope: Any, headers: Headers, server: str, message: dict[str, Any]) -> CallTrace:
         request: TracedRequest = scope["state"][TRACED_REQUEST]
         method = message["method"]
         params = message.get("params")
@@ -152,10 +163,10 @@ class Tracing:
         if method == methods.TOOLS_CALL:
             attributes["gen_ai.operation.name"] = "execute_tool"
         name = f"{_text(method)} {_text(target)}" if isinstance(target, str) else _text(method)
-        parent = context_of(header, message)
+        parent = context_of(headers, message)
         about = {**attributes, "jsonrpc.request.id": _text(str(message["id"])), "network.protocol.name": "http"}
         face = self._tracer.start_span(
-            name, _context(parent), SpanKind.SERVER, about, _links(header, parent), request.began_ns
+            name, _context(parent), SpanKind.SERVER, about, _links(headers, parent), request.began_ns
         )
         if not request.is_over:
             request.spans.append(face)
@@ -169,7 +180,7 @@ class Tracing:
         if not request.spans:
             method = scope["method"] if scope["method"] in METHODS else "_OTHER"
             attributes = {"http.request.method": method, "http.route": "/{server}"}
-            parent = context_in_headers(lambda name: _header(scope, name))
+            parent = context_in_headers(RequestHeaders(scope["headers"]).first)
             name = f"{method} /{{server}}"
             request.spans.append(
                 self._tracer.start_span(name, _context(parent), SpanKind.SERVER, attributes, None, request.began_ns)
@@ -227,16 +238,12 @@ def _context(parent: TraceContext | None) -> Context:
     return Context() if parent is None else _PROPAGATOR.extract(parent.to_dict(), Context())
 
 
-def _links(header: Header, parent: TraceContext | None) -> list[Link] | None:
+def _links(headers: Headers, parent: TraceContext | None) -> list[Link] | None:
     """Conventions for MCP: the context in `_meta` is the parent, and that of the HTTP headers is linked."""
-    beside = context_in_headers(header)
+    beside = context_in_headers(headers)
     if beside is None or parent is None or beside.span_id == parent.span_id:
         return None
     return [Link(api.get_current_span(_context(beside)).get_span_context())]
-
-
-def _header(scope: Scope, wanted: bytes) -> str | None:
-    return next((value.decode("latin-1").strip() for name, value in scope["headers"] if name == wanted), None)
 
 
 def _text(value: str) -> str:

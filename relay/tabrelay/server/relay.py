@@ -12,7 +12,6 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -20,27 +19,30 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tabrelay import __version__
-from tabrelay.admission.policy import Policy
-from tabrelay.admission.tokens import Tokens
-from tabrelay.assets.files import Assets
+from tabrelay.admission.page_refusals import PageRefusals
+from tabrelay.admission.policy import Refuse
+from tabrelay.admission.routes import Route
 from tabrelay.bus.bus import Bus
 from tabrelay.calls.calls import Pending
+from tabrelay.calls.peer import Peer
 from tabrelay.calls.principal import Principal
-from tabrelay.calls.trace_context import Traces
 from tabrelay.config.settings import Settings
-from tabrelay.config.specs import BrowserSpec, HttpSpec, Spec, UpstreamSpec
+from tabrelay.config.specs import BrowserSpec, Spec, UpstreamSpec
 from tabrelay.errors import RelayError, UnknownServer
 from tabrelay.faces.mcp.acp_sessions import AcpSessions
 from tabrelay.faces.mcp.catalogue_reader import CatalogueReader
 from tabrelay.faces.mcp.endpoint import McpEndpoint
 from tabrelay.faces.mcp.session_ids import SessionIdCodec
 from tabrelay.faces.nodes.leader import LeaderProxy
-from tabrelay.faces.web.admin import DriftRoutes, LogRoutes, MetricsRoutes, ReconnectRoutes
+from tabrelay.faces.web.admin import DriftRoutes, ForgetRoutes, LogRoutes, MetricsRoutes, ReconnectRoutes
 from tabrelay.faces.web.csp_reports import CspReports
+from tabrelay.faces.web.loopback_approvals import LoopbackApprovals
 from tabrelay.faces.web.oauth_metadata import OAuthMetadata
-from tabrelay.faces.web.pairing import OnAsk, PairingRoutes
+from tabrelay.faces.web.package_files import PackageRoutes
+from tabrelay.faces.web.pairing import PairingRoutes
 from tabrelay.faces.web.proving import Proving
 from tabrelay.faces.web.routes import web_app
+from tabrelay.http.headers import RequestHeaders
 from tabrelay.observe.call_log import CallLog
 from tabrelay.observe.call_metrics import CallMetrics
 from tabrelay.observe.log_setup import log_path
@@ -48,42 +50,21 @@ from tabrelay.peers.browsers.endpoint import BrowserEndpoint
 from tabrelay.peers.browsers.peer import BrowserPeer
 from tabrelay.peers.browsers.plain_peer import PlainPeer
 from tabrelay.routing.catalogue_store import CatalogueStore
-from tabrelay.routing.drain import Drain
 from tabrelay.routing.registry import Registry
-from tabrelay.routing.status import encode_rows, iter_rows
+from tabrelay.routing.status import encode_rows, iter_rows, server_state
 from tabrelay.routing.switch import Switch
 from tabrelay.server.cluster import Cluster
 from tabrelay.server.gauges import BusGauges, Gauges
+from tabrelay.server.registration import Registration
+from tabrelay.server.relay_parts import RelayParts
 from tabrelay.system.loop_turns import run_in_turns
-from tabserver.wire.names import server_of
+from tabserver.wire.names import INSTANCE_SEPARATOR, server_of
 from tabserver.wire.pending_calls import PendingCalls
 
 if TYPE_CHECKING:
-    from tabrelay.admission.oauth import TokenVerifier
     from tabrelay.peers.upstreams.pool import UpstreamPool
-    from tabrelay.peers.upstreams.transports.answering_client import SignIn
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelayParts:
-    """What `create_app` chooses or makes, and a relay is built from. The arguments are described there."""
-
-    settings: Settings
-    tokens: Tokens
-    policy: Policy
-    assets: Assets
-    url: str
-    token_command: str
-    drain: Drain
-    on_ask: OnAsk
-    verifier: TokenVerifier | None
-    traces: Traces
-    on_stop: Callable[[], None]
-    specs: Sequence[Spec]
-    sign_in: Callable[[HttpSpec], SignIn | None] | None
-    bus: Bus | None
 
 
 class Relay:
@@ -92,16 +73,20 @@ class Relay:
     def __init__(self, parts: RelayParts) -> None:
         settings, tokens, drain = parts.settings, parts.tokens, parts.drain
         self._parts = parts
-        self._catalogue_store = CatalogueStore(
-            settings.home / "servers.json", is_shared=parts.bus is not None, most=settings.max_servers
+        self._catalogue_store = CatalogueStore(settings.home / "servers.json", most=settings.max_servers)
+        self._configured = _browser_names(parts.specs)
+        self._registration = (
+            None if parts.record is None else Registration(settings.home, parts.record, self._server_states)
         )
-        self._registry = _make_registry(
-            settings, self._catalogue_store, lambda server: self._catalogue_reader.follow(server)
-        )
+        self._registry = self._make_registry()
         self._call_log = _make_call_log(settings)
         self._metrics = CallMetrics(settings.metrics_servers) if settings.metrics else None
-        self._switch = Switch(self._registry, settings, drain.changed, self._call_log, self._metrics)
+        pending_calls: dict[str, PendingCalls[Pending]] = {}
+        self._cluster = None if parts.bus is None else self._make_cluster(parts.bus, pending_calls)
+        lookup = None if self._cluster is None else self._cluster.locator
+        self._switch = Switch(self._registry, settings, drain.changed, self._call_log, self._metrics, lookup)
         self._acp_sessions = AcpSessions()
+        self._refusals = PageRefusals(settings)
         self.mcp_endpoint = McpEndpoint(
             self._switch,
             settings,
@@ -111,11 +96,11 @@ class Relay:
             parts.traces,
             self._count_error,
         )
+        if self._cluster is not None:
+            self.mcp_endpoint.share(self._cluster.bus_sync)
         self._catalogue_reader = CatalogueReader(
             self._switch, __version__, settings.max_list, self.mcp_endpoint.lists_changed
         )
-        pending_calls: dict[str, PendingCalls[Pending]] = {}
-        self._cluster = None if parts.bus is None else self._make_cluster(parts.bus, pending_calls)
         self._browser_endpoint = BrowserEndpoint(
             self._registry,
             settings,
@@ -127,6 +112,8 @@ class Relay:
             self._metrics,
             pending_calls,
             self._switch.locate if parts.bus is not None else None,
+            self._refusals,
+            self._catalogue_reader.describe_again,
         )
         self._upstreams: UpstreamPool | None = None
         self._pairing = PairingRoutes(
@@ -135,11 +122,33 @@ class Relay:
             on_ask=parts.on_ask,
             on_paired=self._registry.declare,
             public_url=settings.public_url,
+            loopback=LoopbackApprovals(tokens, is_direct=not settings.public_url and not settings.trusted_proxies),
+            declared=settings.servers,
+            command=parts.command,
         )
         self._pages = self._make_pages()
+        self._leader_proxy = None if self._cluster is None else LeaderProxy(self._pages, self._cluster.members)
         drain.attach(self)
 
     # -- builders -----------------------------------------------------------------------------------------------------
+
+    def _make_registry(self) -> Registry:
+        settings = self._parts.settings
+        return Registry(
+            self._catalogue_store,
+            declared=settings.servers,
+            static_tools=settings.static_tools,
+            instances=settings.instances,
+            most=settings.max_servers,
+            catalogue_budget=settings.catalogue_budget,
+            on_front_change=self._follow,
+            on_names=self._names_changed,
+            on_presence=self._set_presence,
+            on_use=self._record_use,
+            # Tools of an app in development change with each file that is saved.
+            command=self._parts.command,
+            drift_level=logging.INFO if self._parts.app_url else logging.WARNING,
+        )
 
     def _make_cluster(self, bus: Bus, pending_calls: dict[str, PendingCalls[Pending]]) -> Cluster:
         parts = self._parts
@@ -149,18 +158,17 @@ class Relay:
             parts.settings,
             parts.url,
             registry=self._registry,
-            switch=self._switch,
-            endpoint=self.mcp_endpoint,
             drain=parts.drain,
             pending_calls=pending_calls,
             count_browsers=lambda: len(self._browser_endpoint.browsers()),
+            count_calls=lambda: self._switch.in_flight,
             on_up=self._server_up,
             on_gone=self._server_gone,
         )
 
     def _make_pages(self) -> ASGIApp:
         parts = self._parts
-        pages = web_app(
+        return web_app(
             parts.assets,
             self._status,
             groups=(
@@ -171,14 +179,15 @@ class Relay:
                 LogRoutes(self._call_log.recent if self._call_log is not None else None),
                 MetricsRoutes(self._make_gauges()),
                 DriftRoutes(self._registry.accept_tools),
+                ForgetRoutes(self._forget, self._registry.is_declared),
                 OAuthMetadata(parts.verifier),
                 self._acp_sessions,
+                PackageRoutes(parts.settings.home),
             ),
             probe=self._browser_endpoint.refusal,
             is_draining=lambda: parts.drain.is_on,
             public_url=parts.settings.public_url,
         )
-        return pages if self._cluster is None else LeaderProxy(pages, self._cluster.members)
 
     def _make_gauges(self) -> Callable[[], str] | None:
         if self._metrics is None:
@@ -202,7 +211,7 @@ class Relay:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
-        elif _is_server_path(scope["path"]):
+        elif _is_server_path(scope["path"]) and not scope["state"].get("is_page"):
             if scope["type"] == "websocket":
                 await self._browser_endpoint(scope, receive, send)
             else:
@@ -211,23 +220,36 @@ class Relay:
             # A client that disconnects in the middle of its body gets no answer. It is no error of the relay.
             # defence: clients that leave in the middle of a body
             with suppress(ClientDisconnect):
-                await self._pages(scope, receive, send)
+                await (self._leader_proxy or self._pages)(scope, receive, send)
 
     async def _status(self, principal: Principal) -> bytes:
         """JSON of the status route. Catalogues of many servers take several iterations of the event loop."""
         parts = self._parts
-        rows = await run_in_turns(iter_rows(self._registry, parts.url, principal.may_see, time.time()))
+        rows = await run_in_turns(iter_rows(self._registry, parts.app_url or parts.url, principal.may_see, time.time()))
         about = {
             "version": __version__,
             "build": parts.assets.build,
             "url": parts.url,
+            **({"app_url": parts.app_url} if parts.app_url else {}),
             "token_command": parts.token_command,
         }
-        more: dict[str, Any] = {"acp": self._acp_sessions.describe(principal.may_see)}
+        more: dict[str, Any] = {
+            "acp": self._acp_sessions.describe(principal.may_see),
+            "refused": self._refusals.recent(principal.may_see),
+        }
         if self._cluster is not None:
             rows, more["nodes"] = await self._cluster.status.gather(rows, principal.may_see)
         servers = await run_in_turns(encode_rows(rows))
         return orjson.dumps(about)[:-1] + b',"servers":' + servers + b"," + orjson.dumps(more)[1:]
+
+    def _server_states(self) -> dict[str, str]:
+        """What this relay has of each server, for its record."""
+        is_group = self._parts.settings.workers > 1  # the other processes are behind the same port
+        return {
+            entry.name: server_state(self._registry, entry, counts_nodes=is_group)
+            for entry in self._registry.entries()
+            if INSTANCE_SEPARATOR not in entry.name
+        }
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -235,6 +257,21 @@ class Relay:
         for name in {server, server_of(server)}:
             self.mcp_endpoint.came_up(name)
         self._catalogue_reader.came_up(server)
+
+    def _follow(self, server: str) -> None:
+        self._catalogue_reader.follow(server)
+
+    def _names_changed(self) -> None:
+        if self._registration is not None:
+            self._registration.names_changed()
+
+    def _set_presence(self, address: str, peer: Peer, state: str) -> None:
+        if self._cluster is not None:
+            self._cluster.locator.browsers.set_presence(address, peer, state)
+
+    def _record_use(self, address: str) -> None:
+        if self._cluster is not None:
+            self._cluster.locator.browsers.record_use(address)
 
     def _server_gone(self, server: str) -> None:
         self._catalogue_reader.peer_left(server)
@@ -246,14 +283,11 @@ class Relay:
         if self._metrics is not None:
             self._metrics.record_refusal("face", error.reason)
 
-    def refused(self, reason: str) -> None:
+    def refused(self, refusal: Refuse, asked: Route, kind: str, request: RequestHeaders) -> None:
         """The gate refused a request."""
         if self._metrics is not None:
-            self._metrics.record_refusal("gate", reason)
-
-    def dismiss(self, principals: set[str]) -> None:
-        """The tokens of these principals are not valid any more."""
-        self.mcp_endpoint.end_sessions(principals)
+            self._metrics.record_refusal("gate", refusal.reason)
+        self._refusals.record_request(refusal, asked, kind, request)
 
     # -- start and stop -----------------------------------------------------------------------------------------------
 
@@ -267,6 +301,10 @@ class Relay:
             return
         await send({"type": "lifespan.startup.complete"})
         await receive()
+        if self._registration is not None:
+            self._registration.stop()
+        if self._leader_proxy is not None:
+            await self._leader_proxy.close()
         if self._cluster is not None:
             await self._cluster.members.stop()
         if self._upstreams is not None:
@@ -284,23 +322,33 @@ class Relay:
             await self._cluster.members.start()
         if specs := _upstream_specs(self._parts.specs):
             await self._upstream_pool().start(specs)
+        if self._registration is not None:
+            self._registration.start()
 
     def _upstream_pool(self) -> UpstreamPool:
         if self._upstreams is None:
             from tabrelay.peers.upstreams.pool import UpstreamPool
 
             parts = self._parts
-            self._upstreams = UpstreamPool(self._registry, parts.settings, self._server_up, parts.sign_in)
+            self._upstreams = UpstreamPool(
+                self._registry, parts.settings, self._server_up, parts.sign_in, parts.command
+            )
         return self._upstreams
 
     async def change(self, specs: Sequence[Spec]) -> None:
         """The configuration has these servers now. Those that have not changed are left alone."""
-        for spec in specs:
-            if isinstance(spec, BrowserSpec):
-                self._registry.declare(spec.name)
+        before, self._configured = self._configured, _browser_names(specs)
+        for name in self._configured:
+            self._registry.declare_configured(name)
+        for name in before - self._configured:
+            self._registry.undeclare(name)
         wanted = _upstream_specs(specs)
         if wanted or self._upstreams is not None:
             await self._upstream_pool().change(wanted)
+
+    def _forget(self, name: str) -> str | None:
+        self._browser_endpoint.end_absent(name)
+        return self._registry.forget(name)
 
     def _reconnect(self, name: str) -> None:
         if self._upstreams is None:
@@ -326,16 +374,8 @@ def _upstream_specs(specs: Sequence[Spec]) -> list[UpstreamSpec]:
     return [spec for spec in specs if not isinstance(spec, BrowserSpec)]
 
 
-def _make_registry(settings: Settings, store: CatalogueStore, on_front_change: Callable[[str], None]) -> Registry:
-    return Registry(
-        store,
-        declared=settings.servers,
-        static_tools=settings.static_tools,
-        instances=settings.instances,
-        most=settings.max_servers,
-        catalogue_budget=settings.catalogue_budget,
-        on_front_change=on_front_change,
-    )
+def _browser_names(specs: Sequence[Spec]) -> set[str]:
+    return {spec.name for spec in specs if isinstance(spec, BrowserSpec)}
 
 
 def _make_call_log(settings: Settings) -> CallLog | None:

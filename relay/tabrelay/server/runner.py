@@ -12,7 +12,7 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from tabrelay.config.settings import Settings
@@ -82,15 +82,19 @@ def run(
     settings: Settings,
     sock: socket.socket,
     on_ready: Callable[[], None],
-    drain: Callable[[], Awaitable[None]] | None = None,
-) -> None:
-    """Serve until a stop signal arrives."""
-    runner = RelayServer(configure(app, settings), on_ready, drain, shares_port=settings.workers > 1)
+    drain: Callable[[bool], Awaitable[None]] | None = None,
+    more: Sequence[socket.socket] = (),
+) -> bool:
+    """Serve until a stop signal arrives. Returns True if the signal asks for a restart. `more`: sockets of further
+    ports."""
     # defence: memory: the allocator returns free memory
-    runner.trimmer = HeapTrimmer() if limit_free_memory() else None
+    trimmer = HeapTrimmer() if limit_free_memory() else None
+    runner = RelayServer(configure(app, settings), on_ready, drain, shares_port=settings.workers > 1, trimmer=trimmer)
     tune_garbage_collector()
     # Processes that share a port accept connections one by one, so that each of them gets some.
-    runner.run(sockets=listener_copies(sock) if settings.workers == 1 else [sock])
+    copies = listener_copies(sock) if settings.workers == 1 else [sock]
+    runner.run(sockets=[*copies, *(copy for other in more for copy in listener_copies(other))])
+    return runner.is_restart
 
 
 def listener_copies(sock: socket.socket) -> list[socket.socket]:

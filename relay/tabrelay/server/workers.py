@@ -21,7 +21,9 @@ from typing import Final
 ENVIRONMENT: Final = "TABRELAY_WORKER"
 READY: Final = b"+"
 PAUSE_S: Final = 1.0
-SIGNALS: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+NAMES: Final = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
+SIGNALS: Final = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name))
+RESTART: Final = getattr(signal, "SIGUSR1", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ class WorkerProcesses:
         self._count = count
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._stopping = False
+        self.is_restart = False
         # Nothing is ever written: the pipe closes when this process ends, which wakes its readers.
         self._watch, self._life = os.pipe()
 
@@ -106,6 +109,9 @@ class WorkerProcesses:
             os.close(read_end)
 
     def _forward_signal(self, number: int, frame: FrameType | None) -> None:
+        if number == RESTART:
+            self.is_restart = not self._stopping
+            number = int(signal.SIGTERM)  # the supervisor starts the workers again
         self._stopping = self._stopping or number != getattr(signal, "SIGHUP", None)
         for process in self._processes.values():
             if process.poll() is None:

@@ -16,6 +16,7 @@ import orjson
 
 from tabrelay.calls.calls import Call, Notice, Pending, Reply
 from tabrelay.errors import RelayError
+from tabrelay.translation.question_round import QuestionRound
 from tabserver.wire import jsonrpc
 from tabserver.wire.frames import Caller
 
@@ -66,8 +67,8 @@ class LegacyCall(Pending):
     """A call at the legacy server. `outer` is the modern request that waits for it; None while it is parked."""
 
     __slots__ = (
-        *("asks", "expiry", "handle", "keys", "level", "offered", "outcome", "outer", "timer", "token"),
-        *("asking_since", "translator"),
+        *("asks", "expiry", "handle", "keys", "level", "offered", "outcome", "outer", "round", "token"),
+        "translator",
     )
 
     def __init__(self, call: Call, outer: Pending, translator: CallTranslator) -> None:
@@ -77,13 +78,17 @@ class LegacyCall(Pending):
         self.level: str | None = None
         self.token: object = None  # progress token of `outer`
         self.asks: dict[str, Ask] = {}
-        self.asking_since = 0.0  # when the first question of the current round arrived
+        self.round: QuestionRound | None = None  # questions that the client has not got yet
         self.offered: list[dict[str, Any]] = []
         self.keys = itertools.count(1)
         self.outcome: dict[str, Any] | RelayError | None = None  # arrived while the call was parked
         self.handle: str | None = None
-        self.timer: asyncio.TimerHandle | None = None
         self.expiry: asyncio.TimerHandle | None = None
+
+    def end_round(self) -> None:
+        if self.round is not None:
+            self.round.stop()
+            self.round = None
 
     def notify(self, notice: Notice) -> None:
         if not self.is_done:
@@ -95,3 +100,23 @@ class LegacyCall(Pending):
         if not self.is_done:
             self.is_done = True
             self.translator.ended(self, outcome.message() if isinstance(outcome, Reply) else outcome)
+
+
+class Probe(Pending):
+    """A request of the relay, of which only the end is of interest."""
+
+    __slots__ = ("_ended",)
+
+    def __init__(self, call: Call, ended: Callable[[], None]) -> None:
+        super().__init__(call)
+        self._ended = ended
+
+    def notify(self, notice: Notice) -> None:
+        """Ignored."""
+
+    def end(self, outcome: Reply | RelayError) -> None:
+        if isinstance(outcome, Reply):
+            outcome.release()
+        if not self.is_done:
+            self.is_done = True
+            self._ended()

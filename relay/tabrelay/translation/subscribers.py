@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Set
 from typing import Any, Final
 
+import orjson
+
 from tabrelay.calls.calls import Notice
 from tabrelay.payloads.list_checks import MAX_URI
 from tabrelay.translation import messages
@@ -17,7 +19,21 @@ from tabserver.wire import jsonrpc, methods
 
 MAX_SUBSCRIPTIONS: Final = 256  # of one caller
 MAX_URIS: Final = 4096  # of all callers of one server
+MAX_PARSED: Final = 64 * 1024  # characters of a notification that is parsed; of a longer one only the method is read
 MAX_ANNOUNCED: Final = 16 * 1024  # characters of a notification to many callers; a longer one loses its other params
+
+
+def read_notification(text: str) -> dict[str, Any] | None:
+    """A notification that the relay has written, for `announce`. Of a long one only the method: a changed list needs no
+    more. None if there is no way to tell what it is. Raises ValueError if a short one is JSON that orjson refuses."""
+    # defence: loop time: long notifications of a modern server are not parsed
+    if len(text) > MAX_PARSED:
+        head, found, _ = text[:MAX_PARSED].partition(',"params":')  # its quotes can't be in the method's string
+        if not found:
+            return None
+        text = head + "}"
+    message = orjson.loads(text)
+    return message if isinstance(message, dict) and isinstance(message.get("method"), str) else None
 
 
 class Subscribers:

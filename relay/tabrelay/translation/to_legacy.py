@@ -10,24 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from functools import partial
+from typing import Any
 
 import orjson
 
 from tabrelay.calls.calls import Call, Notice, Pending, Reply
 from tabrelay.errors import Busy, RelayError
 from tabrelay.translation import messages
-from tabrelay.translation.legacy_call import Ask, LegacyCall, LegacyServer
+from tabrelay.translation.legacy_call import Ask, LegacyCall, LegacyServer, Probe
 from tabrelay.translation.parked_calls import ParkedCalls
+from tabrelay.translation.question_round import QuestionRound
 from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
-
-# A server that asks several things at once sends several messages, and its client answers them in one round. Each
-# message restarts this wait, because on a busy machine the server's process may pause between two of them.
-COALESCE_S: Final = 0.1
-MOST_COALESCE_S: Final = 1.0
 
 
 class ModernToLegacy:
@@ -215,21 +213,23 @@ class ModernToLegacy:
         else:
             inner.asks[_key(inner, ask.method)] = ask
             if inner.outer is not None:
-                self._park_soon(inner)
+                if inner.round is None:
+                    inner.round = QuestionRound(self._loop, partial(self._ping, inner), partial(self._park, inner))
+                inner.round.add()
 
-    def _park_soon(self, inner: LegacyCall) -> None:
-        now = self._loop.time()
-        if inner.timer is None:
-            inner.asking_since = now
-        else:
-            # defence: questions that a server asks one after another
-            inner.timer.cancel()
-        left_s = inner.asking_since + MOST_COALESCE_S - now
-        inner.timer = self._loop.call_later(max(0.0, min(COALESCE_S, left_s)), self._park, inner)
+    def _ping(self, inner: LegacyCall, answered: Callable[[], None]) -> Callable[[], None] | None:
+        id = f"relay-{next(self._ids)}"
+        payload = orjson.dumps(jsonrpc.request(id, methods.PING)).decode()
+        probe = Probe(Call(inner.call.channel, id, methods.PING, payload, inner.call.caller), answered)
+        try:
+            self._peer.start(probe)
+        except RelayError:
+            return None
+        return partial(self._peer.cancel, probe, "its answer is no longer needed")
 
     def _park(self, inner: LegacyCall) -> None:
         """Answer the waiting request with the open questions, and keep the call for its retry."""
-        inner.timer = None
+        inner.end_round()
         outer = inner.outer
         if outer is None or not inner.asks:
             return
@@ -323,9 +323,7 @@ class ModernToLegacy:
         self._close(inner)
 
     def _close(self, inner: LegacyCall) -> None:
-        if inner.timer is not None:
-            inner.timer.cancel()
-            inner.timer = None
+        inner.end_round()
         if inner.level is not None:
             self._peer.end(inner.call.channel, "the call is over")
 

@@ -19,7 +19,7 @@ import orjson
 from tabrelay.calls.calls import Call, Notice, Pending, Reply
 from tabrelay.errors import RelayError
 from tabrelay.translation import messages
-from tabrelay.translation.subscribers import Subscribers
+from tabrelay.translation.subscribers import Subscribers, read_notification
 from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
@@ -99,7 +99,9 @@ class NotificationSink(Pending):
         self.translator = translator
 
     def notify(self, notice: Notice) -> None:
-        self.translator.receive(self, orjson.loads(notice.payload))
+        message = read_notification(notice.payload)
+        if message is not None:
+            self.translator.receive(self, message)
 
     def end(self, outcome: Reply | RelayError) -> None:
         if isinstance(outcome, Reply):

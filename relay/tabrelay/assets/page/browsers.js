@@ -11,7 +11,7 @@ import { duration, element, setText } from "./element.js";
  *
  * @typedef {object} Instance one of several browsers that offer a server, in `GET /-/status`
  * @property {string} id
- * @property {"online" | "offline"} state
+ * @property {"online" | "idle" | "offline"} state
  * @property {number | null} last_seen_s
  * @property {string} mcp_url
  * @property {string | null} browser
@@ -54,7 +54,7 @@ function browserRow(id) {
 
     /** @param {Instance} instance */
     update(instance) {
-      lamp.dataset.lamp = instance.state === "online" ? "clear" : "dark";
+      lamp.dataset.lamp = { online: "clear", idle: "caution", offline: "dark" }[instance.state];
       front.hidden = !instance.front;
       setText(about, describe(instance));
       setText(titles, instance.tabs.map(({ title }) => title || "Untitled").join(" · "));
@@ -66,9 +66,9 @@ function browserRow(id) {
 /** @param {Instance} instance */
 function describe({ state, last_seen_s, browser, tabs, last_used_s }) {
   const whole = (/** @type {number} */ s) => duration(Math.floor(s) * 1000 || 1000);
-  const parts = [state === "online" ? "online" : `offline, last seen ${whole(last_seen_s ?? 0)} ago`];
+  const parts = [state === "offline" ? `offline, last seen ${whole(last_seen_s ?? 0)} ago` : state];
   if (browser) parts.push(browser);
-  if (state === "online") parts.push(tabs.length === 1 ? "1 tab" : `${tabs.length} tabs`);
+  if (state !== "offline") parts.push(tabs.length === 1 ? "1 tab" : `${tabs.length} tabs`);
   if (last_used_s !== null) parts.push(`used ${whole(last_used_s)} ago`);
   return parts.join(", ");
 }

@@ -42,10 +42,10 @@ export function callsPanel() {
       section.hidden = true;
     },
 
-    /** @param {CallLog} log */
-    update({ is_on, has_arguments, mark: now, calls }) {
+    /** @param {CallLog} log @param {string} logsCommand */
+    update({ is_on, has_arguments, mark: now, calls }, logsCommand) {
       section.hidden = false;
-      setText(about, aboutLog(is_on, has_arguments, list.childElementCount + (calls?.length ?? 0)));
+      setText(about, aboutLog(is_on, has_arguments, list.childElementCount + (calls?.length ?? 0), logsCommand));
       if (!calls || isSelecting(list)) return;
       mark = now;
       list.replaceChildren(...calls.slice(-MAX_SHOWN).reverse().map(row));
@@ -57,11 +57,12 @@ export function callsPanel() {
  * @param {boolean} isOn
  * @param {boolean} hasArguments
  * @param {number} count
+ * @param {string} logsCommand
  */
-function aboutLog(isOn, hasArguments, count) {
+function aboutLog(isOn, hasArguments, count, logsCommand) {
   if (!isOn) return "Not written down: the relay was started with --call-log none.";
   const what = hasArguments ? "with their arguments" : "without their arguments (--call-log-arguments adds them)";
-  return `${count ? "Written down" : "None yet. They are written down"} ${what}; tabrelay logs --calls shows all of them.`;
+  return `${count ? "Written down" : "None yet. They are written down"} ${what}; ${logsCommand} --calls shows all of them.`;
 }
 
 /** @param {HTMLElement} list */

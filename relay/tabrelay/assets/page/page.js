@@ -12,12 +12,13 @@ import { command, sibling, startCommand } from "./clients.js";
 import { byId, setText } from "./element.js";
 import { nodesPanel } from "./nodes.js";
 import { pairsPanel } from "./pairs.js";
+import { refusedPanel } from "./refused.js";
 import { serverCard } from "./server.js";
 
 /**
  * @typedef {import("./server.js").Server} Server
  * @typedef {{ version: string, build: string, url: string, token_command: string, servers: Server[],
- *   nodes?: import("./nodes.js").RelayNode[] }} Status
+ *   nodes?: import("./nodes.js").RelayNode[], refused?: import("./refused.js").Refused[] }} Status
  * @typedef {{ lamp: "clear" | "stop", state: string, title: string, text: string, command?: string }} Notice
  */
 
@@ -32,6 +33,7 @@ const cards = new Map();
 const pairs = pairsPanel(decide);
 const calls = callsPanel();
 const nodes = nodesPanel();
+const refused = refusedPanel();
 
 /** The command that prints this relay's token; the relay's status contains it. */
 let tokenCommand = "tabrelay token";
@@ -58,6 +60,7 @@ function showNotPaired() {
   pairs.hide();
   calls.hide();
   nodes.hide();
+  refused.hide();
   showNotice({
     lamp: "stop",
     state: "not_paired",
@@ -88,12 +91,13 @@ function showUnproven(text) {
 function showStatus(status) {
   tokenCommand = status.token_command;
   const online = status.servers.filter(({ state }) => state === "online").length;
+  const idle = status.servers.filter(({ state }) => state === "idle").length;
   const total = status.servers.length;
   showNotice({
     lamp: "clear",
     state: "running",
     title: "The relay is running",
-    text: total === 0 ? `At ${status.url}.` : `At ${status.url}, with ${online} of ${total} servers online.`,
+    text: total === 0 ? `At ${status.url}.` : `At ${status.url}, with ${online} of ${total} servers online${idle ? `, and ${idle} without an open page` : ""}.`,
   });
   content.hidden = false;
   content.classList.remove("stale");
@@ -101,6 +105,7 @@ function showStatus(status) {
   byId("servers-empty", HTMLElement).hidden = total > 0;
   showServers(status);
   nodes.update(status.nodes, status.version);
+  refused.update(status.refused);
 }
 
 /** @param {Status} status */
@@ -166,7 +171,7 @@ async function showPairs() {
 
 async function showCalls() {
   const answer = await request(`/-/calls?since=${encodeURIComponent(calls.mark)}`);
-  if (answer.ok) calls.update(await answer.json());
+  if (answer.ok) calls.update(await answer.json(), sibling(tokenCommand, "logs"));
   else calls.hide();
 }
 

@@ -90,10 +90,10 @@ function prune(rows, wanted, root) {
  * @param {(decision: Decision) => Promise<void>} send
  */
 function askingRow({ code, origin, server, others }, send) {
-  const allow = button("Allow", "button", () => send({ approve: code }));
+  const approve = button("Approve", "button", () => send({ approve: code }));
   const refuse = button("Refuse", "copy", () => send({ refuse: code }));
-  allow.disabled = true;
-  setTimeout(() => (allow.disabled = false), ENABLE_DELAY_MS);
+  approve.disabled = true;
+  setTimeout(() => (approve.disabled = false), ENABLE_DELAY_MS);
   const also = others.length ? `“${server}” is offered by ${others.join(", ")} too.` : "";
   return element(
     "li",
@@ -102,11 +102,11 @@ function askingRow({ code, origin, server, others }, send) {
       "div",
       {},
       element("p", { class: "name" }, origin),
-      element("p", { class: "about" }, `wants to offer tools as “${server}”. Allow it only if its page shows this code.`),
+      element("p", { class: "about" }, `wants to offer tools as “${server}”. Approve it only if its page shows this code.`),
       also ? element("p", { class: "about" }, also) : null,
     ),
     element("p", { class: "code", "aria-label": `Code ${code}` }, code),
-    element("div", { class: "decide" }, allow, refuse),
+    element("div", { class: "decide" }, approve, refuse),
   );
 }
 

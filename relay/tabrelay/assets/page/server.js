@@ -14,7 +14,7 @@ import { duration, element, setText } from "./element.js";
  *
  * @typedef {object} Server one entry of `GET /-/status`
  * @property {string} name
- * @property {"online" | "offline"} state
+ * @property {"online" | "idle" | "offline"} state
  * @property {number} since_s
  * @property {number | null} last_seen_s
  * @property {string} mcp_url
@@ -125,6 +125,7 @@ function makeCard(name) {
 /** @param {Server} server */
 function lampOf({ state, connection }) {
   if (state === "online") return "clear";
+  if (state === "idle") return "caution";
   if (connection === "failed" || connection === "suspended") return "stop";
   return connection ? "caution" : "dark";
 }
@@ -158,6 +159,7 @@ function presenceOf({ state, since_s, last_seen_s, title, connection }) {
   const whole = (/** @type {number} */ s) => duration(Math.floor(s) * 1000 || 1000);
   const called = title ? `, ${title}` : "";
   if (state === "online") return `online for ${whole(since_s)}${called}`;
+  if (state === "idle") return `no page is open for ${whole(since_s)}, only its worker answers${called}`;
   const how = connection ? `offline, ${connection}` : "offline";
   if (last_seen_s === null) return `${how}, not seen yet${called}`;
   return `${how}, last seen ${whole(last_seen_s)} ago${called}`;

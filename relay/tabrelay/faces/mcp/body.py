@@ -1,7 +1,9 @@
 """Reader of request bodies: JSON within limits on size, number of values and nesting, and on the memory of all bodies.
 
 Each step of a large body (parse, check, serialize) gets its own callback of the event loop, so that other requests are
-served in between. Does not interpret the message.
+served in between. A few large bodies are parsed at a time. The others wait, and count as being read until their message
+is handed over, so that many requests that arrive together take neither memory nor long iterations of the event loop.
+Does not interpret the message.
 """
 
 from __future__ import annotations
@@ -16,15 +18,18 @@ from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest
 from tabrelay.faces.mcp.acp_sessions import AcpSessions
 from tabrelay.http.exchange import Exchange, too_large
-from tabrelay.http.headers import RequestHeaders
-from tabrelay.payloads.json_limits import Weight, is_deeper_than, is_heavy
+from tabrelay.payloads.json_limits import DENSEST, Weight, is_deeper_than, is_heavy
+from tabserver.wire.frames import META_ACP
 from tabserver.wire.jsonrpc import PARSE_ERROR
 from tabserver.wire.memory_budget import MemoryBudget
 
 CLIENT_GONE: Final = object()
 BRACKET: Final = ord("[")
+ACP_KEY: Final = META_ACP.encode()
 LARGE: Final = 64 * 1024
 """Bytes; the steps of a larger body each get a callback of the event loop."""
+PARSED_AT_ONCE: Final = 4
+"""Larger bodies that are parsed at the same time. A place is held for a few iterations of the event loop."""
 
 
 class BodyReader:
@@ -35,7 +40,9 @@ class BodyReader:
         self._max_body = settings.max_body
         self._max_depth = settings.max_json_depth
         self._max_values = settings.max_values
+        self._light = settings.max_values // DENSEST  # bytes that can't have too many values
         self.budget = MemoryBudget(settings.body_budget)
+        self._places = asyncio.Semaphore(PARSED_AT_ONCE)
 
     async def read(self, exchange: Exchange) -> Any:
         """The JSON of the request's body; CLIENT_GONE if the client hung up. Raises BadRequest."""
@@ -51,37 +58,43 @@ class BodyReader:
         if exchange.is_gone:
             return CLIENT_GONE
         if len(body) <= LARGE:
-            return self.read_small(body, exchange)
-        if not weight.total:  # it arrived in one piece
-            weigh(body)
-        await asyncio.sleep(0)
-        message = _loads(body)
-        del body
-        await asyncio.sleep(0)
-        self._check_depth(message)
-        self._acp_sessions.add_acp_meta(exchange.header(mcp_headers.RAW_TABRELAY_ACP), message)
-        await asyncio.sleep(0)
-        return message
+            return self.read_small(body, exchange.first.get(mcp_headers.RAW_TABRELAY_ACP))
+        # defence: large bodies that are not parsed yet
+        size = len(body)
+        self.budget.add(size)  # `exchange.body` has just released as many
+        try:
+            # defence: large bodies that are parsed at the same time
+            async with self._places:
+                if not weight.total:  # it arrived in one piece
+                    weigh(body)
+                await asyncio.sleep(0)
+                message = _loads(body)
+                del body
+                await asyncio.sleep(0)
+                self._check_depth(message)
+                self._acp_sessions.add_acp_meta(exchange.first.get(mcp_headers.RAW_TABRELAY_ACP), message)
+                await asyncio.sleep(0)
+                return message
+        finally:
+            self.budget.release(size)
 
-    def read_small(self, body: bytes, request: RequestHeaders) -> Any:
-        """The JSON of a small body that was already received, with the ACP session in it. Raises BadRequest."""
-        message = self.parse(body)
-        self._acp_sessions.add_acp_meta(request.header(mcp_headers.RAW_TABRELAY_ACP), message)
-        return message
-
-    def parse(self, body: bytes) -> Any:
-        """The JSON of a small body. Raises BadRequest."""
+    def read_small(self, body: bytes, acp: str | None) -> Any:
+        """The JSON of a small body that was already received, with the ACP session in it. Raises BadRequest. `acp`: the
+        header that names that session."""
         if len(body) > self._max_body:
             raise too_large(self._max_body)
-        if is_heavy(body, self._max_values):
+        if len(body) > self._light and is_heavy(body, self._max_values):
             raise self._too_many()
-        value = _loads(body)
+        message = _loads(body)
         # Counting brackets is cheap and nearly always enough; only a body with many of them is walked. `in` with a byte
         # is ten times as fast as `count`.
         brackets = body.count(b"{") + (body.count(b"[") if BRACKET in body else 0)
         if brackets > self._max_depth:
-            self._check_depth(value)
-        return value
+            self._check_depth(message)
+        # Only a body with an escape can have the key of ACP without having its characters.
+        if acp is not None or ACP_KEY in body or b"\\" in body:
+            self._acp_sessions.add_acp_meta(acp, message)
+        return message
 
     def _check_depth(self, value: Any) -> None:
         # defence: levels of nesting

@@ -31,9 +31,8 @@ class BusSync:
     def sync_store(self, name: str, store: SessionStore, on_change: Callable[[str], None] = lambda key: None) -> None:
         """Keep this store equal on all relays. `on_change` gets the key of a record that another relay wrote."""
         self._stores[name] = store, on_change
-        store.on_write = lambda key, row: self._cluster.send_reliably(
-            None, {"op": "page", "d": name, "k": key, "row": row}
-        )
+        send = self._cluster.send_reliably
+        store.on_write.append(lambda key, row: send(None, {"op": "page", "d": name, "k": key, "row": row}))
 
     def _receive_record(self, node: str, header: dict[str, Any], payload: str | None) -> None:
         store, on_change = self._stores.get(str(header.get("d")), (None, None))

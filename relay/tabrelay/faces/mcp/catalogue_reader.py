@@ -23,6 +23,7 @@ from tabrelay.faces.mcp.subscriptions import changed_list
 from tabrelay.payloads.list_checks import DESCRIPTION_MEMBERS, read_server_description
 from tabrelay.routing.catalogue_store import Catalogue
 from tabrelay.routing.switch import Switch
+from tabrelay.system.loop_turns import run_in_turns
 from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.control_messages import RELAY
 from tabserver.wire.eras import Era
@@ -106,14 +107,23 @@ class CatalogueReader:
 
     def came_up(self, server: str) -> None:
         # It may be another page at the same peer, so the InitializeResult of the last one is no longer valid.
-        state = self._read_states.pop(server, None)
-        if state is not None:
-            state.peer.end(state.channel, "the catalogue is read again")
+        self._forget_state(server)
         entry = self._switch.registry.find(server)
         digests = self._digests_of(server)
         digests.is_new, digests.failures = True, 0
         entry.is_listed.clear()
         self._read(server)
+
+    def describe_again(self, server: str) -> None:
+        """The server says something else of itself: initialize again."""
+        if server in self._digests:
+            self._forget_state(server)
+            self._read(server)
+
+    def _forget_state(self, server: str) -> None:
+        state = self._read_states.pop(server, None)
+        if state is not None:
+            state.peer.end(state.channel, "the catalogue is read again")
 
     def follow(self, server: str) -> None:
         """Several browsers share this name: take the lists of the one in front, which is another one or has changed."""
@@ -243,8 +253,12 @@ class CatalogueReader:
         for name in LISTS:
             lists[name] = [orjson.loads(text) for text in texts.pop(name)]
             await asyncio.sleep(0)
-        catalogue = Catalogue.from_dict({"initialize": state.about, **lists}) or Catalogue()
+        # defence: loop time of a catalogue
+        reading = Catalogue.reading({"initialize": state.about, **lists})
+        catalogue = await run_in_turns(reading) or Catalogue()
         registry = self._switch.registry
+        if not registry.knows(server):
+            return None  # the browser left meanwhile, and others took the room of its name
         registry.catalogues.keep(server, catalogue)
         whole = server_of(server)
         if whole != server and registry.shared_names.destination(whole) == server:
@@ -283,6 +297,7 @@ class CatalogueReader:
                 # defence: catalogues: pages of a list without end
                 if len(items) >= MAX_ITEMS or size > self._max_list:
                     return items, True
+                # defence: memory of lists that wait for others
                 items.append(text)
             cursor = result.get("nextCursor")
             if not isinstance(cursor, str):

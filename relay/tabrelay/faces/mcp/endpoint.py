@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from tabrelay import mcp_headers
 from tabrelay.admission.routes import MCP
@@ -30,10 +30,14 @@ from tabrelay.http.accept import JSON, SSE, accepts
 from tabrelay.http.exchange import JSON_TYPE, Exchange, Receive, Scope, Send, error_body
 from tabrelay.http.headers import RequestHeaders
 from tabrelay.routing.drain import Drain
+from tabrelay.routing.entry import ServerEntry
 from tabrelay.routing.switch import Switch
 from tabserver.wire import eras
 from tabserver.wire.jsonrpc import RequestId
 from tabserver.wire.memory_budget import MemoryBudget
+
+# Values of the version header without which a request is legacy, unless its body is modern.
+NOT_MODERN: Final = (None, *eras.LEGACY_VERSIONS)
 
 
 class McpEndpoint:
@@ -116,15 +120,15 @@ class McpEndpoint:
                 await exchange.error(error, None, server)
 
     async def _answer(self, exchange: Exchange, server: str, place: str, principal: Principal) -> None:
-        self._switch.registry.find(server)
+        entry = self._switch.registry.find(server)
         if place and place != MCP:
-            await self._answer_http_sse(exchange, server, principal, place)
+            await self._answer_http_sse(exchange, entry, principal, place)
         elif exchange.method == "POST":
             _check_head(exchange)
-            await self._post(server, principal, None, exchange)
+            await self._post(entry, principal, None, exchange)
         elif exchange.method not in ("GET", "DELETE"):
             raise _not_allowed("GET, POST, DELETE")
-        elif _is_modern_version(exchange):
+        elif exchange.first.get(mcp_headers.RAW_PROTOCOL_VERSION) not in NOT_MODERN:
             raise _not_allowed("POST")
         elif exchange.method == "GET":
             _check_accept(exchange, SSE)
@@ -137,24 +141,27 @@ class McpEndpoint:
     def decide(self, server: str, request: RequestHeaders, principal: Principal, body: bytes) -> Outcome:
         """What becomes of a POST whose body is complete. A RelayError is an answer too: nothing is raised."""
         try:
-            if self._switch.remote_lookup is not None and not self._switch.is_located(server):
+            if not self._switch.is_located(server):
                 return Deferred(partial(self._locate, server, principal, body))
-            is_starting = self._switch.is_starting(server)
+            entry = self._switch.registry.find(server)
             if request.verified is None:
                 _check_head(request)
-            if is_starting:
-                return Deferred(partial(self._post, server, principal, body))
-            message = self._body_reader.read_small(body, request)
+            if entry.connector is not None and entry.is_starting:
+                return Deferred(partial(self._post, entry, principal, body))
+            message = self._body_reader.read_small(body, request.first.get(mcp_headers.RAW_TABRELAY_ACP))
         except RelayError as error:
             return self._refusal(error, None, server)
-        return self._decide(server, request, principal, message, {})
+        return self._decide(entry, request, principal, message, {})
 
-    def _decide(self, server: str, request: RequestHeaders, principal: Principal, message: Any, scope: Any) -> Outcome:
-        face = self._modern if _is_modern_version(request) or _has_envelope(message) else self._legacy
+    def _decide(
+        self, entry: ServerEntry, request: RequestHeaders, principal: Principal, message: Any, scope: Any
+    ) -> Outcome:
         try:
-            return face.decide(request, server, principal, message, scope)
+            if request.first.get(mcp_headers.RAW_PROTOCOL_VERSION) in NOT_MODERN and not _has_envelope(message):
+                return self._legacy.decide(request, entry, principal, message, scope)
+            return self._modern.decide(request, entry, principal, message, scope)
         except RelayError as error:
-            return self._refusal(error, request_id(message), server)
+            return self._refusal(error, request_id(message), entry.name)
 
     def _refusal(self, error: RelayError, id: RequestId | None, server: str) -> Answer:
         if self._on_error is not None:
@@ -163,23 +170,27 @@ class McpEndpoint:
 
     async def _locate(self, server: str, principal: Principal, body: bytes, exchange: Exchange) -> None:
         await self._switch.locate(server)
-        self._switch.registry.find(server)
+        entry = self._switch.registry.find(server)
         _check_head(exchange)
-        await self._post(server, principal, body, exchange)
+        await self._post(entry, principal, body, exchange)
 
-    async def _post(self, server: str, principal: Principal, body: bytes | None, exchange: Exchange) -> None:
+    async def _post(self, entry: ServerEntry, principal: Principal, body: bytes | None, exchange: Exchange) -> None:
         """The rest of `decide`, with the waits. `body`: None if it has to be read."""
-        await self._switch.wait_for_start(server)  # before the body is parsed, which takes much more memory
+        await self._switch.wait_for_start(entry)  # before the body is parsed, which takes much more memory
         reader = self._body_reader
-        message = await reader.read(exchange) if body is None else reader.read_small(body, exchange)
+        if body is None:
+            message = await reader.read(exchange)
+        else:
+            message = reader.read_small(body, exchange.first.get(mcp_headers.RAW_TABRELAY_ACP))
         if message is CLIENT_GONE:
             return
-        outcome = self._decide(server, exchange, principal, message, exchange.scope)
+        outcome = self._decide(entry, exchange, principal, message, exchange.scope)
         del message, body  # not needed during the call
-        await write(exchange, outcome, server)
+        await write(exchange, outcome, entry.name)
 
-    async def _answer_http_sse(self, exchange: Exchange, server: str, principal: Principal, place: str) -> None:
+    async def _answer_http_sse(self, exchange: Exchange, entry: ServerEntry, principal: Principal, place: str) -> None:
         """The two URLs of 2024-11-05."""
+        server = entry.name
         if place not in ("sse", "messages"):
             text = f"There is nothing at this address. The server is at /{server}, and at /{server}/sse for 2024-11-05."
             raise BadRequest(text, status=404, reason="not_found")
@@ -191,20 +202,16 @@ class McpEndpoint:
             await self._sse.get(exchange, server, principal)
         else:
             _check_content_type(exchange)
-            await self._switch.wait_for_start(server)
+            await self._switch.wait_for_start(entry)
             await self._sse.post(exchange, server, principal)
-
-
-def _is_modern_version(request: RequestHeaders) -> bool:
-    version = request.header(mcp_headers.RAW_PROTOCOL_VERSION)
-    return version is not None and version not in eras.LEGACY_VERSIONS
 
 
 def _has_envelope(message: Any) -> bool:
     """Body first: a modern request that lost its header must get the modern error, or clients take us for legacy."""
     params = message.get("params") if isinstance(message, dict) else None
-    meta = params.get("_meta") if isinstance(params, dict) else None
-    return isinstance(meta, dict) and eras.META_VERSION in meta
+    if not isinstance(params, dict) or "_meta" not in params:
+        return False
+    return isinstance(params["_meta"], dict) and eras.META_VERSION in params["_meta"]
 
 
 def _check_head(request: RequestHeaders) -> None:
@@ -216,7 +223,7 @@ def _check_content_type(request: RequestHeaders) -> None:
     types = {value.partition(";")[0].strip().lower() for value in request.headers(b"content-type")}
     if types != {JSON}:  # two different values are ambiguous
         raise BadRequest("Send the message as Content-Type: application/json.", status=415, reason="content_type")
-    if request.header(b"content-encoding") not in (None, "", "identity"):
+    if request.first.get(b"content-encoding") not in (None, "", "identity"):
         # RFC 9110, 15.5.16: Accept-Encoding lists the codings that are accepted.
         plain = ((b"accept-encoding", b"identity"),)
         text = "Send the message without Content-Encoding."

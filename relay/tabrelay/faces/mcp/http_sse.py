@@ -78,7 +78,8 @@ class SseFace:
     # -- the stream ----------------------------------------------------------------------------------------------------
 
     async def get(self, exchange: Exchange, server: str, principal: Principal) -> None:
-        self._drain.admit()
+        if self._drain.is_on:
+            raise unavailable()
         if len(self._connections) >= self._max_streams:
             raise BadRequest(
                 f"The relay has {self._max_streams:,} open streams.", status=503, reason="too_many_sessions"
@@ -189,8 +190,10 @@ class SseFace:
     async def _initialize(self, exchange: Exchange, connection: SseConnection, message: dict[str, Any]) -> bytes:
         if connection.session is not None:
             raise BadRequest("This session is already initialized.", reason="already_initialized")
-        where = exchange, connection.server, connection.principal
-        started, initialization = self._legacy.initialize(*where, message, exchange.scope)
+        entry = self._legacy.entry(connection.server)
+        started, initialization = self._legacy.initialize(
+            exchange, entry, connection.principal, message, exchange.scope
+        )
         body, session = initialization.open(await initialization.reply(await started.started()))
         # All messages of the session go to its only stream.
         session.streams.get_stream = connection.stream
@@ -206,7 +209,8 @@ class SseFace:
         if known is not None:
             connection.stream.add(known)
             return
-        pending = await self._legacy.calls.start(exchange, session, message, exchange.scope).started()
+        entry = self._legacy.entry(session.server)
+        pending = await self._legacy.calls.start(exchange, entry, session, message, exchange.scope).started()
         try:
             while True:
                 event = await pending.next()

@@ -39,7 +39,7 @@ def check_message(message: Any) -> None:
     if "method" in message:
         if not isinstance(message["method"], str):
             raise BadRequest("A message's method must be a string.")
-        if "id" in message and (flaw := jsonrpc.id_flaw(message["id"])) is not None:
+        if "id" in message and type(message["id"]) is not int and (flaw := jsonrpc.id_flaw(message["id"])) is not None:
             raise BadRequest(flaw)
         # defence: params of any type: where requests enter
         if (flaw := _params_flaw(message.get("params"))) is not None:
@@ -56,7 +56,9 @@ def _params_flaw(params: Any) -> str | None:
         return None
     if not isinstance(params, dict):
         return "params must be an object."
-    meta = params.get("_meta", {})
+    if "_meta" not in params:
+        return None
+    meta = params["_meta"]
     if not isinstance(meta, dict):
         return "params._meta must be an object."
     token = meta.get("progressToken")

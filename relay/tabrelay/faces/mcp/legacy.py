@@ -22,18 +22,20 @@ from tabrelay.faces.mcp.bus_sync import BusSync
 from tabrelay.faces.mcp.event_store import EventStream, is_get_event
 from tabrelay.faces.mcp.jsonrpc import check_message, is_request
 from tabrelay.faces.mcp.legacy_batch import answer_batch
-from tabrelay.faces.mcp.legacy_calls import SessionCalls
+from tabrelay.faces.mcp.legacy_calls import SessionCalls, SessionHeaders
 from tabrelay.faces.mcp.legacy_initialize import Initialization, read_caller
-from tabrelay.faces.mcp.outcomes import Answer, Deferred, Outcome, outcome_of
+from tabrelay.faces.mcp.outcomes import Answer, Deferred, Outcome
 from tabrelay.faces.mcp.remote_streams import TOO_OLD, StreamReader, StreamServer
 from tabrelay.faces.mcp.resumable_response import ResumableResponses
 from tabrelay.faces.mcp.session_ids import SessionIdCodec
 from tabrelay.faces.mcp.session_replay import SessionReplay
 from tabrelay.faces.mcp.session_store import SessionStore, digest
 from tabrelay.faces.mcp.sessions import Session, Sessions
+from tabrelay.http.accept import prefers_stream
 from tabrelay.http.exchange import Exchange
 from tabrelay.http.headers import RequestHeaders
-from tabrelay.routing.drain import Drain
+from tabrelay.routing.drain import Drain, unavailable
+from tabrelay.routing.entry import ServerEntry
 from tabrelay.routing.switch import Switch, WaitingCall
 from tabserver.wire import eras, methods
 from tabserver.wire.frames import Caller
@@ -116,36 +118,38 @@ class LegacyFace:
 
     # -- POST ----------------------------------------------------------------------------------------------------------
 
-    def decide(self, request: RequestHeaders, server: str, principal: Principal, message: Any, scope: Any) -> Outcome:
+    def decide(
+        self, request: RequestHeaders, entry: ServerEntry, principal: Principal, message: Any, scope: Any
+    ) -> Outcome:
         """What becomes of a message. Raises RelayError."""
         if isinstance(message, list):
-            session = self._find(request, server, principal)
+            session = self._find(request, entry.name, principal)
             return Deferred(lambda exchange: self._batch(exchange, session, message))
         check_message(message)
         if message.get("method") == methods.INITIALIZE:
-            if request.header(mcp_headers.RAW_SESSION_ID) is not None:
+            if mcp_headers.RAW_SESSION_ID in request.first:
                 raise BadRequest("This session is already initialized.", reason="already_initialized")
-            return outcome_of(self.initialize(request, server, principal, message, scope)[0])
-        session = self._find(request, server, principal)
+            return self.initialize(request, entry, principal, message, scope)[0]
+        session = self._find(request, entry.name, principal)
         if not is_request(message):
             self.pass_on(session, message)
             return Answer(202)
-        return self.calls.decide(request, session, message, scope)
+        return self.calls.decide(request, entry, session, message, scope)
 
     def initialize(
-        self, request: RequestHeaders, server: str, principal: Principal, message: dict[str, Any], scope: Any
+        self, request: RequestHeaders, entry: ServerEntry, principal: Principal, message: dict[str, Any], scope: Any
     ) -> tuple[Pending | WaitingCall, Initialization]:
         """Start `initialize`. Its owner opens the session when it has the reply."""
-        caller = read_caller(principal, message)
+        server, caller = entry.name, read_caller(principal, message)
         self._sessions.make_room(principal.id)
         channel = self.switch.new_channel()
         owner = Initialization(self, server, channel, caller)
         is_there = self.calls.is_available(server, channel)
-        trace = self._traces.begin(scope, request.header, server, message) if is_there else None
+        trace = self._traces.begin(scope, request.first, server, message) if is_there else None
         call = Call(channel, message["id"], methods.INITIALIZE, orjson.dumps(message).decode(), caller, trace)
         message["params"] = None  # it goes on as text, and its values must not stay in memory during the call
         if is_there:
-            return self.switch.start(server, call, owner), owner
+            return self.switch.start(entry, call, owner), owner
         pending = Pending(call, owner)
         pending.end(Reply(owner.cached_reply(call)))
         return pending, owner
@@ -168,7 +172,9 @@ class LegacyFace:
             exchange,
             messages,
             offline_answer=lambda message: self.calls.offline_answer(session, message),
-            start=lambda message: self.calls.start(exchange, session, message, exchange.scope).started(),
+            start=lambda message: self.calls.start(
+                exchange, self.entry(session.server), session, message, exchange.scope
+            ).started(),
             pass_on=lambda message: self.pass_on(session, message),
             deliver=session.deliver,
             server=session.server,
@@ -176,10 +182,13 @@ class LegacyFace:
         )
 
     def _find(self, request: RequestHeaders, server: str, principal: Principal) -> Session:
-        id = request.verified
-        if type(id) is not str:
-            id = request.verified = _session_id(request)
-        return self._sessions.find(id, server, principal.id)
+        known = request.verified
+        if type(known) is not SessionHeaders:
+            known = request.verified = SessionHeaders(_session_id(request), prefers_stream(request.accept))
+        return self._sessions.find(known.id, server, principal.id)
+
+    def entry(self, server: str) -> ServerEntry:
+        return self.switch.registry.find(server)
 
     # -- GET and DELETE ------------------------------------------------------------------------------------------------
 
@@ -187,9 +196,10 @@ class LegacyFace:
         """The session's GET stream, for messages that belong to no request; or, with Last-Event-ID, the rest of any
         stream."""
         try:
-            self._drain.admit()
+            if self._drain.is_on:
+                raise unavailable()
             session = self._find(exchange, server, principal)
-            last_event = exchange.header(mcp_headers.RAW_LAST_EVENT_ID)
+            last_event = exchange.first.get(mcp_headers.RAW_LAST_EVENT_ID)
             if await self._resume_remote(exchange, session, last_event):
                 return
             stream, after = _wanted(session, last_event)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -17,19 +17,27 @@ from tabrelay.calls.peer import Peer
 from tabrelay.calls.trace_context import Traces
 from tabrelay.faces.mcp.jsonrpc import name_of
 from tabrelay.faces.mcp.offline_answers import cached_legacy_result
-from tabrelay.faces.mcp.outcomes import Answer, Deferred, Outcome, outcome_of
+from tabrelay.faces.mcp.outcomes import Answer, Deferred, Outcome
 from tabrelay.faces.mcp.resumable_response import STREAM_AFTER_S, ResumableResponses
 from tabrelay.faces.mcp.session_replay import REPLAYED_METHODS, SessionReplay
 from tabrelay.faces.mcp.sessions import Session, Sessions
 from tabrelay.http.accept import prefers_stream
 from tabrelay.http.exchange import Exchange
 from tabrelay.http.headers import RequestHeaders
-from tabrelay.routing.drain import Drain
+from tabrelay.routing.drain import Drain, unavailable
+from tabrelay.routing.entry import ServerEntry
 from tabrelay.routing.switch import Switch, WaitingCall
 from tabserver.wire import jsonrpc, methods
 
 # Methods that are answered from the cached catalogue if no browser answers.
 ANSWERED_OFFLINE: Final = frozenset(LISTS) | {methods.PING, methods.LOGGING_SET_LEVEL}
+
+
+class SessionHeaders(NamedTuple):
+    """What the headers of a request in a session say: equal for all requests with the same header block."""
+
+    id: str | None
+    prefers_stream: bool
 
 
 class SessionCalls:
@@ -47,30 +55,34 @@ class SessionCalls:
         self._switch = switch
         self._drain = drain
         self._traces = traces
-        self._sessions = sessions
-        self._session_replay = session_replay
+        self.sessions = sessions
+        self.session_replay = session_replay
         self._responses = responses
 
     def is_available(self, server: str, channel: str) -> bool:
         """Can a call on this channel be started now?"""
         return self._switch.is_up(server, channel) and not self._drain.is_on
 
-    def decide(self, request: RequestHeaders, session: Session, message: dict[str, Any], scope: Any) -> Outcome:
+    def decide(
+        self, request: RequestHeaders, entry: ServerEntry, session: Session, message: dict[str, Any], scope: Any
+    ) -> Outcome:
         """What becomes of a checked request. Raises RelayError."""
-        cached = self.offline_answer(session, message)
-        if cached is not None:
-            return Answer(200, cached, session.json_headers)
-        started = self.start(request, session, message, scope)
-        if not prefers_stream(request.accept):
-            return outcome_of(started)
+        if message["method"] in ANSWERED_OFFLINE:
+            cached = self.offline_answer(session, message)
+            if cached is not None:
+                return Answer(200, cached, session.json_headers)
+        started = self.start(request, entry, session, message, scope)
+        if not request.verified.prefers_stream:
+            return started
         return Deferred(lambda exchange: self._stream(exchange, session, started), message["id"])
 
     def start(
-        self, request: RequestHeaders, session: Session, message: dict[str, Any], scope: Any
+        self, request: RequestHeaders, entry: ServerEntry, session: Session, message: dict[str, Any], scope: Any
     ) -> Pending | WaitingCall:
         """Start a request of a session. What it sets is recorded when the server accepts it."""
-        self._drain.admit()
-        trace = self._traces.begin(scope, request.header, session.server, message)  # may change the message
+        if self._drain.is_on:
+            raise unavailable()
+        trace = self._traces.begin(scope, request.first, session.server, message)  # may change the message
         call = Call(
             session.channel,
             message["id"],
@@ -82,7 +94,7 @@ class SessionCalls:
         )
         # defence: values of a call that waits
         message["params"] = None  # it goes on as text: a great many values must not wait for the answer too
-        return self._switch.start(session.server, call, SessionOwner(self, session))
+        return self._switch.start(entry, call, SessionOwner(self, session))
 
     async def _stream(self, exchange: Exchange, session: Session, started: Pending | WaitingCall) -> None:
         await self.respond(exchange, session, await started.started())
@@ -110,30 +122,12 @@ class SessionCalls:
     def cached_answer(self, session: Session, message: dict[str, Any]) -> bytes | None:
         params = message.get("params")
         params = params if isinstance(params, dict) else {}
-        catalogue = self._switch.registry.cached_catalogue(self._session_replay.address(session))
+        catalogue = self._switch.registry.cached_catalogue(self.session_replay.address(session))
         result = cached_legacy_result(message["method"], params, session.server, catalogue)
         if result is None:
             return None
-        self._session_replay.record(session, message["method"], params)
+        self.session_replay.record(session, message["method"], params)
         return orjson.dumps(jsonrpc.result_message(message["id"], result))
-
-    # -- events --------------------------------------------------------------------------------------------------------
-
-    def sending(self, session: Session, pending: Pending, peer: Peer) -> None:
-        """List the call as running until it ends. The peer gets the session's state first, if it does not have it."""
-        session.running.add(pending)
-        if session.replayed_to is not peer:
-            self._session_replay.send(session)
-
-    def ended(self, session: Session, pending: Pending) -> None:
-        session.running.discard(pending)
-        if pending.call.method in REPLAYED_METHODS and pending.is_success:
-            params = pending.call.message().get("params")
-            self._session_replay.record(session, pending.call.method, params if isinstance(params, dict) else {})
-
-    def pin(self, session: Session, tab: str | None) -> None:
-        session.caller = replace(session.caller, tab=tab)
-        self._sessions.changed(session)
 
 
 class SessionOwner:
@@ -153,13 +147,21 @@ class SessionOwner:
         return None if known is None else known.decode()
 
     def sending(self, pending: Pending, peer: Peer) -> None:
-        self._calls.sending(self._session, pending, peer)
+        """List the call as running until it ends. The peer gets the session's state first, if it does not have it."""
+        self._session.running.add(pending)
+        if self._session.replayed_to is not peer:
+            self._calls.session_replay.send(self._session)
 
     def pinned(self, call: Call, tab: str | None) -> None:
-        self._calls.pin(self._session, tab)
+        self._session.caller = replace(self._session.caller, tab=tab)
+        self._calls.sessions.changed(self._session)
 
     def ended(self, pending: Pending) -> None:
-        self._calls.ended(self._session, pending)
+        self._session.running.discard(pending)
+        if pending.call.method in REPLAYED_METHODS and pending.is_success:
+            params = pending.call.message().get("params")
+            params = params if isinstance(params, dict) else {}
+            self._calls.session_replay.record(self._session, pending.call.method, params)
 
     def response(self, pending: Pending, reply: Reply) -> Response:
         """In these versions a JSON-RPC error of the server is sent with status 200 too."""

@@ -32,15 +32,16 @@ from tabrelay.faces.mcp.modern_checks import (
 )
 from tabrelay.faces.mcp.modern_response import send_response
 from tabrelay.faces.mcp.offline_answers import cached_modern_result
-from tabrelay.faces.mcp.outcomes import Answer, Deferred, Outcome, outcome_of
+from tabrelay.faces.mcp.outcomes import Answer, Deferred, Outcome
 from tabrelay.faces.mcp.param_header_cache import ParamHeaderCache
 from tabrelay.faces.mcp.session_store import SessionStore
 from tabrelay.faces.mcp.subscriptions import SubscriptionFilter, Subscriptions, final_response
 from tabrelay.faces.mcp.tab_pins import TabPins
 from tabrelay.http.exchange import JSON_TYPE, Exchange
 from tabrelay.http.headers import RequestHeaders
-from tabrelay.http.param_headers import ParamHeader, check
-from tabrelay.routing.drain import Drain
+from tabrelay.http.param_headers import check
+from tabrelay.routing.drain import Drain, unavailable
+from tabrelay.routing.entry import ServerEntry
 from tabrelay.routing.switch import Switch
 from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.eras import Era
@@ -49,6 +50,7 @@ from tabserver.wire.frames import Caller
 STREAM_AFTER_S: Final = 15.0
 JSON_ONLY: Final = (JSON_TYPE,)
 MAX_KNOWN: Final = 4096
+DESCRIPTION: Final = (eras.META_VERSION, eras.META_CLIENT, eras.META_CAPABILITIES)
 MOST_CALLERS: Final = 64  # needed for the first call of a connection only, which then keeps its caller
 
 
@@ -79,22 +81,22 @@ class ModernFace:
     def flush(self) -> None:
         self.pins.flush()
 
-    def decide(self, request: RequestHeaders, server: str, principal: Principal, message: Any, scope: Any) -> Outcome:
+    def decide(
+        self, request: RequestHeaders, entry: ServerEntry, principal: Principal, message: Any, scope: Any
+    ) -> Outcome:
         """What becomes of a message. Raises RelayError."""
         verified = request.verified
-        if type(verified) is not VerifiedEnvelope or not verified.holds_for(
-            message, server, self._catalogue_number(server)
-        ):
+        if type(verified) is not VerifiedEnvelope or not verified.holds_for(message, entry):
             check_message(message)
             if "method" not in message:
                 raise BadRequest("The body must be one JSON-RPC request: an object with a method.")
             if "id" not in message:
                 check_notification(request)
                 return Answer(202)
-            verified = self._verify(request, server, principal, message)
+            verified = self._verify(request, entry, principal, message)
             if request.is_shared:
                 request.verified = verified
-        owner, method = verified.owner, message["method"]
+        server, owner, method = entry.name, verified.owner, message["method"]
         if (
             method != methods.TOOLS_CALL
             and owner.may_be_cached(method)
@@ -104,54 +106,47 @@ class ModernFace:
             cached = owner.cached(message["id"], method)
             if cached is not None:
                 return Answer(200, cached.encode(), JSON_ONLY)
-        self._drain.admit()
-        trace = self._traces.begin(scope, request.header, server, message)
+        if self._drain.is_on:
+            raise unavailable()
+        trace = self._traces.begin(scope, request.first, server, message)
         call = Call(
             self.switch.new_channel(),
             message["id"],
             method,
             # Forward the parsed message, not the received text: both sides then agree on a duplicate key.
             orjson.dumps(message).decode(),
-            self.pins.caller(server, verified.caller),
+            self.pins.caller(server, verified.caller) if self.pins.records else verified.caller,
             trace,
             verified.name,
         )
         if method == methods.SUBSCRIPTIONS_LISTEN:
             wanted = SubscriptionFilter.of(message["params"])
             return Deferred(lambda exchange: self._listen(exchange, server, call, wanted), call.id)
-        return outcome_of(self.switch.start(server, call, owner))
+        return self.switch.start(entry, call, owner)
 
     def _verify(
-        self, request: RequestHeaders, server: str, principal: Principal, message: dict[str, Any]
+        self, request: RequestHeaders, entry: ServerEntry, principal: Principal, message: dict[str, Any]
     ) -> VerifiedEnvelope:
         """Check a request. Raises BadRequest."""
         meta = matching_meta(request, message)
-        is_reusable = meta is not None and PARENT_HEADER not in request and mcp_headers.RAW_TABRELAY_ACP not in request
+        has_copied = PARENT_HEADER in request.first or mcp_headers.RAW_TABRELAY_ACP in request.first  # into the message
+        is_reusable = meta is not None and not has_copied
+        catalogue = entry.catalogue
         if meta is None:
             meta = check_request(request, message)
         if message["method"] == methods.TOOLS_CALL:
             params = message["params"]
-            wanted = self._param_headers_of(server, params["name"])
+            # Arguments that must be repeated in headers, from the cached catalogue; none for an unknown tool.
+            wanted = self._param_headers.find(entry.name, catalogue, params["name"]) if catalogue is not None else ()
             check(wanted, params.get("arguments"), request.headers)
             is_reusable = is_reusable and not wanted
         return VerifiedEnvelope(
             name_of(message),
-            meta[eras.META_VERSION],
-            meta.get(eras.META_CLIENT),
-            meta[eras.META_CAPABILITIES],
-            self._catalogue_number(server) if is_reusable else NOT_REUSABLE,
+            {key: meta[key] for key in DESCRIPTION if key in meta},
+            NOT_REUSABLE if not is_reusable else None if catalogue is None else catalogue.number,
             _caller(principal.id, meta),
-            ModernOwner(self, server),
+            ModernOwner(self, entry.name),
         )
-
-    def _param_headers_of(self, server: str, tool: str) -> tuple[ParamHeader, ...]:
-        """Arguments of a tool that must be repeated in headers, from the cached catalogue; none for an unknown tool."""
-        catalogue = self.switch.registry.find(server).catalogue
-        return () if catalogue is None else self._param_headers.find(server, catalogue, tool)
-
-    def _catalogue_number(self, server: str) -> int | None:
-        catalogue = self.switch.registry.find(server).catalogue
-        return None if catalogue is None else catalogue.number
 
     async def _listen(self, exchange: Exchange, server: str, call: Call, wanted: SubscriptionFilter) -> None:
         is_held = not self.switch.is_up(server)
@@ -161,7 +156,7 @@ class ModernFace:
                 await self._subscriptions.hold(exchange, server, call, wanted, catalogue)
             if exchange.is_gone or self._subscriptions.is_closed:
                 return
-        pending = await self.switch.start(server, call).started()
+        pending = await self.switch.start(self.switch.registry.find(server), call).started()
         with self._subscriptions.listener(server, pending, wanted, is_acknowledged=is_held) as listener:
             await self.respond(
                 exchange, server, pending, is_redundant=listener.is_redundant, closing_event=final_response(call.id)
@@ -217,7 +212,7 @@ class ModernOwner:
     def ended(self, pending: Pending) -> None: ...
 
     def response(self, pending: Pending, reply: Reply) -> Response:
-        return status_of(reply), JSON_ONLY, reply.encoded()
+        return 200 if reply.error_code is None else status_of(reply), JSON_ONLY, reply.encoded()
 
     async def respond(self, exchange: Exchange, pending: Pending) -> None:
         await self._face.respond(exchange, self.server, pending)

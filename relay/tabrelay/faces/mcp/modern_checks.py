@@ -16,6 +16,7 @@ from tabrelay.errors import BadRequest
 from tabrelay.faces.mcp.jsonrpc import NAMED_BY
 from tabrelay.http.headers import RequestHeaders
 from tabrelay.http.param_headers import decode, mismatch
+from tabrelay.routing.entry import ServerEntry
 from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.frames import Caller
 
@@ -50,17 +51,17 @@ class VerifiedEnvelope:
     further check: none could fail, and its caller is the same."""
 
     name: str | None
-    version: Any
-    client: Any
-    capabilities: Any
+    # The members of `_meta` that describe the client.
+    meta: dict[str, Any]
     # Number of the catalogue in which the tool has no argument to repeat in a header; NOT_REUSABLE for other requests.
     catalogue: int | None
     caller: Caller
     owner: ModernOwner
 
-    def holds_for(self, message: Any, server: str, catalogue: int | None) -> bool:
-        """`catalogue`: the number of the server's present one."""
-        if self.catalogue != catalogue or self.owner.server != server:
+    def holds_for(self, message: Any, entry: ServerEntry) -> bool:
+        """`entry`: of the server that the request is for."""
+        catalogue = entry.catalogue
+        if self.catalogue != (None if catalogue is None else catalogue.number) or self.owner.server != entry.name:
             return False
         if type(message) is not dict or message.get("method") != methods.TOOLS_CALL or message.get("jsonrpc") != "2.0":
             return False
@@ -69,14 +70,19 @@ class VerifiedEnvelope:
         if type(params) is not dict or params.get("name") != self.name:
             return False
         meta, id = params.get("_meta"), message.get("id")
+        # defence: the length of an id, with the header of the call before
+        if type(id) is not int and (type(id) is not str or len(id) > jsonrpc.MAX_ID):
+            return False
+        # Nearly all requests have the same members.
+        return meta == self.meta or (type(meta) is dict and self._describes_same_client(meta))
+
+    def _describes_same_client(self, meta: dict[str, Any]) -> bool:
+        """Is it the same client, with other members beside its description?"""
         return (
-            type(meta) is dict
-            and meta.get(eras.META_VERSION) == self.version
+            meta.get(eras.META_VERSION) == self.meta.get(eras.META_VERSION)
             # defence: a call like the one before it: another client
-            and meta.get(eras.META_CLIENT) == self.client
-            and meta.get(eras.META_CAPABILITIES) == self.capabilities
-            # defence: the length of an id, with the header of the call before
-            and (type(id) is int or (type(id) is str and len(id) <= jsonrpc.MAX_ID))
+            and meta.get(eras.META_CLIENT) == self.meta.get(eras.META_CLIENT)
+            and meta.get(eras.META_CAPABILITIES) == self.meta.get(eras.META_CAPABILITIES)
             and ((token := meta.get("progressToken")) is None or jsonrpc.is_request_id(token))
         )
 
@@ -86,7 +92,7 @@ def status_of(reply: Reply) -> int:
 
 
 def check_notification(request: RequestHeaders) -> None:
-    version = request.header(mcp_headers.RAW_PROTOCOL_VERSION)
+    version = request.first.get(mcp_headers.RAW_PROTOCOL_VERSION)
     if version is not None and version not in eras.MODERN_VERSIONS:
         raise _unsupported(version)
 
@@ -95,12 +101,12 @@ def check_request(request: RequestHeaders, message: dict[str, Any]) -> dict[str,
     """Run all checks in order; the first failure raises. Returns the envelope (`params._meta`). The arguments that a
     tool call repeats in headers are not checked here."""
     for header in (mcp_headers.RAW_PROTOCOL_VERSION, mcp_headers.RAW_METHOD, mcp_headers.RAW_NAME):
-        if request.is_repeated(header):
+        if header in request.repeated:
             raise mismatch(f"The header {header.decode()} was sent more than once.")
     params = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     if not isinstance(meta, dict):
-        named = request.header(mcp_headers.RAW_PROTOCOL_VERSION)
+        named = request.first.get(mcp_headers.RAW_PROTOCOL_VERSION)
         strange = (
             "" if named is None or named in eras.MODERN_VERSIONS else f", and {named!r} is not a supported version"
         )
@@ -136,16 +142,16 @@ def matching_meta(request: RequestHeaders, message: dict[str, Any]) -> dict[str,
     could still fail. None for all other requests."""
     params = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
-    if not isinstance(meta, dict) or message["method"] != methods.TOOLS_CALL or request.has_repeated:
+    if not isinstance(meta, dict) or message["method"] != methods.TOOLS_CALL or request.repeated:
         return None
     assert isinstance(params, dict)
     version, name = meta.get(eras.META_VERSION), params.get("name")
     is_equal = (
         version in eras.MODERN_VERSIONS
-        and request.header(mcp_headers.RAW_PROTOCOL_VERSION) == version
-        and request.header(mcp_headers.RAW_METHOD) == methods.TOOLS_CALL
+        and request.first.get(mcp_headers.RAW_PROTOCOL_VERSION) == version
+        and request.first.get(mcp_headers.RAW_METHOD) == methods.TOOLS_CALL
         and isinstance(name, str)
-        and request.header(mcp_headers.RAW_NAME) == name
+        and request.first.get(mcp_headers.RAW_NAME) == name
         and name.isascii()
         and name.isprintable()
         and not name.startswith("=?")  # an encoded word, which may decode to another name
@@ -155,7 +161,7 @@ def matching_meta(request: RequestHeaders, message: dict[str, Any]) -> dict[str,
 
 
 def _compare(request: RequestHeaders, header: bytes, expected: str, encoded: bool = False) -> None:
-    value = request.header(header)
+    value = request.first.get(header)
     if value is None:
         raise mismatch(f"The header {header.decode()} is missing.")
     if encoded:

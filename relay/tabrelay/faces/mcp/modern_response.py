@@ -41,7 +41,7 @@ async def send_response(
     `on_gone` is called when the client hangs up before the reply. `is_redundant`: the client does not need this notice.
     `closing_event` ends a stream whose browser was lost, if that is no failure for this kind of call.
     """
-    is_gone = is_complete = False
+    is_gone = False
 
     def hung_up() -> None:
         nonlocal is_gone
@@ -50,7 +50,7 @@ async def send_response(
         pending.end(ClientGone("the client hung up"))
 
     try:
-        is_complete = await _send_outcome(
+        await _send_outcome(
             exchange,
             pending,
             hung_up,
@@ -66,13 +66,13 @@ async def send_response(
             await exchange.event(closing_event)
         elif not is_gone:
             await exchange.error(error, pending.call.id, server)
+        if exchange.is_streaming:
+            await exchange.end_stream()
     finally:
         exchange.unwatch()
         if not pending.is_done:  # the connection broke during a write
             hung_up()
         pending.release()
-    if exchange.is_streaming and not is_complete:
-        await exchange.end_stream()
 
 
 async def _send_outcome(
@@ -84,14 +84,14 @@ async def _send_outcome(
     keepalive_s: float,
     status_of: Callable[[Reply], int],
     is_redundant: Callable[[Notice], bool] | None,
-) -> bool:
-    """Send notices and the reply. True: the response is complete; False: its stream has to be ended."""
+) -> None:
+    """Send notices and the reply."""
     event = await pending.next(QUICK_REPLY_S)
     if isinstance(event, Reply):
         status, event = status_of(event), None
         await _send_whole(exchange, status, pending.body())
-        return True
-    exchange.watch(hung_up)
+        return
+    exchange.watch(hung_up, QUICK_REPLY_S if event is not None else 0.0)
     wait_s = max(stream_after_s - QUICK_REPLY_S, 0.0)
     while not isinstance(event, Reply):
         if event is None and not exchange.is_streaming:
@@ -99,7 +99,7 @@ async def _send_outcome(
             if isinstance(event, Reply):
                 status, event = status_of(event), None
                 await _send_whole(exchange, status, pending.body())
-                return True
+                return
         if not exchange.is_streaming:
             await exchange.start_stream()
         if isinstance(event, Notice):
@@ -113,14 +113,12 @@ async def _send_outcome(
         if not isinstance(event, Reply):
             event = await pending.next(keepalive_s)
     event = None
-    await exchange.event(pending.body())
-    return False
+    await exchange.event(pending.body(), is_last=True)
 
 
 async def _send_whole(exchange: Exchange, status: int, body: Body) -> None:
     """Send the reply as JSON, or as an event if a stream was already started."""
     if exchange.is_streaming:
-        await exchange.event(body)
-        await exchange.end_stream()
+        await exchange.event(body, is_last=True)
     else:
         await exchange.json(status, body)

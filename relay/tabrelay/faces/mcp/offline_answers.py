@@ -50,10 +50,11 @@ def cached_legacy_result(
     """The result for a legacy handshake or discovery request; None for anything else."""
     about = catalogue.initialize if catalogue else UNSEEN
     if method == methods.INITIALIZE:
+        version = eras.negotiate(params.get("protocolVersion"))
         result: dict[str, Any] = {
-            "protocolVersion": eras.negotiate(params.get("protocolVersion")),
+            "protocolVersion": version,
             "capabilities": about.get("capabilities", UNSEEN["capabilities"]),
-            "serverInfo": _server_info(server, about),
+            "serverInfo": eras.server_info_of(_server_info(server, about), version),
         }
         if isinstance(about.get("instructions"), str):
             result["instructions"] = about["instructions"]

@@ -1,13 +1,13 @@
 """What was decided about a POST: the value that the fast writer and the ASGI writer of a response both consume.
 
-A running call (`Pending`, whose owner knows how to respond), a complete answer, or a step that has to be awaited. The
-decision is made once; a request that leaves the fast path carries the value in its ASGI scope.
+A running call (`Pending`, whose owner knows how to respond), a call that can't start yet (`WaitingCall`), a complete
+answer, or another step that has to be awaited. The decision is made once; a request that leaves the fast path carries
+the value in its ASGI scope.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Final
 
 from tabrelay.calls.calls import Pending
@@ -41,18 +41,7 @@ class Deferred:
         self.id = id
 
 
-Outcome = Pending | Answer | Deferred
-
-
-def outcome_of(started: Pending | WaitingCall) -> Outcome:
-    """Of a call that was started, or has to wait for its browser."""
-    return started if isinstance(started, Pending) else Deferred(partial(_respond_later, started), started.call.id)
-
-
-async def _respond_later(waiting: WaitingCall, exchange: Exchange) -> None:
-    pending = await waiting.started()
-    assert pending.owner is not None
-    await pending.owner.respond(exchange, pending)
+Outcome = Pending | WaitingCall | Answer | Deferred
 
 
 async def write(exchange: Exchange, outcome: Outcome, server: str) -> None:
@@ -64,7 +53,8 @@ async def write(exchange: Exchange, outcome: Outcome, server: str) -> None:
         if isinstance(outcome, Deferred):
             await outcome.respond(exchange)
         else:
-            assert outcome.owner is not None
-            await outcome.owner.respond(exchange, outcome)
+            pending = await outcome.started()
+            assert pending.owner is not None
+            await pending.owner.respond(exchange, pending)
     except RelayError as error:
         await exchange.error(error, outcome.id if isinstance(outcome, Deferred) else outcome.call.id, server)

@@ -51,7 +51,7 @@ class SessionStore:
         self._characters = 0
         self._last_end = SessionRecord(0.0, is_ended=True)
         # Called with the key and the row of every record that must be kept.
-        self.on_write: Callable[[str, dict[str, Any]], None] = lambda key, row: None
+        self.on_write: list[Callable[[str, dict[str, Any]], None]] = []
         loss = "ended sessions may come back after a restart"
         self._file = StateFile(path, self, loss=loss, most_bytes=MAX_FILE)
         # Sessions continue without what can't be read: they lose a log level, not their initialization.
@@ -69,7 +69,8 @@ class SessionStore:
         self._keep(key, record)
         if now:
             self._file.save_soon()
-            self.on_write(key, self.encode(record))
+            for notify in self.on_write:
+                notify(key, self.encode(record))
 
     def receive(self, key: str, row: Any) -> SessionRecord | None:
         """Store a record of another relay. Returns it if it was accepted: a record that arrives late, after the bus was

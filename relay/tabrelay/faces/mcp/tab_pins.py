@@ -23,12 +23,11 @@ class TabPins:
 
     def __init__(self, store: SessionStore, wall: Callable[[], float] = time.time) -> None:
         self._store = store
+        self.records = store.records
         self._wall = wall
 
     def caller(self, server: str, caller: Caller) -> Caller:
-        """The caller with its pinned tab."""
-        if not self._store.records:  # nearly always, and this runs for each call
-            return caller
+        """The caller with its pinned tab. Not needed while there are no `records`."""
         id, now = _id(server, caller), self._wall()
         record = self._store.find(id)
         if record is None or record.tab is None or now - record.last_used > LIFE_S:

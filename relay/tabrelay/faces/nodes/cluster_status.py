@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tabrelay.bus.envelope import number
 from tabrelay.bus.members import Membership
+from tabrelay.routing.status import OFFLINE
 
 # Servers in one answer of a node: a bus limits the size of a message, and each server takes time to serialize.
 ROWS_PER_PAGE: Final = 50
@@ -51,7 +52,7 @@ class ClusterStatus:
         self, own: list[dict[str, Any]], may_see: Callable[[str], bool]
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """The servers of all nodes, and the nodes. The row of a server comes from the node with its browser."""
-        rows = {row["name"]: row | {"node": self._cluster.id} if row["state"] == "online" else row for row in own}
+        rows = {row["name"]: row | {"node": self._cluster.id} if row["state"] != OFFLINE else row for row in own}
         for page in range(MAX_PAGES):
             answers = await self._cluster.ask_all("status", {"page": page})
             for answer in answers:

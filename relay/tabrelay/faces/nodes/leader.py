@@ -47,6 +47,11 @@ class LeaderProxy:
         cluster.on_lost.append(self._fail_waiting)
         cluster.on_down.append(self._fail_waiting)
 
+    async def close(self) -> None:
+        """Drop the requests of other nodes. They get no answer: they notice that this node stops."""
+        # defence: requests of other relays when this one stops
+        await self._tasks.cancel()
+
     def _leader(self) -> str | None:
         """The node that has been on the bus longest; None if that is this one."""
         nodes = [(float(node.about.get("since") or 0.0), node.id) for node in self._cluster.nodes.values()]

@@ -1,4 +1,4 @@
-"""Admin routes below `/-/`: Prometheus metrics, the call log, accepting tool drift, reconnecting an upstream.
+"""Admin routes below `/-/`: metrics, the call log, accepting tool drift, forgetting a name, reconnecting an upstream.
 
 Each class adds one route and calls the function that it was constructed with. The gate has already checked the token:
 metrics need a token that may read them, the other routes need `manage`. A server that the principal may not see is
@@ -65,6 +65,31 @@ class DriftRoutes:
         @app.post("/-/drift")
         async def accept(request: Request, body: dict[str, Any]) -> JSONResponse:
             return _apply(self._accept, str(body.get("accept", "")), request)
+
+
+class ForgetRoutes:
+    """`POST /-/forget`: the user removes a name that no page and no upstream has at this moment."""
+
+    def __init__(self, forget: Callable[[str], str | None], is_declared: Callable[[str], bool]) -> None:
+        """`forget` returns the reason if the name stays, or raises UnknownServer. `is_declared`: will the relay have
+        the name again at its next start?"""
+        self._forget = forget
+        self._is_declared = is_declared
+
+    def add_routes(self, app: FastAPI) -> None:
+        @app.post("/-/forget")
+        async def forget(request: Request, body: dict[str, Any]) -> JSONResponse:
+            name = str(body.get("name", ""))
+            principal: Principal = request.state.principal
+            try:
+                if not principal.may_see(name):
+                    raise UnknownServer("No server has that name.")
+                reason = self._forget(name)
+            except UnknownServer as error:
+                return JSONResponse({"error": "unknown_server", "message": error.message}, 404)
+            if reason is not None:
+                return JSONResponse({"error": "in_use", "message": reason}, 409)
+            return JSONResponse({"name": name, "is_declared": self._is_declared(name)})
 
 
 class ReconnectRoutes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 import orjson
@@ -23,7 +23,9 @@ from tabrelay.admission.pairing_codes import PERSON_TTL_S, PairingCodeError
 from tabrelay.admission.policy import Policy
 from tabrelay.admission.tokens import StateError, Tokens
 from tabrelay.calls.principal import SERVE
+from tabrelay.faces.web.loopback_approvals import LoopbackApprovals
 from tabrelay.http.addresses import PolicyError, parse_origin
+from tabrelay.system.program import NAME
 from tabserver.wire.errors import ServerNameError
 from tabserver.wire.names import check_server_name
 
@@ -34,9 +36,8 @@ HOLD_S: Final = 20.0  # a long poll of a page is answered by then, also without 
 MAX_HELD: Final = 64  # long polls at a time; a newer one ends the oldest
 COLLECT_S: Final = 5.0  # how long an approval waits for the page of a request that is not in the list
 PROBLEMS: Final = {
-    PairingCodeError.EXPIRED: "This pairing code is too old. For a new one, run: tabrelay pair",
-    PairingCodeError.UNKNOWN: "This pairing code was used before or is not of this relay. "
-    "For a new one, run: tabrelay pair",
+    PairingCodeError.EXPIRED: "This pairing code is too old.",
+    PairingCodeError.UNKNOWN: "This pairing code was used before or is not of this relay.",
 }
 ENDS: Final = {
     PairingState.REFUSED: (403, "This page was refused."),
@@ -70,7 +71,15 @@ class PairingRoutes:
         clock: Callable[[], float] = time.monotonic,
         public_url: str = "",
         collect_s: float = COLLECT_S,
+        loopback: LoopbackApprovals | None = None,
+        declared: Collection[str] = (),
+        command: str = NAME,
     ) -> None:
+        """`loopback`: approvals that cover the other loopback names of a port. `declared`: names that the user gave on
+        the command line. `command`: what starts this program, for the relay's own pages and for commands."""
+        self._command = command
+        self._loopback = loopback
+        self._declared = frozenset(declared)
         self._collect_s = collect_s
         self._public_url = public_url
         self._tokens = tokens
@@ -117,7 +126,7 @@ class PairingRoutes:
         except (OSError, StateError) as problem:
             return _not_stored(problem)
         if isinstance(got, PairingCodeError):
-            return _error(403, got.value, PROBLEMS[got])
+            return _error(403, got.value, f"{PROBLEMS[got]} For a new one, run: {self._command} pair")
         return JSONResponse({"token": got.token, "server": got.server}, headers=NO_STORE)
 
     async def _mint(self, request: Request) -> Response:
@@ -139,11 +148,34 @@ class PairingRoutes:
         except (PolicyError, ServerNameError) as problem:
             return _error(400, "invalid_request", str(problem))
         now = self._clock()
+        covering = None if self._loopback is None else await self._loopback.covering(origin, server, request.scope)
+        if covering is not None:
+            log.warning('%s may offer tools as "%s", as %s may: approved for both names', origin, server, covering)
+            return self._approved(origin, server, now)
+        if await self._is_app(origin, server, request):
+            return self._approved(origin, server, now)
         ticket = self._pairing.ask(origin, server, now)
         if ticket.is_user_notified:
             self._on_ask(PairingRequest(ticket.code, origin, server, now), self._paired_for(server, besides=origin))
         answer = {"request": ticket.request, "code": ticket.code, "expires_s": int(ticket.life_s)}
         return JSONResponse(answer, headers=NO_STORE)
+
+    def _approved(self, origin: str, server: str, now: float) -> Response:
+        """Without a question: the page collects its token at once."""
+        ticket = self._pairing.ask_approved(origin, server, now)
+        self._on_paired(server)
+        answer = {"request": ticket.request, "code": ticket.code, "expires_s": int(ticket.life_s), "approved": True}
+        return JSONResponse(answer, headers=NO_STORE)
+
+    async def _is_app(self, origin: str, server: str, request: Request) -> bool:
+        """The page of the app that this relay serves, for a name that is its own or that no other site has."""
+        apps = self._policy.app_origins
+        if origin not in apps or self._loopback is None:
+            return False
+        # defence: an app gets no name of another site without a question
+        others = [other for other in self._paired_for(server, besides=origin) if other not in apps]
+        is_free = server in self._declared or not others
+        return is_free and await self._loopback.allows_app(origin, server, request.scope)
 
     async def _answer(self, request: Request) -> Response:
         """Long poll of a page for the decision on its request; answered on the decision, or after HOLD_S."""
@@ -233,9 +265,9 @@ class PairingRoutes:
             case {"approve": str(code)} | {"refuse": str(code)}:
                 return await self._decide(code, approve="approve" in body)
             case {"revoke": str(id)}:
-                gone = self._tokens.revoke(lambda grant: grant.origin is not None and grant.id == id)
+                gone = self._tokens.revoke_pages(id)
                 if not gone:
-                    return _error(404, "unknown", "No paired page has that id. To see them: tabrelay pairs")
+                    return _error(404, "unknown", f"No paired page has that id. To see them: {self._command} pairs")
                 return JSONResponse({"revoked": [grant.origin for grant in gone]}, headers=NO_STORE)
         return _error(400, "invalid_request", 'Expected {"approve": CODE}, {"refuse": CODE} or {"revoke": ID}.')
 
@@ -246,7 +278,8 @@ class PairingRoutes:
         elif approve:
             decided = await self._approve_unseen(canonical(code))
         if decided is None:
-            return _error(404, "unknown", "No page asks with that code (any more). To see who asks: tabrelay pairs")
+            text = f"No page asks with that code (any more). To see which pages ask: {self._command} pairs"
+            return _error(404, "unknown", text)
         log.info("%s: %s as %s", "paired" if approve else "refused", decided.origin, decided.server)
         if approve:
             self._on_paired(decided.server)

@@ -21,7 +21,6 @@ from tabrelay.assets.files import LOADER, Asset, Assets, AssetsMissing
 from tabrelay.assets.stored_file import CHUNK, StoredFile
 from tabrelay.calls.principal import Principal
 from tabrelay.faces.web.csp_reports import ROUTE as REPORTS
-from tabrelay.http.addresses import is_loopback
 from tabserver.wire.errors import ServerNameError
 from tabserver.wire.names import check_server_name
 
@@ -40,7 +39,6 @@ PAGE_HEADERS = {
     "X-Frame-Options": "DENY",
 }
 
-LARGE = 1024 * 1024  # bytes; larger files are sent without gzip on loopback
 SHARED = {"Access-Control-Allow-Origin": "*", "Cross-Origin-Resource-Policy": "cross-origin"}
 
 
@@ -91,6 +89,7 @@ def web_app(
     for room in groups:
         room.add_routes(app)
     _add_files(app, assets, public_url)
+    _add_address_page(app, assets)
     return app
 
 
@@ -170,8 +169,9 @@ def _file(asset: Asset | None, request: Request, headers: dict[str, str]) -> Res
     """RFC 9110 §8.8.3: two encodings of one file are two representations, so each has its own strong ETag."""
     if asset is None:
         return JSONResponse({"error": "not_found", "message": "No such file."}, 404, headers=headers)
-    zipped = asset.gzip_body if _wants_gzip(asset, request) else None
-    etag = f'"{asset.etag}-gz"' if zipped is not None else f'"{asset.etag}"'
+    accepted = _accepted_codings(request.headers.get("accept-encoding", ""))
+    coding = next((coding for coding in asset.encoded if coding in accepted), None)
+    etag = f'"{asset.etag}-{coding}"' if coding else f'"{asset.etag}"'
     headers = {
         **headers,
         "ETag": etag,
@@ -179,36 +179,46 @@ def _file(asset: Asset | None, request: Request, headers: dict[str, str]) -> Res
         "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "no-referrer",
     }
-    if asset.gzip_body is not None:
+    if asset.encoded:
         headers["Vary"] = "Accept-Encoding"
     if _matches(request.headers.get("if-none-match", ""), etag):
         return Response(status_code=304, headers=headers)
-    if zipped is not None:
-        headers["Content-Encoding"] = "gzip"
-    body = asset.body if zipped is None else zipped
+    if coding:
+        headers["Content-Encoding"] = coding
     headers["Content-Type"] = asset.mime
+    body = asset.encoded[coding] if coding else asset.body
     return Response(body, headers=headers) if isinstance(body, bytes) else StoredFileResponse(body, headers)
 
 
-def _wants_gzip(asset: Asset, request: Request) -> bool:
-    """On loopback, decompressing a large file takes a browser longer than receiving it uncompressed."""
-    if len(asset.body) > LARGE and is_loopback(urlsplit(f"//{request.headers.get('host', '')}").hostname or ""):
-        return False
-    return _accepts_gzip(request.headers.get("accept-encoding", ""))
-
-
-def _accepts_gzip(header: str) -> bool:
+def _accepted_codings(header: str) -> set[str]:
+    """Those that are named, unless their quality is 0. Programs that send `*` get the file as it is."""
+    accepted: set[str] = set()
     for part in header.split(","):
-        coding, _, quality = part.replace(" ", "").partition(";q=")
-        if coding.lower() == "gzip":
-            return quality.strip("0.") != "" if quality else True
-    return False
+        coding, _, quality = part.replace(" ", "").lower().partition(";q=")
+        if not quality or quality.strip("0."):
+            accepted.add(coding)
+    return accepted
 
 
 def _matches(header: str, etag: str) -> bool:
     """RFC 9110 §13.1.2: If-None-Match compares weakly."""
     given = [part.strip().removeprefix("W/") for part in header.split(",")]
     return etag in given or "*" in given
+
+
+def _add_address_page(app: FastAPI, assets: Assets) -> None:
+    """The page that a person gets who opens the address of an MCP server in a browser; the same for every name."""
+
+    async def address(path: str, request: Request) -> Response:
+        # Other requests for such paths do not come here; one for a path of the relay itself finds nothing.
+        if not request.scope.get("state", {}).get("is_page"):
+            return await _not_found(request, LookupError())
+        found = _file(await asyncio.to_thread(assets.lookup, "page/mcp.html"), request, PAGE_HEADERS)
+        found.headers["Vary"] = "Accept, Accept-Encoding"  # the same address answers MCP clients
+        found.headers["Cache-Control"] = "no-store"
+        return found
+
+    app.add_api_route("/{path:path}", address, methods=["GET"])
 
 
 async def _not_found(request: Request, error: Exception) -> Response:

@@ -17,7 +17,11 @@ EXTENSION: Final = "tabrelay.peers.browsers.asgi_bypass"
 class DirectTextChannel(Protocol):
     """One WebSocket, as the server's protocol class offers it."""
 
-    on_text: Callable[[str], None] | None  # None: all texts go by ASGI
+    def start_direct(self, on_text: Callable[[str], None]) -> None:
+        """Call `on_text` with each text that arrives. Before this call, all texts go by ASGI."""
+
+    def end_direct(self) -> None:
+        """All texts go by ASGI again."""
 
     def try_write(self, texts: Sequence[str]) -> bool:
         """Write these now. False if they have to wait behind others: then nothing was written."""

@@ -13,13 +13,13 @@ import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
+from tabrelay.admission.page_refusals import PageRefusals
 from tabrelay.admission.policy import Refuse
 from tabrelay.calls.calls import Pending
-from tabrelay.calls.peer import Peer, PeerKind
 from tabrelay.calls.principal import Principal
 from tabrelay.config.settings import Settings
 from tabrelay.errors import RelayError
@@ -28,11 +28,12 @@ from tabrelay.observe.call_metrics import CallMetrics
 from tabrelay.payloads.sliced import SlicedCodec
 from tabrelay.peers.browsers.asgi_bypass import direct_channel
 from tabrelay.peers.browsers.asgi_socket import BrowserDismissed, BrowserLeft, BrowserRefused, next_text
+from tabrelay.peers.browsers.name_claims import NameClaims
 from tabrelay.peers.browsers.peer import BrowserPeer
 from tabrelay.peers.browsers.plain_endpoint import PlainEndpoint
 from tabrelay.peers.browsers.plain_peer import PlainPeer
 from tabrelay.peers.browsers.user_agent import browser_name
-from tabrelay.peers.browsers.writer import SocketWriter
+from tabrelay.peers.browsers.writer import SLOW, SocketWriter
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.instances import read_tabs
 from tabrelay.routing.registry import Registry
@@ -40,7 +41,9 @@ from tabserver.wire import frames
 from tabserver.wire.errors import RemoteProtocolError, ServerNameError
 from tabserver.wire.frames import (
     CLOSE_FORBIDDEN,
+    CLOSE_GOING_AWAY,
     CLOSE_PROTOCOL,
+    CLOSE_SLOW,
     CLOSE_TRY_LATER,
     CLOSE_UNAUTHORIZED,
     SUBPROTOCOL,
@@ -49,13 +52,10 @@ from tabserver.wire.frames import (
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
 from tabserver.wire.memory_budget import MemoryBudget
-from tabserver.wire.names import INSTANCE_SEPARATOR, check_instance, check_server_name
+from tabserver.wire.names import INSTANCE_SEPARATOR, check_instance, check_server_name, server_of
 from tabserver.wire.pending_calls import PendingCalls
 
 log = logging.getLogger(__name__)
-
-# The name of a browser in its grace is free soon.
-RESERVED_RETRY_MS: Final = 3000
 
 
 class BrowserEndpoint:
@@ -73,17 +73,21 @@ class BrowserEndpoint:
         metrics: CallMetrics | None = None,
         calls_by_name: dict[str, PendingCalls[Pending]] | None = None,
         locate: Callable[[str], Awaitable[None]] | None = None,
+        refusals: PageRefusals | None = None,
+        on_about: Callable[[str], None] = lambda server: None,
     ) -> None:
         """`on_up` and `on_gone` are called with the names of browsers that connected, and whose session ended.
         `state_key`: the key with which a server of a principal seals the state that clients carry for it. `metrics`
         counts connections, disconnections and refusals. `calls_by_name`: the pending calls of each name, shared with
         the peers of other relays. `locate` finds out which other relay has a name."""
         self._metrics = metrics or CallMetrics(0)
+        self._refusals = PageRefusals(settings) if refusals is None else refusals
         self._registry = registry
         self._settings = settings
         self._build = build
         self._on_up = on_up
         self._on_gone = on_gone
+        self._on_about = on_about
         self._state_key = state_key
         self._drain = drain
         self._epoch = secrets.token_hex(8)
@@ -98,11 +102,12 @@ class BrowserEndpoint:
         )
         self._sessions: dict[str, BrowserPeer] = {}
         self._plain = PlainEndpoint(registry, settings, on_up)
+        self._claims = NameClaims(registry, settings, drain)
         self._calls_by_name: dict[str, PendingCalls[Pending]] = {} if calls_by_name is None else calls_by_name
         self._locate = locate
         # Large messages wait when three quarters are spent; the rest is for what is on its way by then.
         self._budget = MemoryBudget(settings.replay_budget * 3 // 4, slack=settings.replay_budget // 4)
-        self._writers: set[SocketWriter] = set()
+        self._writers: dict[SocketWriter, BrowserPeer | None] = {}  # and the session that has the socket
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()  # websocket.connect
@@ -110,25 +115,27 @@ class BrowserEndpoint:
         try:
             server = check_server_name(scope["path"].removeprefix("/"))
         except ServerNameError as error:
-            await self._refuse(send, Refuse(404, "bad_name", str(error)))
+            await self._refuse(scope, send, Refuse(404, "bad_name", str(error)))
             return
         offered = scope.get("subprotocols", ())
         is_plain = self._plain.accepts(server, offered)
         if SUBPROTOCOL not in offered and not is_plain:
-            await self._refuse(send, Refuse(400, "subprotocol", f"Offer the WebSocket subprotocol {SUBPROTOCOL}."))
+            await self._refuse(
+                scope, send, Refuse(400, "subprotocol", f"Offer the WebSocket subprotocol {SUBPROTOCOL}.")
+            )
             return
         if self._locate is not None:
             with suppress(RelayError):
                 await self._locate(server)
-        refusal = self.refusal(principal, server) or (self._plain.refusal(server) if is_plain else None)
+        refusal = self._claims.refusal(principal, server) or (self._plain.refusal(server) if is_plain else None)
         if refusal is not None:
-            await self._refuse(send, refusal)
+            await self._refuse(scope, send, refusal)
             return
         chosen = self._plain.subprotocol(offered) if is_plain else SUBPROTOCOL
         await send({"type": "websocket.accept", "subprotocol": chosen})
         socket = self._writer(scope, send)
         writer = asyncio.create_task(socket.run())
-        self._writers.add(socket)
+        self._writers[socket] = None
         if not is_plain and (signature := scope["state"].get("signature")) is not None:
             # defence: another program on the port: a socket begins with a signature
             socket.write([(signature, None)])  # P6: before the worker says anything
@@ -145,22 +152,27 @@ class BrowserEndpoint:
                 pass
             finally:
                 self._metrics.record_disconnection()
-                self._writers.discard(socket)
+                del self._writers[socket]
                 await socket.finish()
                 await writer
 
     def _writer(self, scope: Scope, send: Send) -> SocketWriter:
-        limits: Any = {"queue_bytes": self._settings.send_queue, "timeout_s": self._settings.send_timeout_s}
         channel = direct_channel(scope)
-        return (
-            SocketWriter(send, **limits)
-            if channel is None
-            else SocketWriter(send, try_write=channel.try_write, **limits)
-        )
+        more: Any = {} if channel is None else {"try_write": channel.try_write}
+        limits: Any = {"queue_bytes": self._settings.send_queue, "timeout_s": self._settings.send_timeout_s}
+        return SocketWriter(send, on_slow=self._slow, **limits, **more)
 
-    async def _refuse(self, send: Send, refusal: Refuse) -> None:
+    def _slow(self, socket: SocketWriter) -> None:
+        peer = self._writers.get(socket)
+        if peer is None:
+            socket.close(CLOSE_SLOW, SLOW)
+        else:
+            peer.slow(socket)
+
+    async def _refuse(self, scope: Scope, send: Send, refusal: Refuse) -> None:
         """Refuse before the 101: a page whose socket is opened and closed at once would dial again without end."""
         self._metrics.record_refusal("door", refusal.reason)
+        self._record_refusal(scope, refusal)
         headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
         await send({"type": "websocket.http.response.start", "status": refusal.status, "headers": headers})
         await send({"type": "websocket.http.response.body", "body": refusal.message.encode()})
@@ -178,19 +190,21 @@ class BrowserEndpoint:
         if hello is None:
             return
         # L8: the name may have been taken since the handshake.
-        refusal = self._held_by_another(principal, server)
+        refusal = self._claims.held_by_another(principal, server)
         # defence: take-over: the holder of a name is looked up at the hello
         if refusal is not None:
             self._refuse_greeting(socket, refusal)
+            self._record_refusal(scope, refusal)
             return
         try:
             peer = self._session(server, principal, scope, hello)
         except (RemoteProtocolError, ServerNameError) as error:
             self._metrics.record_refusal("door", "hello")
+            self._record_refusal(scope, Refuse(400, "hello", f"The page broke the link's protocol: {error}."))
             socket.write([(frames.encode(t="bye", code=CLOSE_PROTOCOL, reason=str(error)), None)])
             socket.close(CLOSE_PROTOCOL, str(error))
             return
-        socket.on_slow = lambda: peer.slow(socket)
+        self._writers[socket] = peer
         try:
             peer.attach(socket, hello)
         finally:
@@ -198,7 +212,7 @@ class BrowserEndpoint:
                 peer.retire(CLOSE_PROTOCOL, "the hello was refused", is_displaced=True)
         channel = direct_channel(scope)
         if channel is not None:
-            channel.on_text = partial(peer.receive_text, socket)
+            channel.start_direct(partial(peer.receive_text, socket))
         try:
             # The direct channel carries neither large messages nor the end of the socket.
             while (text := await next_text(receive)) is not None:
@@ -212,8 +226,15 @@ class BrowserEndpoint:
             peer.refused(socket)
         finally:
             if channel is not None:
-                channel.on_text = None
+                channel.end_direct()
             peer.detach(socket)
+
+    def _record_refusal(self, scope: Scope, refusal: Refuse) -> None:
+        origin = RequestHeaders(scope["headers"]).first.get(b"origin")
+        if origin is not None:
+            server = scope["path"].removeprefix("/")
+            has_token = scope["state"]["principal"].credential is not None
+            self._refusals.record(origin, server, refusal, is_socket=True, has_token=has_token)
 
     def _refuse_greeting(self, socket: SocketWriter, refusal: Refuse) -> None:
         """L8: 4403, as 403 before the handshake. 1013, as 503."""
@@ -227,43 +248,10 @@ class BrowserEndpoint:
 
     def refusal(self, principal: Principal, server: str) -> Refuse | None:
         """Why this principal can't have the name now, if it can't. A page shows it when its dial was refused."""
-        holders = self._holders(server)
-        # A browser that has a call in flight and lost its socket may still deliver the result.
-        if self._drain.is_on and not any(
-            peer is not None and peer.kind is PeerKind.BROWSER and peer.in_flight for peer in holders
-        ):
-            return Refuse(503, "draining", "The relay is restarting.")
-        return self._held_by_another(principal, server)
-
-    def _holders(self, server: str) -> list[Peer | None]:
-        holders: list[Peer | None] = [self._registry.holder(server)]
-        if self._is_shared(server):
-            holders += [entry.peer for entry in self._registry.shared_names.members(server)]
-        return holders
-
-    def _held_by_another(self, principal: Principal, server: str) -> Refuse | None:
-        """L8: a name belongs to the principal of the browser that holds it, also during that browser's grace."""
-        refusals = (self._holder_refusal(principal, server, peer) for peer in self._holders(server))
-        return next((refusal for refusal in refusals if refusal is not None), None)
+        return self._claims.refusal(principal, server)
 
     def _is_shared(self, server: str) -> bool:
         return server in self._settings.instances
-
-    def _holder_refusal(self, principal: Principal, server: str, peer: Peer | None) -> Refuse | None:
-        if peer is not None and peer.kind is PeerKind.UPSTREAM:
-            return Refuse(403, "taken", f'"{server}" is a server of the relay\'s configuration. Choose another name.')
-        if not self._registry.has_room_for(server + INSTANCE_SEPARATOR if self._is_shared(server) else server):
-            return Refuse(503, "busy", "The relay holds as many servers as it can. Close some pages first.")
-        # defence: a name that another page holds
-        if peer is None or peer.principal == principal.id:
-            return None
-        if peer.is_up:
-            return Refuse(403, "taken", f'"{server}" is held by a page of another origin or token. Close it first.')
-        # defence: take-over: a name is kept during the grace
-        if peer.is_reserved:
-            text = f'"{server}" is kept for a page of another origin or token that has just lost its connection.'
-            return Refuse(403, "reserved", text, retry_after_ms=RESERVED_RETRY_MS)
-        return None
 
     def _session(self, server: str, principal: Principal, scope: Scope, hello: str) -> BrowserPeer:
         """The session that this hello resumes, or a new one."""
@@ -274,7 +262,7 @@ class BrowserEndpoint:
             raise RemoteProtocolError(f"the first frame must be hello, not {frame['t']}")
         if frame["server"] != server:
             raise RemoteProtocolError("the hello names another server than the URL")
-        origin, name = RequestHeaders(scope["headers"]).header(b"origin"), server
+        origin, name = RequestHeaders(scope["headers"]).first.get(b"origin"), server
         if self._is_shared(server):
             # A worker of a page without storage has only its instance name, which ends with the worker.
             name = f"{server}{INSTANCE_SEPARATOR}{check_instance(frame.get('browser') or frame['inst'][:8])}"
@@ -314,7 +302,8 @@ class BrowserEndpoint:
             on_away=self._away,
             on_gone=self._gone,
             on_tabs=self._tabs_changed,
-            browser=browser_name(RequestHeaders(scope["headers"]).header(b"user-agent") or ""),
+            on_about=self._about_changed,
+            browser=browser_name(RequestHeaders(scope["headers"]).first.get(b"user-agent", "")),
         )
         return peer
 
@@ -332,6 +321,8 @@ class BrowserEndpoint:
         if displaced is not None:
             displaced.displace()
         self._registry.set_browser(peer.server, peer.browser)
+        if peer.origin is not None:
+            self._refusals.admitted(peer.origin, server_of(peer.server))
         self._metrics.record_connection("resumed" if peer.is_resumed else "new")
         log.info("%s: connected", peer.server)
         self._on_up(peer.server)
@@ -357,7 +348,11 @@ class BrowserEndpoint:
     def _tabs_changed(self, peer: BrowserPeer, message: object) -> None:
         known = read_tabs(message)
         if known is not None and self._registry.holder(peer.server) is peer:
-            self._registry.set_tabs(peer.server, *known)
+            self._registry.set_tabs(peer.server, known)
+
+    def _about_changed(self, peer: BrowserPeer) -> None:
+        if self._registry.holder(peer.server) is peer:
+            self._on_about(peer.server)
 
     @property
     def budget(self) -> MemoryBudget:
@@ -368,6 +363,12 @@ class BrowserEndpoint:
     def waiting_bytes(self) -> int:
         """Bytes written to browsers and not sent yet."""
         return sum(writer.waiting_bytes for writer in self._writers)
+
+    def end_absent(self, server: str) -> None:
+        """End the sessions of this server whose browser is away, without waiting for the end of their grace."""
+        for peer in list(self._sessions.values()):
+            if server_of(peer.server) == server and not peer.is_up and not peer.in_flight:
+                peer.retire(CLOSE_GOING_AWAY, "forgotten")
 
     def browsers(self) -> list[BrowserPeer | PlainPeer]:
         return [*self._sessions.values(), *self._plain.peers()]

@@ -21,7 +21,7 @@ from tabrelay.payloads.sliced import Payload, SlicedPayload, text_of
 from tabrelay.peers.browsers import response_check
 from tabrelay.peers.browsers.link_shell import LinkShell
 from tabserver.wire import methods
-from tabserver.wire.control_messages import CLOSE_STREAM, OURS, PIN, RELAY, TABS, is_pin
+from tabserver.wire.control_messages import ABOUT, CLOSE_STREAM, OURS, PIN, RELAY, TABS, is_pin
 from tabserver.wire.eras import Era
 from tabserver.wire.errors import BufferFull, MessageTooLarge
 from tabserver.wire.events import Closed, Event, Expired, Parted, Received, Silence, Undeliverable, Violation, Welcomed
@@ -66,6 +66,7 @@ class BrowserPeer(LinkShell):
         on_away: Callable[[BrowserPeer], None],
         on_gone: Callable[[BrowserPeer], None],
         on_tabs: Callable[[BrowserPeer, object], None] = lambda peer, message: None,
+        on_about: Callable[[BrowserPeer], None] = lambda peer: None,
         browser: str = "",
     ) -> None:
         """`server`: the name that it holds, or its own address where browsers share a name. `browser`: the browser's
@@ -82,6 +83,7 @@ class BrowserPeer(LinkShell):
         self._on_away = on_away
         self._on_gone = on_gone
         self._on_tabs = on_tabs
+        self._on_about = on_about
         self._sinks: dict[str, Callable[[Notice], None]] = {}
         self.is_resumed = False  # did the current socket resume the session?
 
@@ -101,8 +103,13 @@ class BrowserPeer(LinkShell):
         grace of a browser that did not leave on purpose."""
         if self._gone or self.is_up or not self._has_left:
             return not self._gone
-        calls = (pending.call for pending in self._pending_calls.values())
         # defence: take-over: a name is kept while its browser has a call
+        return self.has_client_calls
+
+    @property
+    def has_client_calls(self) -> bool:
+        """Has it a call of a client? A subscription is not one, nor what the relay itself reads."""
+        calls = (pending.call for pending in self._pending_calls.values())
         return any(call.method != methods.SUBSCRIPTIONS_LISTEN and call.caller.principal != RELAY for call in calls)
 
     @property
@@ -307,6 +314,8 @@ class BrowserPeer(LinkShell):
                 related.notify(Notice(payload, ends_stream=True))
         elif method == TABS:
             self._on_tabs(self, params)
+        elif method == ABOUT:
+            self._on_about(self)
         elif method == PIN:
             tab = params.get("tab")
             # defence: the length of a pinned tab's id

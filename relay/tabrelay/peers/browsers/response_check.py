@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 
 from tabrelay.errors import BadAnswer, RelayError, ResultTooLarge
-from tabrelay.payloads.json_limits import is_heavy
+from tabrelay.payloads.json_limits import DENSEST, is_heavy
 from tabrelay.payloads.json_skeleton import LONGEST_ID
 from tabrelay.payloads.sliced import Payload, SlicedPayload
 from tabserver.wire.jsonrpc import RequestId
@@ -25,7 +25,7 @@ def read(payload: str, most: int) -> dict[str, Any] | None:
     message of more than `most` values would take too long to parse."""
     # F2: a payload is one line of valid JSON.
     # defence: values of a message in one frame
-    if "\n" in payload or "\r" in payload or is_heavy(payload, most):
+    if "\n" in payload or "\r" in payload or (len(payload) * DENSEST > most and is_heavy(payload, most)):
         return None
     try:
         message = orjson.loads(payload)
@@ -45,7 +45,7 @@ def read_skeleton(payload: Payload, most: int) -> dict[str, Any] | None:
 def classify(payload: Payload, id: RequestId, most: int) -> tuple[int | None, bool]:
     """The code of its error, if it is one, and whether it is a plain result: neither a tool's error nor a question.
     Raises BadAnswer if it is no response to this request, ResultTooLarge if it has more than `most` values."""
-    message = read_skeleton(payload, most)
+    message = read(payload, most) if type(payload) is str else read_skeleton(payload, most)
     if (
         message is not None
         and type(payload) is SlicedPayload

@@ -22,11 +22,8 @@ SLOW: Final = "the browser reads too slowly"
 CLOSE_S: Final = 1.0  # for the close frame, when the browser does not read
 
 
-def _ignore() -> None: ...
-
-
 class SocketWriter:
-    """`write` only queues; `run` is the task that sends. `on_slow` is called once: it sends `bye` and closes."""
+    """`write` only queues; `run` is the task that sends."""
 
     def __init__(
         self,
@@ -36,8 +33,10 @@ class SocketWriter:
         timeout_s: float,
         clock: Callable[[], float] = time.monotonic,
         try_write: Callable[[Sequence[str]], bool] = lambda texts: False,
+        on_slow: Callable[[SocketWriter], None] = lambda writer: writer.close(CLOSE_SLOW, SLOW),
     ) -> None:
-        """`try_write` writes texts without the queue, if that is possible at once."""
+        """`try_write` writes texts without the queue, if that is possible at once. `on_slow` is called once: it sends
+        `bye` and closes."""
         self._send = send
         self._try_write = try_write
         self._queue_bytes = queue_bytes
@@ -50,7 +49,7 @@ class SocketWriter:
         self._wake = asyncio.Event()
         self._is_over = False
         self._clock = clock
-        self.on_slow: Callable[[], None] = lambda: self.close(CLOSE_SLOW, SLOW)
+        self._on_slow = on_slow
 
     @property
     def waiting_bytes(self) -> int:
@@ -91,7 +90,7 @@ class SocketWriter:
                 await self._run(self._timeout_s)
             except TimeoutError:
                 self._discard()
-                self.on_slow()
+                self._on_slow(self)
                 await self._run(min(self._timeout_s, CLOSE_S))
         except TimeoutError:
             # Not even the close frame was sent. The server aborts a socket that is closed this way and not writable.
@@ -99,9 +98,6 @@ class SocketWriter:
         except (OSError, RuntimeError):
             # The socket closed between two frames. The reader notices it too and detaches the peer.
             self._is_over = True
-        finally:
-            # defence: memory: a writer that is done does not refer to itself
-            self.on_slow = _ignore  # a reference cycle
 
     async def _run(self, timeout_s: float) -> None:
         async with asyncio.timeout(None) as timeout:

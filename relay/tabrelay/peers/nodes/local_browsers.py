@@ -60,8 +60,6 @@ class LocalBrowsers:
         self._held: dict[str, LocalBrowser] = {}
         # For each server with browsers here: their addresses, and the function that ends the subscription.
         self._owned: dict[str, tuple[set[str], Callable[[], None]]] = {}
-        registry.on_presence = self._presence
-        registry.shared_names.on_use = self._used
 
     def __len__(self) -> int:
         """How many servers have a browser here."""
@@ -82,7 +80,7 @@ class LocalBrowsers:
             if number % ANNOUNCED_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
-    def _presence(self, address: str, peer: Peer, state: str) -> None:
+    def set_presence(self, address: str, peer: Peer, state: str) -> None:
         """The registry reports that a browser connected, is away, is gone, or has other tabs."""
         if peer.kind not in (PeerKind.BROWSER, PeerKind.PLAIN):
             return
@@ -150,10 +148,11 @@ class LocalBrowsers:
         with suppress(UnknownServer):
             entry = self._registry.find(held.location.address)
             row["tabs"] = [[tab.id, tab.title, tab.is_visible] for tab in entry.tabs]
+            row["awake"] = entry.is_awake
             row["turns"], row["used"] = entry.focus_count, entry.last_used
         return row
 
-    def _used(self, address: str) -> None:
+    def record_use(self, address: str) -> None:
         """A browser of this relay was used. Where several share a name, it is the preferred one at all relays."""
         held = self._held.get(address)
         now = time.monotonic()

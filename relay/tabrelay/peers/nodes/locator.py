@@ -28,7 +28,7 @@ from tabrelay.peers.nodes.remote_browsers import RemoteBrowsers
 from tabrelay.peers.nodes.remote_peer import BrowserLocation, RemotePeer
 from tabrelay.peers.nodes.replies import ReplyInbox
 from tabrelay.routing.catalogue_store import Catalogue
-from tabrelay.routing.instances import TabInfo
+from tabrelay.routing.instances import TabInfo, TabReport
 from tabrelay.routing.registry import Registry
 from tabrelay.system.tasks import BackgroundTasks
 from tabserver.wire.names import server_of
@@ -73,7 +73,7 @@ class BrowserLocator:
         self._remote = RemoteBrowsers(calls_by_address)
         self._tasks = BackgroundTasks()
         self._has_moved = has_moved
-        self._local = LocalBrowsers(cluster, registry, on_first=self._follow, displace=self._displace)
+        self.browsers = LocalBrowsers(cluster, registry, on_first=self._follow, displace=self._displace)
         self._replies = ReplyInbox(
             cluster,
             registry,
@@ -104,11 +104,11 @@ class BrowserLocator:
 
     def has(self, server: str) -> bool:
         """Is a browser of this server connected here?"""
-        return self._local.has(server)
+        return self.browsers.has(server)
 
     def local(self, address: str) -> Peer | None:
         """The browser at this address, if it is connected here."""
-        held = self._local.get(address)
+        held = self.browsers.get(address)
         return held.peer if held is not None else None
 
     async def find(self, server: str) -> None:
@@ -137,7 +137,7 @@ class BrowserLocator:
             known = Followed(self._cluster.bus.subscribe(self._cluster.subjects.presence(server), self._news))
         self._followed[server] = known  # in order of use: the most recent is last
         # Servers with a browser here are followed too, and never removed.
-        if len(self._followed) - len(self._local) > MAX_FOLLOWED:
+        if len(self._followed) - len(self.browsers) > MAX_FOLLOWED:
             self._unfollow_idle()
         return known
 
@@ -151,7 +151,7 @@ class BrowserLocator:
             (server, one)
             for server, one in others
             if one.query is None
-            and not self._local.has(server)
+            and not self.browsers.has(server)
             and all(peer.is_idle for peer in remote.get(server, ()))
         ]
         for server, followed in idle[: MAX_FOLLOWED // 4]:
@@ -239,7 +239,7 @@ class BrowserLocator:
         place, state = BrowserLocation.read(row), row.get("state")
         if place is None or place.node == self._cluster.id or server_of(place.address) not in self._followed:
             return
-        known, held = self._remote.get(place.address), self._local.get(place.address)
+        known, held = self._remote.get(place.address), self.browsers.get(place.address)
         if state == "gone":
             if known is not None and known.location == place:
                 self._drop(known)
@@ -258,7 +258,7 @@ class BrowserLocator:
         if not (row.get("state") == "up" or (is_other and row.get("reserved") is True)):
             return False
         if (held.is_up or (is_other and held.peer.is_reserved)) and not location.beats(held.location):
-            self._local.announce(held, held.state)
+            self.browsers.announce(held, held.state)
             return False
         return True
 
@@ -287,7 +287,7 @@ class BrowserLocator:
         peer.is_reserved = row.get("reserved") is not False
         self._remote.add(peer)
         displaced = self._registry.take(address, peer)
-        self._local.release(address)
+        self.browsers.release(address)
         # Notifications that clients sent while the browser moved between two relays went to the first.
         late = displaced.displace(location.inst) if displaced is not None else []
         self._registry.set_browser(address, location.browser)
@@ -313,7 +313,8 @@ class BrowserLocator:
         if isinstance(tabs, list) and isinstance(turns, int):
             with suppress(TypeError, ValueError):
                 known = tuple(TabInfo(str(id), str(title), visible is True) for id, title, visible in tabs)
-                self._registry.set_tabs(address, known, turns)
+                is_awake = row["awake"] if isinstance(row.get("awake"), bool) else None
+                self._registry.set_tabs(address, TabReport(known, turns, is_awake=is_awake))
         if isinstance(used, int | float):
             self._registry.shared_names.record_remote_use(address, float(used))
 
@@ -334,7 +335,7 @@ class BrowserLocator:
 
     def _stalled(self) -> None:
         """The other relays considered this one lost: they cancelled its calls and forgot its browsers."""
-        self._tasks.start(self._local.announce_all())
+        self._tasks.start(self.browsers.announce_all())
         for peer in self._remote.all():
             address = peer.location.address
             text = (
@@ -351,7 +352,8 @@ class BrowserLocator:
             if peer.location.node == node:
                 tabs = [[tab.id, tab.title, tab.is_visible] for tab in entry.tabs]
                 state = "up" if peer.is_connected else "away"
-                self._adopt(peer.location, {"state": state, "tabs": tabs, "turns": entry.focus_count})
+                row = {"state": state, "tabs": tabs, "turns": entry.focus_count, "awake": entry.is_awake}
+                self._adopt(peer.location, row)
 
     def _fail_calls(self, address: str, text: str) -> None:
         """Fail the calls of an address: their outcome will not be reported."""
@@ -360,7 +362,7 @@ class BrowserLocator:
 
     def _bus_up(self) -> None:
         """The bus is back, and messages in between are lost. Announce our browsers, and resend calls that wait."""
-        self._tasks.start(self._local.announce_all())
+        self._tasks.start(self.browsers.announce_all())
         for followed in self._followed.values():
             followed.is_located = False
         # Only these calls may be lost: those that are sent from now on arrive.

@@ -32,6 +32,7 @@ from tabrelay.peers.upstreams.transports.stdio import UpstreamProcess
 from tabrelay.peers.upstreams.upstream import Upstream
 from tabrelay.routing.question_limits import limits_of
 from tabrelay.routing.registry import Registry
+from tabrelay.system.program import NAME
 from tabrelay.system.tasks import cancel
 from tabrelay.translation.legacy_call import LegacyCall
 from tabrelay.translation.parked_calls import ParkedCalls
@@ -95,8 +96,11 @@ class UpstreamPool:
         settings: Settings,
         on_up: Callable[[str], None],
         sign_in: Callable[[HttpSpec], SignIn | None] | None = None,
+        command: str = NAME,
     ) -> None:
-        """`sign_in` returns the source of tokens for a server that requires one."""
+        """`sign_in` returns the source of tokens for a server that requires one. `command`: what starts this program,
+        for messages."""
+        self._command = command
         self._sign_in = sign_in
         self._registry = registry
         self._settings = settings
@@ -201,6 +205,7 @@ class UpstreamPool:
             start_s=settings.upstream_start_s,
             on_up=up,
             on_away=away,
+            command=self._command,
         )
         return UpstreamSession(upstream, supervisor)
 

@@ -19,6 +19,7 @@ from tabrelay.peers.upstreams.dispatcher import DispatcherConnection, Streams, U
 from tabrelay.peers.upstreams.faults import ConnectionFault, Redactor, UpstreamFault, first_leaf
 from tabrelay.peers.upstreams.handshake import ServerAbout
 from tabrelay.peers.upstreams.retry_policy import RetryPolicy
+from tabrelay.system.program import NAME
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,8 @@ class Status:
 
 
 class Supervisor:
-    """`on_up` and `on_away` are called when the server connects and disconnects."""
+    """`on_up` and `on_away` are called when the server connects and disconnects. `command`: what starts this program,
+    for messages."""
 
     def __init__(
         self,
@@ -58,6 +60,7 @@ class Supervisor:
         start_s: float,
         on_up: Callable[[UpstreamConnection], None],
         on_away: Callable[[], None],
+        command: str = NAME,
         clock: Callable[[], float] | None = None,
         call_later: CallLater | None = None,
     ) -> None:
@@ -71,6 +74,7 @@ class Supervisor:
         self._start_s = start_s
         self._on_up = on_up
         self._on_away = on_away
+        self._command = command
         self._clock = clock or loop.time
         self._call_later: CallLater = call_later or loop.call_later
         self._state: State = "connecting"
@@ -131,7 +135,8 @@ class Supervisor:
         """Why the server is not connected, and what happens next."""
         why = f": {self._error}" if self._error else ""
         if self._state == "suspended":
-            return f'Server "{self._name}" fails too often{why}. It is suspended until: tabrelay reconnect {self._name}'
+            again = f"{self._command} reconnect {self._name}"
+            return f'Server "{self._name}" fails too often{why}. It is suspended until: {again}'
         if self._state == "failed":
             return f'Server "{self._name}" does not start{why}. The next call tries again.'
         if self._state == "waiting":

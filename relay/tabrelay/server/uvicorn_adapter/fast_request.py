@@ -21,7 +21,7 @@ from tabrelay.admission.gate import ADMISSION, Admission
 from tabrelay.admission.responses import DEFAULT_HEADERS
 from tabrelay.calls.calls import Header, Pending
 from tabrelay.errors import RelayError
-from tabrelay.faces.mcp.outcomes import OUTCOME, Answer
+from tabrelay.faces.mcp.outcomes import OUTCOME, Answer, Outcome
 from tabrelay.http.headers import RequestHeaders
 from tabrelay.server.fast_path import FastPath
 from tabrelay.server.header_cache import HeaderCache
@@ -116,8 +116,9 @@ class KnownRequest:
 
     def scope(self, length: int, decided: dict[str, Any]) -> Any:
         """Of a request with a body of this length. `decided`: what was decided about it."""
-        size = b"%d" % length
-        headers = [(name, size if name == b"content-length" else value) for name, value in self._scope["headers"]]
+        headers = list(self._scope["headers"])
+        at = next(at for at, (name, _) in enumerate(headers) if name == b"content-length")
+        headers[at] = (b"content-length", b"%d" % length)
         return {
             **self._scope,
             "method": "POST",
@@ -134,7 +135,7 @@ class FastRequest:
     """One request. uvicorn reads or sets the public attributes on its cycles."""
 
     __slots__ = (
-        *("_admission", "_body", "_fast_path", "_http", "_is_counted", "_known", "_length", "_outcome"),
+        *("_admission", "_body", "_fast_path", "_http", "_known", "_length", "_outcome"),
         *("keep_alive", "response_complete"),
     )
 
@@ -156,25 +157,24 @@ class FastRequest:
         self._known = known
         self._admission = admission
         self._length = len(body)
-        self._outcome = fast_path.decide(admission, known.headers, body)
-        self._body = body if self._outcome is None else b""
-        self._is_counted = False
+        self._outcome: Outcome | None = None  # of a request that was not admitted, or not yet
+        self._body = body
         self.keep_alive = keep_alive
         self.response_complete = False
 
     def start(self) -> None:
-        """Write the response, or wait for it, or for a reason to take the regular path."""
-        outcome, fast_path = self._outcome, self._fast_path
+        """Decide. Write the response, or wait for it, or for a reason to take the regular path."""
+        admission, fast_path, outcome = self._admission, self._fast_path, None
+        if admission.principal is not None:
+            outcome = fast_path.decide(admission.path[1:], self._known.headers, admission.principal, self._body)
+            self._outcome, self._body = outcome, b""
         # defence: an Origin on the fast path
-        if self._admission.origin is not None:
+        if admission.origin is not None:
             self.hand_over()  # the response needs headers for the page that sent the request
         elif isinstance(outcome, Pending):
-            self._is_counted = True
             fast_path.exchanges.__enter__()
             fast_path.deadlines.add(self)
             outcome.watch(self._on_event)
-            if outcome.has_event:
-                self._on_event()
         elif isinstance(outcome, Answer) and self._can_write(outcome.body):
             self._write(outcome.status, outcome.headers, outcome.body)
         else:
@@ -192,7 +192,8 @@ class FastRequest:
             self.hand_over()
             return
         try:
-            self._write(*self._fast_path.response(pending, reply))
+            assert pending.owner is not None
+            self._write(*pending.owner.response(pending, reply))
         except RelayError:
             self.hand_over()
         except Exception:  # it would close the link that delivered the reply
@@ -206,7 +207,6 @@ class FastRequest:
         head = self._known.head(status, http.server_state.default_headers, headers)
         http.transport.write(b"%b%d%b%b" % (head, len(body), _KEEP_ALIVE if keep_alive else _CLOSE, body))
         if isinstance(outcome, Pending):
-            outcome.watch(None)
             outcome.release()
             self._fast_path.deadlines.pop(self, None)
             self._fast_path.exchanges.__exit__()
@@ -219,6 +219,7 @@ class FastRequest:
         if self.response_complete:
             return
         http, outcome = self._http, self._outcome
+        is_counted = isinstance(outcome, Pending) and self._admission.origin is None
         if isinstance(outcome, Pending):
             outcome.watch(None)
             self._fast_path.deadlines.pop(self, None)
@@ -243,6 +244,6 @@ class FastRequest:
         if current is self:  # else the client has already sent its next request, which waits for this one
             http.cycle = cycle
         http._start_asgi_task(cycle, http.app)
-        if self._is_counted:
+        if is_counted:
             # The task starts before this callback and counts itself, so that the request is counted all the time.
             http.loop.call_soon(self._fast_path.exchanges.__exit__)

@@ -141,7 +141,7 @@ class GuardedHttp(asyncio.Protocol):
         if head.names_another_host():
             raise FramingError(HTTPStatus.MISDIRECTED_REQUEST)
         if head.wants_websocket:
-            if head.method != b"GET" or head.get_http_version() != "1.1" or head.has_body or rest:
+            if head.method != b"GET" or head.version != "1.1" or head.has_body or rest:
                 raise FramingError
             self._discard_input()
             self.slots.leave(self)
@@ -295,5 +295,5 @@ def _written(head: RequestHead) -> bytes:
     """The head for uvicorn. It does not see an upgrade to other protocols than WebSocket, and ignores it as such."""
     left_out = () if head.wants_websocket else (b"upgrade", b"http2-settings")
     lines = [b"%b: %b\r\n" % field for field in head.fields if field[0] not in left_out]
-    start = b"%b %b HTTP/%b\r\n" % (head.method, head.target, head.get_http_version().encode())
+    start = b"%b %b HTTP/%b\r\n" % (head.method, head.target, head.version.encode())
     return b"".join([start, *lines, b"\r\n"])

@@ -100,7 +100,7 @@ class HttpProtocol(HttpConnection):
 
     def _upgrade(self, head: RequestHead, rest: bytes) -> None:
         """RFC 6455, 4.1: a GET without a body, and no bytes before the response."""
-        if head.method != b"GET" or head.get_http_version() != "1.1" or head.has_body or rest:
+        if head.method != b"GET" or head.version != "1.1" or head.has_body or rest:
             raise FramingError
         self._discard_input()
         self.slots.leave(self)
@@ -191,7 +191,7 @@ class HttpProtocol(HttpConnection):
             return False
         if not self.fast_path.is_address(head.target):
             return False
-        return 0 < head.body_length <= MAX_BUFFERED_BODY and head.get_http_version() == "1.1"
+        return 0 < head.body_length <= MAX_BUFFERED_BODY and head.version == "1.1"
 
     def _admit(self) -> Admission:
         """Decide about the request that is being read, by its header block."""

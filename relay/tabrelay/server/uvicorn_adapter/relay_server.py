@@ -1,7 +1,8 @@
 """uvicorn's server, with a drain before the stop and an orderly end of all connections.
 
 A stop signal first drains the application, since uvicorn would begin by closing the WebSockets that calls in flight are
-waiting for. This module does not depend on what the application does.
+waiting for. SIGUSR1 asks for a restart: the server stops in the same way, and reports it to its caller. This module
+does not depend on what the application does.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from tabrelay.system.allocator import HeapTrimmer
 
 LINGER_S = 1.0  # for HTTP responses that are left after the drain; their browsers are gone by then
 RETURN_MEMORY_EVERY_S = 5.0
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+RESTART = getattr(signal, "SIGUSR1", None)  # not on Windows
+SIGNALS = tuple(number for number in (signal.SIGINT, signal.SIGTERM, RESTART) if number is not None)
 
 
 class RelayServer(uvicorn.Server):
@@ -32,14 +34,17 @@ class RelayServer(uvicorn.Server):
         self,
         config: uvicorn.Config,
         on_ready: Callable[[], None],
-        drain: Callable[[], Awaitable[None]] | None = None,
+        drain: Callable[[bool], Awaitable[None]] | None = None,
         *,
         shares_port: bool = False,
+        trimmer: HeapTrimmer | None = None,
     ) -> None:
-        """`drain` runs after the first stop signal, while everything still works; the server ends when it returns.
-        `shares_port`: other processes accept connections from the same listening socket, and keep using it."""
+        """`drain` runs after the first stop signal, while everything still works; the server ends when it returns. Its
+        argument: the signal asks for a restart. `shares_port`: other processes accept connections from the same
+        listening socket, and keep using it. `trimmer` returns free memory every few seconds."""
         super().__init__(config)
-        self.trimmer: HeapTrimmer | None = None
+        self.is_restart = False
+        self._trimmer = trimmer
         self._memory_timer: asyncio.TimerHandle | None = None
         self._shares_port = shares_port
         self._on_ready = on_ready
@@ -51,8 +56,8 @@ class RelayServer(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._loop = asyncio.get_running_loop()
-            if self.trimmer is not None:
-                self._return_memory(self.trimmer, self._loop)
+            if self._trimmer is not None:
+                self._return_memory(self._trimmer, self._loop)
             self._on_ready()
 
     def _return_memory(self, trimmer: HeapTrimmer, loop: asyncio.AbstractEventLoop) -> None:
@@ -108,17 +113,21 @@ class RelayServer(uvicorn.Server):
     def _stop(self, number: int, frame: FrameType | None) -> None:
         if self._drain is not None and self._loop is not None:
             drain, self._drain = self._drain, None
+            self.is_restart = number == RESTART
             self._loop.call_soon_threadsafe(self._start_drain, drain)
             return
+        if number == RESTART:
+            return  # it stops already
         # The second signal stops at once.
+        self.is_restart = False
         self.force_exit = self.should_exit or self._draining is not None
         self.should_exit = True
 
-    def _start_drain(self, drain: Callable[[], Awaitable[None]]) -> None:
+    def _start_drain(self, drain: Callable[[bool], Awaitable[None]]) -> None:
         async def leave() -> None:
             self._close_after_responses()
             try:
-                await drain()
+                await drain(self.is_restart)
             finally:
                 self.should_exit = True
 

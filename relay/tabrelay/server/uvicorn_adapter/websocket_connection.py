@@ -45,13 +45,20 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self._queued = 0  # bytes of complete messages that the application has not read yet
         self._counted = 0  # bytes of this connection in `buffered`
         self._refused = False
-        self.on_text: Callable[[str], None] | None = None
+        self._on_text: Callable[[str], None] | None = None
         self._partial_frame = b""  # the beginning of a frame, until its header shows how to read it
         self._library_bytes = 0  # bytes to come of a frame that the library reads
         self._large_frame: FrameBuffer | None = None  # the payload of a large frame
         self._mask = b""  # of that frame, if it is a text; the library reads all others
         self._backlog = b""  # was read, and waits for a later callback
         self._backlog_read: asyncio.Handle | None = None  # reads the backlog
+
+    def start_direct(self, on_text: Callable[[str], None]) -> None:
+        """See `peers.browsers.asgi_bypass`."""
+        self._on_text = on_text
+
+    def end_direct(self) -> None:
+        self._on_text = None
 
     # -- fragments ----------------------------------------------------------------------------------------------------
 

@@ -129,13 +129,13 @@ class WebSocketProtocol(WebSocketConnection):
             elif start == 0 or (is_ours and stop > end and is_idle):
                 self._partial_frame = data[at:]
                 return
-            elif is_ours and is_idle and self.on_text is not None:  # nearly all frames: `_deliver_text`, inlined
+            elif is_ours and is_idle and self._on_text is not None:  # nearly all frames: `_deliver_text`, inlined
                 try:
                     text = apply_mask(data[start:stop], data[start - 4 : start]).decode()
                 except UnicodeDecodeError:
                     self._fail_invalid_utf8()
                     return
-                self.on_text(text)
+                self._on_text(text)
                 at = stop
             else:
                 self._library_bytes = stop - at
@@ -160,16 +160,16 @@ class WebSocketProtocol(WebSocketConnection):
 
     def _is_deliverable(self, size: int) -> bool:
         # defence: a frame that is too large and comes at once
-        return self.on_text is not None and size <= self.config.ws_max_size
+        return self._on_text is not None and size <= self.config.ws_max_size
 
     def _deliver_text(self, data: bytes | memoryview, mask: bytes) -> None:
-        assert self.on_text is not None
+        assert self._on_text is not None
         try:
             text = apply_mask(data, mask).decode()
         except UnicodeDecodeError:
             self._fail_invalid_utf8()
             return
-        self.on_text(text)
+        self._on_text(text)
 
     def _start_large_frame(self, head: bytes, size: int) -> None:
         """Start a large frame. The library gets its header, unless it is a text that the library can't object to."""
@@ -193,7 +193,7 @@ class WebSocketProtocol(WebSocketConnection):
         self._large_frame = None
         if not self._mask:
             self._feed_chunk(large.take())
-        elif self._is_idle and self.on_text is not None:
+        elif self._is_idle and self._on_text is not None:
             self._deliver_text(large.take(), self._mask)
         elif not self.close_sent:
             self.curr_msg_data_type = "text"

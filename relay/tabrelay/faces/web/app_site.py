@@ -1,0 +1,156 @@
+"""The developer's app and the relay at one address: `tabrelay dev` serves both on a port of its own origin.
+
+    /            files of the app's folder
+    /{server}    MCP, and the worker's WebSocket
+    /-/          the client's files, pairing and proof: what pages of any origin may use
+
+The relay's own pages and everything that needs the relay's token are on another port: code of the app runs on this
+origin, and must not be able to use them. A request for anything that is not listed here gets a file or 404. Who may use
+the relay is decided by its gate, behind this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import secrets
+from collections.abc import AsyncIterator, Callable
+from difflib import get_close_matches
+from typing import Final
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tabrelay.admission.routes import route
+from tabrelay.assets.app_folder import AppFile, AppFolder, Moved
+from tabrelay.faces.web.routes import StoredFileResponse
+
+EVENTS: Final = "/-/dev/events"
+MOST_STREAMS: Final = 64  # pages of one browser share one
+_MOST_NAMED: Final = 20  # files in a message
+_TICK_S: Final = 0.3
+_PING_TICKS: Final = 50
+_ASKING: Final = frozenset({"/-/ask", "/-/ask/answer", "/-/prove", "/-/reports"})
+# Pages must not take the app's origin for the relay's own: they ask to be paired instead of redeeming a code.
+BUILD_ON_APP_ORIGIN: Final = 'export const BUILD = "";\nexport const SERVES_APP = true;\n'
+_BUILD: Final = re.compile(r"/-/(retry/[0-9]{1,9}/|assets/js-[0-9a-f]{16}/)?build\.js")
+_HEADERS: Final = {
+    # No page of another origin may embed the app's files.
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class AppSite:
+    """Wraps the relay's application; requests on other ports are passed on unchanged."""
+
+    def __init__(
+        self,
+        relay: ASGIApp,
+        folder: AppFolder,
+        *,
+        port: int,
+        hosts: frozenset[str],
+        relay_url: str,
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        """`port`, `hosts`: of the app's origin. `relay_url`: where the relay's own pages are."""
+        self._relay, self._folder = relay, folder
+        self._port, self._hosts, self._relay_url = port, hosts, relay_url
+        self._is_stopping = is_stopping
+        self._streams = 0
+        # A page that sees another one after a pause is loaded again: files may have changed while the relay was away.
+        self._run = secrets.token_hex(4)
+        # POST requests for servers may be answered before they arrive here, as on the relay's own port.
+        self.fast_path: object = getattr(relay, "fast_path", None)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        server = scope.get("server")
+        is_of_app = scope["type"] == "http" and server is not None and server[1] == self._port
+        answer = await self._answer(Request(scope)) if is_of_app else None
+        await (self._relay if answer is None else answer)(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response | None:
+        """None: the relay answers."""
+        path, is_read = request.url.path, request.method in ("GET", "HEAD")
+        # defence: a rebound Host at the app's address
+        if [host.strip().lower() for host in request.headers.getlist("host")][1:] or (
+            request.headers.get("host", "").strip().lower() not in self._hosts
+        ):
+            return _text("This is not a name of the app's address.", 421)
+        if path.startswith(("/-/", "/.")) or path == "/-":
+            return await self._reserved(request, path, is_read)
+        if not is_read:
+            return None
+        found = await asyncio.to_thread(self._folder.find, path)
+        if found is None and "text/event-stream" in request.headers.get("accept", ""):
+            return None
+        if isinstance(found, Moved):
+            return Response(status_code=308, headers={**_HEADERS, "Location": found.location})
+        if found is None:
+            return await self._missing(path)
+        return _file(found, request)
+
+    async def _reserved(self, request: Request, path: str, is_read: bool) -> Response | None:
+        if path == EVENTS and request.method == "GET":
+            return self._events()
+        if is_read and _BUILD.fullmatch(path):
+            return Response(
+                BUILD_ON_APP_ORIGIN, media_type="text/javascript", headers={**_HEADERS, "Cache-Control": "no-cache"}
+            )
+        asked = route("http", request.method, path)
+        # defence: the relay's own pages and routes are not on the app's origin
+        if (is_read and asked.is_shared) or path in _ASKING or path.startswith(("/-/probe/", "/-/packages/")):
+            return None
+        if path.startswith("/.well-known/oauth-"):
+            return None
+        return _text(f"Not at this address. The relay's own pages are at {self._relay_url}/", 404)
+
+    async def _missing(self, path: str) -> Response:
+        names = await asyncio.to_thread(self._folder.beside, path)
+        close = get_close_matches(path.rpartition("/")[2], names, 1)
+        meant = f" Did you mean {close[0]}?" if close else ""
+        there = f" Its folder has: {', '.join(names[:_MOST_NAMED])}" if names and not close else ""
+        return _text(f"{quote(path)} is not there.{meant}{there}", 404)
+
+    def _events(self) -> Response:
+        """Stream of server-sent events: which of the requested files have changed."""
+        if self._streams >= MOST_STREAMS:
+            return _text("Too many pages ask for changes.", 503)
+        return StreamingResponse(self._stream(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+    async def _stream(self) -> AsyncIterator[str]:
+        self._streams += 1
+        try:
+            version = self._folder.version
+            yield f"event: run\ndata: {self._run}\n\n"
+            ticks = 0
+            while not self._is_stopping():
+                await asyncio.sleep(_TICK_S)
+                changed = await asyncio.to_thread(self._folder.changes, version)
+                version, ticks = self._folder.version, ticks + 1
+                if changed:
+                    yield f"event: changed\ndata: {json.dumps(sorted(set(changed)))}\n\n"
+                elif ticks % _PING_TICKS == 0:
+                    yield ": \n\n"
+        finally:
+            self._streams -= 1
+
+
+def _file(file: AppFile, request: Request) -> Response:
+    etag = f'"{file.etag}"'
+    headers = {**_HEADERS, "ETag": etag, "Cache-Control": "no-cache"}
+    given = [part.strip().removeprefix("W/") for part in request.headers.get("if-none-match", "").split(",")]
+    if etag in given:  # RFC 9110 §13.1.2
+        return Response(status_code=304, headers=headers)
+    headers["Content-Type"] = file.mime
+    if isinstance(file.body, bytes):
+        return Response(file.body, headers=headers)
+    return StoredFileResponse(file.body, headers)
+
+
+def _text(text: str, status: int) -> Response:
+    return PlainTextResponse(f"{text}\n", status, headers={**_HEADERS, "Cache-Control": "no-store"})

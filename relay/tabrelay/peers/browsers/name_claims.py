@@ -1,0 +1,85 @@
+"""Claims of pages to server names: whether a principal may have a name now, and why not.
+
+L8: a name belongs to the principal of the browser that holds it, also during that browser's grace. A browser without
+tabs, calls and calls that wait releases it: to pages of the same origin at once, to others after the grace. Pages of
+one port under several loopback names count as one origin here. Checked at the handshake and again at the hello.
+
+Does not decide who may offer a name at all: the gate has checked the token. Browsers at other relays keep their names.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tabrelay.admission.policy import Refuse
+from tabrelay.calls.peer import Peer, PeerKind
+from tabrelay.calls.principal import Principal
+from tabrelay.config.settings import Settings
+from tabrelay.http.addresses import loopback_siblings
+from tabrelay.peers.browsers.peer import BrowserPeer
+from tabrelay.routing.drain import Drain
+from tabrelay.routing.entry import ServerEntry
+from tabrelay.routing.registry import Registry
+from tabserver.wire.names import INSTANCE_SEPARATOR
+
+# The name of a browser in its grace is free soon.
+RESERVED_RETRY_MS: Final = 3000
+
+
+class NameClaims:
+    """Reads the registry; changes nothing."""
+
+    def __init__(self, registry: Registry, settings: Settings, drain: Drain) -> None:
+        self._registry = registry
+        self._settings = settings
+        self._drain = drain
+
+    def refusal(self, principal: Principal, server: str) -> Refuse | None:
+        """Why this principal can't have the name now, if it can't."""
+        # A browser that has a call in flight and lost its socket may still deliver the result.
+        if self._drain.is_on and not any(
+            entry.peer is not None and entry.peer.kind is PeerKind.BROWSER and entry.peer.in_flight
+            for entry in self._registry.holding(server)
+        ):
+            return Refuse(503, "draining", "The relay is stopping.")
+        return self.held_by_another(principal, server)
+
+    def held_by_another(self, principal: Principal, server: str) -> Refuse | None:
+        """Why the name, or the room for it, is taken, if it is."""
+        holding = self._registry.holding(server)
+        if any(entry.peer is not None and entry.peer.kind is PeerKind.UPSTREAM for entry in holding):
+            text = f'"{server}" is a server of the relay\'s configuration. Choose another name.'
+            return Refuse(403, "configured", text)
+        is_shared = server in self._settings.instances
+        if not self._registry.has_room_for(server + INSTANCE_SEPARATOR if is_shared else server):
+            return Refuse(503, "busy", "The relay holds as many servers as it can. Close some pages first.")
+        refusals = (self._holder_refusal(principal, server, entry, entry.peer) for entry in holding)
+        return next((refusal for refusal in refusals if refusal is not None), None)
+
+    def _holder_refusal(
+        self, principal: Principal, server: str, entry: ServerEntry, peer: Peer | None
+    ) -> Refuse | None:
+        # defence: a name that another page holds
+        if peer is None or peer.principal == principal.id or self._is_released(principal, entry, peer):
+            return None
+        if peer.is_up:
+            text = f'"{server}" is held by a page of another origin or token. It is free when that page is closed.'
+            return Refuse(403, "taken", text)
+        # defence: take-over: a name is kept during the grace
+        if peer.is_reserved:
+            text = f'"{server}" is kept for a page of another origin or token that has just lost its connection.'
+            return Refuse(403, "reserved", text, retry_after_ms=RESERVED_RETRY_MS)
+        return None
+
+    def _is_released(self, principal: Principal, entry: ServerEntry, peer: Peer) -> bool:
+        """Has its browser neither tabs nor calls, for long enough?"""
+        empty_s = self._registry.empty_for_s(entry)
+        # defence: take-over: a browser with a tab or a call keeps its name
+        if empty_s is None or not isinstance(peer, BrowserPeer) or peer.has_client_calls:
+            return False
+        # defence: take-over: another origin waits for the grace of a browser without tabs
+        return empty_s >= self._settings.grace_s or _is_one_origin(principal.origin, peer.origin)
+
+
+def _is_one_origin(one: str | None, other: str | None) -> bool:
+    return one is not None and other is not None and (one == other or other in loopback_siblings(one))
