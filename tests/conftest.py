@@ -9,6 +9,9 @@ import sys
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# Messages name the program as users start it: by its name, if it is on the PATH.
+os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts background jobs so, and programs that tests start and interrupt would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -21,4 +24,5 @@ gc.disable()
 
 
 def pytest_collection_finish() -> None:
+    gc.freeze()  # nor is it looked at again, in each full collection and by tests that count objects
     gc.enable()

@@ -1,8 +1,10 @@
 """How the suite is spread over processes: how many there are, and which files go first.
 
 A pytest plugin. A file of tests stays in one process, since its tests share a browser and a relay; so the long files
-must not come last, when all others are done and wait for them. `durations.txt` has the seconds of each long file, as
-the run with `TABRELAY_WRITE_DURATIONS=1` measured them. It decides nothing about what is run.
+must not come last, when all others are done and wait for them. Files that drive a browser compute most of their time,
+and others wait most of theirs: both kinds are spread evenly over the run, so that the cores have work at each moment.
+`durations.txt` has the seconds of each long file, as the run with `TABRELAY_WRITE_DURATIONS=1` measured them. It
+decides nothing about what is run.
 """
 
 from __future__ import annotations
@@ -19,6 +21,9 @@ DURATIONS: Final = HERE / "durations.txt"
 # Files that are not in the table and start browsers or programs, most likely.
 SLOW_FOLDERS: Final = ("e2e", "conformance", "browsers", "behaviour")
 UNKNOWN_SLOW_S: Final = 15.0
+UNKNOWN_S: Final = 1.0
+# Files that compute most of their time.
+BUSY_FOLDERS: Final = ("e2e", "conformance", "browsers")
 # Shorter files are not worth a line.
 SHORTEST_S: Final = 3.0
 # A test waits part of its time: for a browser, a child, a deadline. With three processes per core, tests of deadlines
@@ -50,12 +55,28 @@ def _free_bytes() -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     lines = DURATIONS.read_text(encoding="utf-8").splitlines() if DURATIONS.is_file() else []
     seconds = {path: float(spent) for spent, path in map(str.split, lines)}
-    items.sort(key=lambda item: -_expected_s(item.path, seconds))
+    names = {path: path.relative_to(HERE).as_posix() for path in {item.path for item in items}}
+    places = _places({name: _expected_s(name, seconds) for name in names.values()})
+    items.sort(key=lambda item: (places[names[item.path]], names[item.path]))
 
 
-def _expected_s(path: Path, seconds: dict[str, float]) -> float:
-    name = path.relative_to(HERE).as_posix()
-    return seconds.get(name, UNKNOWN_SLOW_S if name.startswith(SLOW_FOLDERS) else 0.0)
+def _expected_s(name: str, seconds: dict[str, float]) -> float:
+    return seconds.get(name, UNKNOWN_SLOW_S if name.startswith(SLOW_FOLDERS) else UNKNOWN_S)
+
+
+def _places(expected_s: dict[str, float]) -> dict[str, float]:
+    """When each file should start, as a part of the run: within each kind, the long ones first. Each process of a run
+    computes the same."""
+    places: dict[str, float] = {}
+    by_length = sorted(expected_s, key=lambda name: (-expected_s[name], name))
+    for is_busy in (True, False):
+        names = [name for name in by_length if name.startswith(BUSY_FOLDERS) == is_busy]
+        total = sum(expected_s[name] for name in names)
+        before = 0.0
+        for name in names:
+            places[name] = before / total
+            before += expected_s[name]
+    return places
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -154,3 +154,10 @@ def test_every_flag_says_what_it_is_for() -> None:
         if not action.help and not isinstance(action, argparse._SubParsersAction)
     ]
     assert silent == []
+
+
+def test_each_decision_has_a_number_of_its_own_that_is_also_in_its_title() -> None:
+    pages = sorted(PAGE.with_name("adr").glob("*.md"))
+    titled = {page.name: page.read_text(encoding="utf-8").partition(".")[0] for page in pages}
+    assert titled == {name: f"# {int(name[:4])}" for name in titled}
+    assert len({name[:4] for name in titled}) == len(titled)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-
-import pytest
 
 from tests.support.file_list import PAGE, page, sources, summary
 from tests.support.paths import ROOT
 
 
-@pytest.mark.parametrize("path", sorted(sources()), ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_every_source_file_has_a_docstring(path: Path) -> None:
-    assert summary(path)
+def test_every_source_file_has_a_docstring() -> None:
+    assert [path.relative_to(ROOT).as_posix() for path in sorted(sources()) if not summary(path)] == []
 
 
 def test_the_page_is_up_to_date() -> None:

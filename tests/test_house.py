@@ -216,13 +216,16 @@ def test_a_micropython_page_gets_one_small_file() -> None:
 def test_no_relay_of_a_test_goes_unheard() -> None:
     """Everything that a relay says in a test is held to the official models (tests/support/recorder.py). A test
     that builds a relay, or starts the command, in another way is listed here with the reason."""
-    starts = re.compile(r"\bcreate_app\(|\"-m\", \"tabrelay\"(?!, \"(?:stdio|logs|login|doctor|mcp|acp)\")|\bRelay\(")
+    starts = re.compile(
+        r"\bcreate_app\(|\"-m\", \"tabrelay\"(?!, \"(?:stdio|logs|login|doctor|mcp|acp|init)\")|\bRelay\("
+    )
     tests = ROOT / "tests"
     found = {path.relative_to(tests).as_posix() for path in modules(tests, "*.py") if starts.search(path.read_text())}
     assert found == {
         "server/test_workers.py",  # what refuses to start
         "cli/test_call.py",  # only other verbs of the command
         "behaviour/test_route_access.py",  # who gets through the gate; nothing behind it answers
+        "cli/test_exit_codes.py",  # only other verbs of the command
         "cli/test_main.py",  # with a Wiretap
         "support/demo.py",  # Demo, with a Wiretap
         "support/measured_relay.py",  # CPU time is measured; the recorder would take most of it

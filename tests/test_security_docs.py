@@ -21,6 +21,8 @@ ATTACKERS = {
     "a route that is not listed",
     "a page that wants to know which servers there are",
     "DNS rebinding",
+    "a wheel that was replaced, or a page that reads the packages of another",
+    "code of an app that `tabrelay dev` serves",
     "a page on another port",
     "another user of this computer",
     "a program that takes the port",
@@ -50,6 +52,10 @@ ATTACKERS = {
     "request smuggling",
     "a stop of the relay under load",
     "trailers, tiny chunks and pipelined requests without end",
+    "a page or program that uses the approval of another origin",
+    "a page that takes the name of a browser without tabs",
+    "a refused page that writes into the terminal, the log or a command",
+    "a stranger who opens server addresses in a browser",
     "a thief of tokens",
     "a thief of sessions",
     "a token that was given back",
@@ -99,9 +105,19 @@ def test_every_defence_has_tests_that_exist(row: tuple[str, str, str]) -> None:
 def test_every_defence_that_can_be_removed_is_marked_once(mutation: Mutation) -> None:
     """`python -m tests.mutations` runs the tests without it, which takes too long for a test."""
     assert len(marked().get(mutation.name, [])) == 1
-    for test in mutation.tests.split():
+    files, _, words = mutation.tests.partition(" -k ")
+    for test in files.split():
         path, _, name = test.partition("::")
+        assert (ROOT / path).is_file() and _names(path), test
         assert not name or name in _names(path), test
+    # A word may also be part of the id of a parameter.
+    texts = "".join((ROOT / path).read_text(encoding="utf-8") for path in re.findall(r"tests/[\w/]+\.py", files))
+    assert len(words.split()) <= 1 and words in texts, words
+
+
+def test_no_two_mutations_have_the_same_name() -> None:
+    names = [mutation.name for mutation in MUTATIONS]
+    assert sorted(name for name in set(names) if names.count(name) > 1) == []
 
 
 def test_every_marker_belongs_to_a_mutation() -> None:

@@ -84,10 +84,11 @@ def test_the_wheel_carries_everything_and_stays_small(wheel: Path) -> None:
         "tabrelay/_assets/demo/index.html",
         "tabrelay/_assets/demo/examples/data/data.py",
         "tabrelay/_assets/pyodide/pyodide.asm.wasm",
-        "tabrelay/_assets/pyodide/pyodide.asm.wasm.gz",
+        "tabrelay/_assets/pyodide/pyodide.asm.wasm.zst",
         "tabrelay/_assets/pyodide/python_stdlib.zip",
         "tabrelay/_assets/pyodide/python_stdlib_source.zip",
         "tabrelay/_assets/snapshot/snapshot.bin",
+        "tabrelay/_assets/snapshot/snapshot.bin.zst",
         "tabrelay/_assets/snapshot/snapshot.json",
         "tabrelay/_assets/pyscript/core.js",
         "tabrelay/_assets/micropython/micropython.wasm",
@@ -99,7 +100,7 @@ def test_the_wheel_carries_everything_and_stays_small(wheel: Path) -> None:
 def test_the_wheel_carries_the_licences_of_what_it_carries(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     names = [name for name in archive.namelist() if "LICENSE" in name or "licenses/" in name]
-    texts = {name: archive.read(name).decode() for name in names if not name.endswith(".gz")}
+    texts = {name: archive.read(name).decode() for name in names}
     for sentence in ("Mozilla Public License Version 2.0", "Apache License", "PYTHON SOFTWARE FOUNDATION LICENSE"):
         assert any(sentence in text for text in texts.values()), sentence
     assert "tabrelay/_assets/pyodide/LICENSE" in texts

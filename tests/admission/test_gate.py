@@ -80,7 +80,9 @@ class GatedApp:
         self.serve = self.tokens.issue_for_page(OWN, None, ["serve"])
         self.serve_notes = self.tokens.issue_for_page(OWN, "notes", ["serve"])
         policy = Policy.for_address("127.0.0.1", port, allow_origins=[ALLOWED])
-        self.gate = Gate(self.app, policy, self.tokens, no_auth=no_auth, plain=frozenset(plain))
+        self.gate = Gate(
+            self.app, policy, self.tokens, no_auth=no_auth, plain=frozenset(plain), command="/opt/bin/tabrelay"
+        )
 
     async def ask(self, method: str, path: str, *headers: tuple[str, str], token: str | None = None) -> Answer:
         extra = [("Authorization", f"Bearer {token}")] if token else []
@@ -222,6 +224,16 @@ async def test_a_refusal_on_a_server_is_a_json_rpc_error(gated: GatedApp) -> Non
     assert (body["jsonrpc"], body["id"], body["error"]["code"]) == ("2.0", None, -32600)
     assert body["error"]["data"] == {"reason": "unauthorized", "delivered": "no", "retryable": False, "server": "demo"}
     assert "tabrelay token" in body["error"]["message"]
+
+
+async def test_only_programs_and_own_pages_get_the_path_of_the_installation(gated: GatedApp) -> None:
+    for headers in ([], [("Origin", OWN)]):
+        answer = await gated.ask("GET", "/-/probe/demo", *headers, token="tr_unknown")
+        assert "/opt/bin/tabrelay pair" in answer.json()["message"]
+    for token in ("tr_unknown", gated.serve):
+        answer = await gated.ask("GET", "/-/probe/demo", ("Origin", ALLOWED), token=token)
+        assert "Pair this page" in answer.json()["message"] and "tabrelay pair" in answer.json()["message"]
+        assert "/opt" not in answer.json()["message"]
 
 
 async def test_a_refusal_of_another_route_is_a_plain_error(gated: GatedApp) -> None:

@@ -198,3 +198,13 @@ def test_only_a_token_that_was_sent_is_called_invalid() -> None:
 )
 def test_loopback_addresses_are_recognised(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
+
+
+def test_the_origin_of_an_app_is_a_host_of_the_relay_and_none_of_its_own() -> None:
+    policy = Policy.for_address("127.0.0.1", 4748).with_app("127.0.0.1", 4747, ["127.0.0.1"])
+    assert policy.check_host(["localhost:4747"]) is None and policy.check_host(["localhost:4748"]) is None
+    assert policy.check_host(["localhost:4749"]) is not None
+    assert policy.app_origins == {f"http://{name}:4747" for name in ("127.0.0.1", "localhost", "[::1]")}
+    assert not policy.is_own_origin("http://127.0.0.1:4747")
+    assert policy.check_origin("http://127.0.0.1:4747") is not None
+    assert "127.0.0.1:4747" in policy.authorities and "localhost:4747" not in policy.authorities

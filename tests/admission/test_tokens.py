@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from tabrelay.admission.pairing_codes import MAX_PENDING, OPENER_TTL_S, PairingCodeError
 from tabrelay.admission.token_store import MAX_NAMED, MAX_PAGES
 from tabrelay.admission.tokens import Redeemed, StateError, Tokens, TokenStoreError
+from tabrelay.system.program import command
 
 OWN = "http://127.0.0.1:4747"
 posix = pytest.mark.skipif(os.name != "posix", reason="file modes")
@@ -307,7 +309,7 @@ def test_there_is_an_end_to_named_tokens(home: Path) -> None:
     rest = {"origin": None, "servers": None, "expires": None}
     home.mkdir()
     (home / "tokens.json").write_text(json.dumps({"grants": [row | rest for row in rows]}))
-    with pytest.raises(TokenStoreError, match="Revoke one first"):
+    with pytest.raises(TokenStoreError, match=re.escape(f"Revoke one first: {command()} token list")):
         tokens.issue_named("more", ["call"])
 
 
@@ -335,7 +337,7 @@ def test_a_token_revoked_by_another_process_is_refused_at_once_and_reported(home
     token = here.issue_named("laptop", ["call"])
     principal = here.identify(token, None)
     told: list[set[str]] = []
-    here.on_revoked = told.append
+    here.on_revoked.append(told.append)
     there.revoke(lambda grant: grant.name == "laptop")
     assert here.identify(token, None) is None
     assert principal is not None and not here.is_valid(principal)
@@ -347,7 +349,7 @@ def test_a_page_that_was_paired_twice_is_gone_only_with_its_last_token(home: Pat
     tokens.issue_for_page(OWN, "a", ["serve"])
     tokens.issue_for_page(OWN, "b", ["serve"])
     told: list[set[str]] = []
-    tokens.on_revoked = told.append
+    tokens.on_revoked.append(told.append)
     tokens.revoke(lambda grant: grant.servers == ("a",))
     tokens.revoke(lambda grant: grant.servers == ("b",))
     assert told == [set(), {f"page:{OWN}"}]

@@ -51,7 +51,7 @@ def root(tmp_path: Path) -> Path:
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    (tmp_path / "pyodide/pyodide.asm.wasm.gz").write_bytes(gzip.compress(b"\0asm" * 100))
+    (tmp_path / "pyodide/pyodide.asm.wasm.zst").write_bytes(b"\0asm, compressed")
     return tmp_path
 
 
@@ -200,6 +200,7 @@ def test_the_loader_that_an_app_hosts_names_the_relay_that_it_came_from(root: Pa
         "tabserver/__init__.py",
         "__init__.py",
         "worker.js.gz",
+        "pyodide/pyodide.asm.wasm.zst",
         "demo/link.txt",
         "demo/.hidden",
     ],
@@ -215,10 +216,9 @@ def test_a_compressed_sibling_is_used_and_text_is_compressed_here(root: Path) ->
     made = assets(root)
     wasm = made.lookup(made.manifest()["pyodide"].removeprefix("/-/") + "pyodide.asm.wasm")
     script = made.lookup("worker.js")
-    assert wasm is not None and wasm.gzip_body is not None
-    assert gzip.decompress(read_all(wasm.gzip_body)) == read_all(wasm.body)
-    assert script is not None and script.gzip_body is not None
-    assert gzip.decompress(read_all(script.gzip_body)) == script.body
+    assert wasm is not None and wasm.encoded == {"zstd": b"\0asm, compressed"}
+    assert script is not None and list(script.encoded) == ["gzip"]
+    assert gzip.decompress(read_all(script.encoded["gzip"])) == script.body
 
 
 def test_the_npm_package_holds_the_client_and_what_it_imports_and_is_the_same_every_time(root: Path) -> None:
@@ -242,7 +242,7 @@ def test_the_npm_package_holds_the_client_and_what_it_imports_and_is_the_same_ev
 def test_compression_that_makes_a_file_larger_is_left_out(root: Path) -> None:
     asset = assets(root).lookup("ports.d.ts")
     assert asset is not None
-    assert asset.gzip_body is None
+    assert asset.encoded == {}
 
 
 def test_the_zip_holds_the_python_of_the_package_and_is_the_same_every_time(root: Path) -> None:

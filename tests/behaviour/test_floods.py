@@ -32,7 +32,7 @@ from tests.support.connections import has_request, http_connections
 from tests.support.link_worker import SyntheticWorker
 from tests.support.raw_http import RawConnection
 from tests.support.running_relay import RunningRelay
-from tests.support.waiting import BOUND_S, until
+from tests.support.waiting import BOUND_S, pause, until
 
 # --- rate
 
@@ -90,7 +90,7 @@ async def test_who_asks_too_often_is_told_when_to_come_back_and_nobody_else_is_c
                 assert 0 < answer.json()["error"]["data"]["retry_after_ms"] <= 200
                 assert answer.headers["retry-after"] == "1"
             while (await relay.http.get("/-/status")).status_code == 429:
-                pass
+                await pause()
 
 
 # --- connections
@@ -289,7 +289,7 @@ async def test_bodies_that_are_being_read_have_a_limit_together(tmp_path: Path) 
         async with asyncio.timeout(BOUND_S):  # what was held is free again
             text = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"x": "x" * 150_000}})
             while (await relay.http.post("/notes", content=text, headers=JSON)).status_code == 503:
-                pass
+                await pause()
 
 
 JSON = {"Content-Type": "application/json"}

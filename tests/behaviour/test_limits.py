@@ -21,7 +21,7 @@ from tabserver.wire.frames import SUBPROTOCOL, Kind
 from tests.support.fake_clock import Clock
 from tests.support.link_worker import SyntheticWorker
 from tests.support.running_relay import RunningRelay, events
-from tests.support.waiting import BOUND_S
+from tests.support.waiting import BOUND_S, pause
 
 
 def keep(worker: SyntheticWorker) -> list[Received[str]]:
@@ -257,7 +257,7 @@ async def test_a_browser_that_reads_too_slowly_loses_its_socket_and_not_its_call
         text = "x" * 400_000
         running = [asyncio.create_task(relay.call("notes", "echo", {"n": n, "text": text})) for n in range(40)]
         while (await relay.http.get("/-/status")).json()["servers"][0]["state"] == "online":
-            pass
+            await pause()
         assert not any(task.done() for task in running)
         await worker.dropped()
         await worker.dial()
@@ -293,14 +293,13 @@ async def test_a_full_queue_is_forgiven_when_it_empties_in_time() -> None:
 
 async def test_a_frame_that_does_not_leave_in_time_is_dropped_and_the_goodbye_is_said() -> None:
     wire = SlowWire()
-    writer = SocketWriter(wire.send, queue_bytes=10, timeout_s=0.05)
 
-    def on_slow() -> None:
+    def on_slow(writer: SocketWriter) -> None:
         wire.may_go.set()
         writer.write([("bye", None)])
         writer.close(4408, "slow")
 
-    writer.on_slow = on_slow
+    writer = SocketWriter(wire.send, queue_bytes=10, timeout_s=0.05, on_slow=on_slow)
     writer.write([("a" * 20, None)])
     await writer.run()
     assert wire.sent == ["bye", 4408]

@@ -294,7 +294,7 @@ async def test_a_notice_that_is_being_written_counts_until_it_is_and_wide_charac
     slow = [Pending(Call("c", number, "tools/call", "{}", CALLER)) for number in range(80)]
     for pending in slow:
         pending.notify(Notice("x" * 4_000_000))
-        if pending.has_event:
+        if pending._notices:
             await pending.next()  # and then the client reads no further
     assert sum(pending._unread for pending in slow) <= MAX_UNREAD_TOTAL
     late = Pending(Call("c", 1, "tools/call", "{}", CALLER))
@@ -357,7 +357,7 @@ async def test_calls_without_an_answer_have_a_limit_together_also_while_they_wai
             return str(answer.json()["error"]["data"]["reason"])
 
         waiting = [asyncio.create_task(relay.call("notes", "echo", {"n": "x" * 20_000})) for _ in range(2)]
-        budget = relay.app.fast_path._endpoint._switch.budget
+        budget = relay.app.fast_path.decide.__self__._switch.budget
         await until(lambda: budget.used > 40_000)
         assert await reason(relay.modern("tools/call", {"name": "echo", "arguments": {"n": "x" * 20_000}})) == "busy"
         wanted = {"notifications": {"resourceSubscriptions": [f"note:{number}" for number in range(1000)]}}
@@ -382,13 +382,17 @@ class Silent(SyntheticWorker):
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 @pytest.mark.parametrize("method", ["tools/call", "resources/read", "completion/complete", "subscriptions/listen"])
-async def test_a_call_that_waits_for_its_answer_is_text_and_no_values(tmp_path: Path, era: str, method: str) -> None:
+@pytest.mark.parametrize("size", [0, 100_000], ids=["small", "large"])
+async def test_a_call_that_waits_for_its_answer_is_text_and_no_values(
+    tmp_path: Path, era: str, method: str, size: int
+) -> None:
     def kept() -> int:
         return sum(type(each) is dict and "needle" in each for each in gc.get_objects())
 
     async with RunningRelay(tmp_path) as relay, Silent(relay.url, relay.token, "notes") as worker:
         _, session = await relay.initialize("notes")
-        given = '{"needle": [1], "arguments": {"needle": [1]}, "name": "echo", "uri": "echo"'
+        padding = f', "padding": "{"x" * size}"'
+        given = f'{{"needle": [1], "arguments": {{"needle": [1]}}, "name": "echo", "uri": "echo"{padding}'
         if era == "modern":
             request = relay.modern(method, {"name": "echo", "uri": "echo"})
             about = json.dumps(request["json"]["params"]["_meta"])
@@ -400,6 +404,20 @@ async def test_a_call_that_waits_for_its_answer_is_text_and_no_values(tmp_path: 
         call = asyncio.create_task(relay.http.post("/notes", content=body, headers=headers))
         await worker.until(lambda: worker.received)
         assert kept() == 0
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+
+
+async def test_a_batch_that_waits_for_its_answers_is_text_and_no_values(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path) as relay, Silent(relay.url, relay.token, "notes") as worker:
+        _, session = await relay.initialize("notes", "2025-03-26")
+        params = {"name": "echo", "arguments": {"needle": [[]]}}
+        content = json.dumps([jsonrpc.request(number, "tools/call", params) for number in (1, 2)]).encode()
+        del params
+        headers = {**session, "Content-Type": "application/json"}
+        call = asyncio.create_task(relay.http.post("/notes", content=content, headers=headers))
+        await worker.until(lambda: worker.received)
+        assert sum(type(each) is dict and "needle" in each for each in gc.get_objects()) == 0
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
 

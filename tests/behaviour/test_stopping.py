@@ -30,6 +30,14 @@ async def test_a_request_on_an_idle_connection_is_answered_while_the_relay_stops
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(HttpProtocol, "idle_close_s", 5.0)
+    shut_down: list[HttpProtocol] = []
+    shutdown = HttpProtocol.shutdown
+
+    def note(connection: HttpProtocol) -> None:
+        shutdown(connection)
+        shut_down.append(connection)
+
+    monkeypatch.setattr(HttpProtocol, "shutdown", note)
     relay = RunningRelay(tmp_path)
     await relay.__aenter__()
     lines = [await RawConnection(relay.port).open() for _ in range(2)]
@@ -37,10 +45,8 @@ async def test_a_request_on_an_idle_connection_is_answered_while_the_relay_stops
         line.send(health(relay.port))
         answer = await line.answer("GET")
         assert answer is not None and answer.header("connection") is None
-    assert relay._server is not None
-    protocol = relay._server.config.http_protocol_class
     stopping = asyncio.create_task(relay.stop())
-    await until(lambda: getattr(protocol, "is_stopping", False))
+    await until(lambda: len(shut_down) == 2)
     lines[0].send(health(relay.port))
     answer = await lines[0].answer("GET")
     assert answer is not None and answer.header("connection") == "close"

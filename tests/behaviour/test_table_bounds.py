@@ -16,19 +16,28 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tabrelay.acp import router
 from tabrelay.acp.message import AcpMessage
 from tabrelay.admission import oauth, oauth_keys
+from tabrelay.admission.pairing import ALPHABET
+from tabrelay.admission.tokens import Tokens
+from tabrelay.bridge import http as bridge_http
 from tabrelay.bridge import messages as bridge_messages
 from tabrelay.bridge import session as bridge_session
 from tabrelay.bridge import tool_headers
-from tabrelay.bus import envelope
+from tabrelay.bridge.target import Address
+from tabrelay.bus import envelope, members, nats
 from tabrelay.faces.mcp import event_store, subscriptions
+from tabrelay.faces.web import pairing as pairing_routes
 from tabrelay.peers.browsers import peer as browser_peer
 from tabrelay.peers.browsers import plain_session
-from tabrelay.peers.upstreams import request_headers
+from tabrelay.peers.upstreams import large_messages, request_headers
+from tabrelay.peers.upstreams.transports import stdio
 from tabrelay.routing.question_limits import QuestionLimits
 from tabrelay.translation import to_modern
 from tabserver.wire import jsonrpc
 from tests.support.link_worker import SyntheticWorker
+from tests.support.memory_bus import MemoryBroker, MemoryBus
+from tests.support.nats_server import NatsServer
 from tests.support.running_relay import RunningRelay
+from tests.support.waiting import BOUND_S, until
 
 LISTEN: dict[str, Any] = {"notifications": {"toolsListChanged": True}}
 
@@ -165,3 +174,104 @@ def test_requests_of_an_editor_without_an_answer_are_so_many(monkeypatch: pytest
             found.from_editor(AcpMessage.read(json.dumps(request).encode()))
     assert len(found._waiting) == 8
     assert len(found._initialize_keys) + len(found._closings) <= 8
+
+
+async def test_approvals_that_wait_for_their_page_are_so_many(tmp_path: Path) -> None:
+    """Each is for a code that is not in the list of pages that ask."""
+    policy: Any = None
+    routes = pairing_routes.PairingRoutes(Tokens(tmp_path), policy, collect_s=BOUND_S)
+    codes = [f"BBBB-{first}{second}22" for first in ALPHABET for second in ALPHABET]
+    tasks = [asyncio.create_task(routes._decide(code, approve=True)) for code in codes[: pairing_routes.MAX_COLLECTING]]
+    await until(lambda: len(routes._collecting) == pairing_routes.MAX_COLLECTING)
+    refused = await routes._decide(codes[-1], approve=True)
+    assert refused.status_code == 404 and len(routes._collecting) == pairing_routes.MAX_COLLECTING
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert routes._collecting == {}
+
+
+async def test_the_last_lines_of_stderr_are_so_many_and_so_long() -> None:
+    reader = asyncio.StreamReader()
+    process: Any = SimpleNamespace(stderr=reader, returncode=3)
+    limits = large_messages.MessageLimits(1_000, 1_000)
+    redact: Any = lambda text, size: text[:size]  # noqa: E731
+    pipes = stdio.StdioTransport(process, "notes", limits, redact, lambda *report: None)
+    for number in range(1_000):
+        reader.feed_data(f"line {number}\n".encode())
+    reader.feed_data(b"x" * (2 * stdio.MAX_STDERR_LINE) + b"\n")
+    reader.feed_eof()
+    await pipes._read_stderr()
+    assert list(pipes._stderr_lines) == ["line 996", "line 997", "line 998", "line 999", "…"]
+    assert len(pipes._stderr_lines) == stdio.STDERR_LINES
+    for end in (pipes._incoming, pipes._read, pipes._write, pipes._outgoing):
+        end.close()
+
+
+async def test_clients_for_earlier_addresses_of_the_relay_are_so_many() -> None:
+    where = {"port": 0}
+    endpoint = bridge_http.HttpEndpoint(lambda: Address(f"http://127.0.0.1:{where['port']}/notes", is_loopback=True))
+    made = []
+    for number in range(3 * bridge_http.MAX_OLD_CLIENTS):
+        where["port"] = 20_000 + number
+        made.append(endpoint._client_for(endpoint._address(), None))
+    assert len(endpoint._old_clients) == bridge_http.MAX_OLD_CLIENTS
+    await until(lambda: sum(client.is_closed for client in made) == len(made) - bridge_http.MAX_OLD_CLIENTS - 1)
+    assert not made[-1].is_closed
+    await endpoint.close()
+    assert all(client.is_closed for client in made)
+
+
+def test_relays_that_were_lost_are_remembered_up_to_a_number() -> None:
+    membership = members.Membership(MemoryBus(MemoryBroker()), b"key")
+    for number in range(2 * members.MOST_LOST):
+        membership.nodes[f"n{number}"] = members.Node(f"n{number}", 0.0, {})
+        membership._remove(f"n{number}", "it is silent")
+    assert len(membership._lost_nodes) == members.MOST_LOST
+    assert f"n{2 * members.MOST_LOST - 1}" in membership._lost_nodes
+
+
+async def test_unread_messages_of_a_subscription_are_dropped_past_a_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the event loop handles them more slowly than they arrive."""
+    monkeypatch.setattr(nats, "MAX_UNREAD", 100_000)
+    received: list[int] = []
+    async with NatsServer(tmp_path / "nats") as server:
+        sender, reader = (nats.NatsBus((server.url,), nats.NatsAuth(), "test") for _ in range(2))
+        reader.subscribe("words", lambda message: received.append(len(message.data)))
+        for bus in (sender, reader):
+            await bus.start()
+        await until(lambda: sender.is_up and reader.is_up)
+        [wanted] = [each for each in reader._subscriptions if each.subject == "words"]
+        subscription: Any = wanted.subscription
+        subscription._wait_for_msgs_task.cancel()  # nothing takes them
+        await sender._flush()
+        for _ in range(20):
+            sender.send("words", b"x" * 40_000)
+        sender.send("words", b"")
+        await until(lambda: subscription._pending_size > 0 and subscription.pending_bytes > 40_000)
+        await sender._flush()
+        await reader._flush()
+        assert subscription._pending_size <= nats.MAX_UNREAD
+        for bus in (sender, reader):
+            await bus.stop()
+
+
+async def test_unread_messages_of_a_subscription_are_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nats, "MAX_UNREAD_MESSAGES", 5)
+    async with NatsServer(tmp_path / "nats") as server:
+        sender, reader = (nats.NatsBus((server.url,), nats.NatsAuth(), "test") for _ in range(2))
+        reader.subscribe("words", lambda message: None)
+        for bus in (sender, reader):
+            await bus.start()
+        await until(lambda: sender.is_up and reader.is_up)
+        [wanted] = [each for each in reader._subscriptions if each.subject == "words"]
+        subscription: Any = wanted.subscription
+        subscription._wait_for_msgs_task.cancel()  # nothing takes them
+        for _ in range(20):
+            sender.send("words", b"x")
+        await until(lambda: subscription._received == 20)
+        assert subscription._pending_queue.qsize() == nats.MAX_UNREAD_MESSAGES
+        for bus in (sender, reader):
+            await bus.stop()

@@ -302,6 +302,10 @@ def test_before_the_first_byte_nothing_heavy_is_loaded() -> None:
         "tabrelay.payloads.json_spans",
         "tabrelay.payloads.printable_text",
         "tabrelay.system.pipe_lines",
+        "tabrelay.system.private_files",  # this and the next three: which relay of this computer has the address
+        "tabrelay.system.process_identity",
+        "tabrelay.system.program",
+        "tabrelay.system.relay_records",
         "tabrelay.system.tasks",
         "tabserver.wire.eras",
         "tabserver.wire.jsonrpc",

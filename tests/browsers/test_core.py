@@ -124,7 +124,7 @@ async def test_a_page_that_is_loaded_while_the_relay_is_down_connects_when_it_is
     try:
         tab = await browser.open(f"{app.site.origin}/{path}")
         tabs.append(tab)
-        await until(tab, "globalThis.ownCodeRan && said.some((line) => line.includes('comes as soon as'))", 30)
+        await until(tab, "globalThis.ownCodeRan && said.some((line) => line.includes('No relay answers at'))", 30)
     finally:
         await app.relay.start()
     began = time.monotonic()

@@ -199,7 +199,7 @@ async def test_a_handler_that_fails_receives_the_next_message(ends: tuple[Bus, B
 async def test_a_lost_bus_takes_nothing_and_comes_back_with_its_listeners(bench: Bench, ends: tuple[Bus, Bus]) -> None:
     a, b = ends
     states: list[bool] = []
-    a.on_state = states.append
+    a.on_state.append(states.append)
     received: list[bytes] = []
     b.subscribe("t.later", lambda message: received.append(message.data))
     await until_listening(a, b)

@@ -88,8 +88,10 @@ class Stage:
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     home, tools = tmp_path / "home", Tools()
-    async with RunningRelay(home) as relay, CPythonWorker(relay.url, relay.token, "notes", tools):
-        (home / "running.json").write_text(json.dumps({"url": relay.url, "pid": os.getpid()}))
+    async with (
+        RunningRelay(home, is_registered=True) as relay,
+        CPythonWorker(relay.url, relay.token, "notes", tools),
+    ):
         yield Stage(home, relay.url, tools)
 
 
@@ -136,7 +138,9 @@ async def test_tools_are_listed_and_called_by_name(stage: Stage, tmp_path: Path)
     failed = await tabrelay("call", *here, "fail")
     assert (failed.code, failed.out) == (1, "it \x1b[31mburns\n"), "in a pipe, bytes are bytes"
     wrong = await tabrelay("call", *here, "add", "-a", "a=x")
-    assert wrong.code in (1, 4)
+    assert (wrong.code, wrong.err) == (2, "a: 'x' is not an integer.\n")
+    words = await tabrelay("call", "notes", "add", "a=2", "--home", stage.home, "b=3", "--json")
+    assert json.loads(words.out)["structuredContent"] == 5
 
 
 async def test_output_and_pictures_go_into_files(stage: Stage, tmp_path: Path) -> None:
@@ -147,7 +151,9 @@ async def test_output_and_pictures_go_into_files(stage: Stage, tmp_path: Path) -
     (tmp_path / "out").mkdir()
     written = await tabrelay("call", *here, "picture", "-f", "markdown", "-o", "out/page.md", cwd=tmp_path)
     text = (tmp_path / "out" / "page.md").read_bytes()
-    assert written.err == f"Output written to out/page.md ({len(text)} bytes)\n" and written.out == ""
+    files = {"page.md": len(text), "picture-1.png": 12}
+    lines = [f"Written: {tmp_path / 'out' / name} ({size} bytes)" for name, size in files.items()]
+    assert (written.err.splitlines(), written.out) == (lines, "")
     assert text == b"![image](picture-1.png)\n"
     assert (tmp_path / "out" / "picture-1.png").read_bytes() == b"\x89PNG picture"
     whole = await tabrelay("call", *here, "picture", "-f", "json", "-o", tmp_path / "whole.json")
@@ -166,7 +172,7 @@ async def test_output_and_pictures_go_into_files(stage: Stage, tmp_path: Path) -
         (["call", "notes", "add", "-a", "a"], "NAME=VALUE"),
         (["call", "notes", "add", "-o", "../x"], ".."),
         (["call", "notes", "add", "-o", "nowhere/x"], "no directory"),
-        (["call", "notes", "add", "-f", "xml"], "invalid choice"),
+        (["call", "notes", "add", "-f", "xml"], "is not one of text, json, markdown"),
         (["call", "http://example.com/", "add"], "--allow-insecure-http"),
         (["tools"], "URL|NAME"),
     ],
@@ -254,7 +260,8 @@ async def test_a_check_says_on_one_screen_that_it_works(stage: Stage) -> None:
     assert ended.code == 0 and len(ended.out.splitlines()) < 20
     assert "protocol   2026-07-28" in ended.out
     assert "tools      6: add, fail, picture, steps, greet, hang" in ended.out
-    assert '{"command": "tabrelay", "args": ["stdio", "notes"]}' in ended.out
+    entry = json.loads(ended.out.splitlines()[-1])
+    assert Path(entry["command"]).is_absolute() and entry["args"][-2:] == ["stdio", "notes"]
 
 
 async def test_a_check_says_what_does_not_work_and_what_to_do(tmp_path: Path) -> None:
@@ -263,6 +270,18 @@ async def test_a_check_says_what_does_not_work_and_what_to_do(tmp_path: Path) ->
     async with Upstream({"server/discover": status(401)}) as server:
         refused = await tabrelay("stdio", server.url, "--grant", "none", "--home", tmp_path, "--check")
         assert refused.code == 1 and "upstream returned 401" in refused.out and "It does not work." in refused.out
+
+
+async def test_a_check_prints_json_for_programs(stage: Stage, tmp_path: Path) -> None:
+    ended = await tabrelay("stdio", "notes", "--home", stage.home, "--check", "--json")
+    found = json.loads(ended.out)
+    assert (ended.code, found["ok"], found["protocol"], found["handshake"]) == (0, True, "2026-07-28", False)
+    assert found["tools"] == ["add", "fail", "picture", "steps", "greet", "hang"]
+    assert found["entry"]["args"][-2:] == ["stdio", "notes"]
+    down = await tabrelay("stdio", "notes", "--home", tmp_path, "--port", 9, "--check", "--json")
+    failed = json.loads(down.out)
+    assert (down.code, failed["ok"]) == (1, False) and "Connection refused" in failed["error"]
+    assert (await tabrelay("stdio", "notes", "--json")).code == 2
 
 
 async def test_a_check_of_an_older_server_shakes_hands(tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tabrelay.cli import completion_words
 from tabrelay.cli.completion import walk
 from tabrelay.cli.main import _parser, main
+from tabrelay.routing.catalogue_store import Catalogue, CatalogueStore, StoredServer
 
 
 def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -35,6 +37,7 @@ COMP_WORDS=(tabrelay "$@"); COMP_CWORD=$#; COMPREPLY=(); _tabrelay; echo "${COMP
         (["stdio", "--check", "de"], "demo"),
         (["call", "notes", "--arg"], "--args"),
         (["completion", "z"], "zsh"),
+        (["call", "notes", "add", "a", "="], "notes demo"),
         (["pairs", "app"], "approve"),
         (["--ver"], "--version"),
     ],
@@ -57,6 +60,46 @@ def test_bash_offers_what_can_follow(
         check=True,
     )
     assert (ended.stdout.strip(), ended.stderr) == (offered, "")
+
+
+# -- words that come from files ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """What a relay leaves that had a server with a tool, with a value that a shell would run."""
+    colours = {"enum": ["red", "green", "$(touch hacked)", "two words"]}
+    schema = {"type": "object", "properties": {"colour": colours, "is_thick": {"type": "boolean"}}}
+    tools = ({"name": "paint", "inputSchema": schema}, {"name": "a`id`", "inputSchema": {"type": "object"}})
+    store = CatalogueStore(tmp_path / "servers.json")
+    store.put("notes", StoredServer(Catalogue({"serverInfo": {"name": "notes", "version": "1"}}, tools)))
+    store.put("idle", StoredServer())
+    store.flush()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        (["call", ""], ["idle", "notes"]),
+        (["call", "notes", ""], ["paint"]),
+        (["call", "-f", "json", "notes", ""], ["paint"]),
+        (["tools", "notes", "--tool", ""], ["paint"]),
+        (["call", "notes", "paint", "col"], ["colour=", "is_thick="]),
+        (["call", "notes", "paint", "colour=re"], ["colour=red", "colour=green"]),
+        (["call", "notes", "paint", "colour", "=", "re"], ["red", "green"]),
+        (["call", "notes", "paint", "colour", "="], ["red", "green"]),
+        (["call", "notes", "paint", "colour=red", "is_thick="], ["is_thick=true", "is_thick=false"]),
+        (["call", "unknown", ""], []),
+        (["forget", ""], ["idle", "notes"]),
+        (["cal"], []),
+    ],
+)
+def test_servers_tools_and_arguments_come_from_the_last_lists(
+    home: Path, typed: list[str], offered: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TABRELAY_HOME", str(home))
+    assert completion_words.reply(typed) == offered
 
 
 def test_every_verb_and_flag_is_in_every_shell(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
+import webbrowser
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
@@ -14,6 +14,7 @@ import pytest
 
 from tabrelay.cli import doctor
 from tabrelay.cli.main import main
+from tabserver.handlers.toolbox import Toolbox, tool
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.running_relay import RunningRelay
 
@@ -22,8 +23,13 @@ from tests.support.running_relay import RunningRelay
 def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "person"
     home.mkdir()
-    for name, value in {"HOME": str(home), "DISPLAY": ":0", "BROWSER": "/bin/true"}.items():
+    for name, value in {"HOME": str(home), "BROWSER": "/bin/true"}.items():
         monkeypatch.setenv(name, value)
+    # In its first call in a process, the module starts a program that asks the desktop, if there is one.
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    webbrowser.get()
+    monkeypatch.setenv("DISPLAY", ":0")
     for name in ("XDG_CONFIG_HOME", "SSH_CONNECTION", "TABRELAY_ALLOW_ORIGINS"):
         monkeypatch.delenv(name, raising=False)
     return home
@@ -52,9 +58,12 @@ def states(found: dict[str, list[dict[str, str]]]) -> dict[str, str]:
 
 
 @pytest.mark.starts_process
-def test_before_the_first_start_nothing_is_bad(tmp_path: Path, port: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_before_the_first_start_nothing_is_bad_and_two_steps_are_missing(
+    tmp_path: Path, port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, found = ask(capsys, "--home", tmp_path / "none", "--port", port)
-    assert code == 0
+    assert code == 1
+    assert [row["text"] for row in found["call"]] == ["No relay runs.", "No page is connected."]
     assert states(found) == {
         "program": "ok",
         "state": "note",
@@ -63,6 +72,7 @@ def test_before_the_first_start_nothing_is_bad(tmp_path: Path, port: int, capsys
         "browser": "ok",
         "relay": "note",
         "clients": "note",
+        "call": "missing",
     }
     assert "tabrelay serve" in found["relay"][0]["advice"]
     assert not (tmp_path / "none").exists(), "a doctor changes nothing"
@@ -74,13 +84,24 @@ async def test_a_relay_its_servers_and_its_clients_are_found_well(
 ) -> None:
     import asyncio
 
-    home = tmp_path / "home"
-    async with RunningRelay(home, servers=("idle",)) as relay, CPythonWorker(relay.url, relay.token, "notes"):
+    home, toolbox = tmp_path / "home", Toolbox()
+    async with (
+        RunningRelay(home, servers=("idle",), is_registered=True) as relay,
+        CPythonWorker(relay.url, relay.token, "notes", toolbox),
+    ):
         await relay.has_read("notes")
-        (home / "running.json").write_text(json.dumps({"url": relay.url, "pid": os.getpid()}))
+        code, found = await asyncio.to_thread(ask, capsys, "--home", home)
+        assert (code, found["call"][0]["text"]) == (1, "notes is online and offers no tool.")
+
+        @tool(toolbox=toolbox)
+        def greet() -> str:
+            return "hello"
+
+        await relay.has_read("notes", lambda row: bool(row["tools"]))
         assert main(["install", "cursor", "notes", "gone", "--home", str(home)]) == 0
         code, found = await asyncio.to_thread(ask, capsys, "--home", home)
     assert code == 0
+    assert (found["call"][0]["state"], found["call"][0]["advice"]) == ("ok", "tabrelay call notes greet")
     assert states(found)["relay"] == states(found)["token"] == states(found)["state"] == "ok"
     servers = {row["text"].partition(":")[0]: row["state"] for row in found["server"]}
     assert servers == {"notes": "ok", "idle": "note"}
@@ -101,7 +122,7 @@ def test_what_is_open_to_others_is_bad(tmp_path: Path, port: int, capsys: pytest
     home.chmod(0o700)
     (home / "token").chmod(0o600)
     code, found = ask(capsys, "--home", home, "--port", port)
-    assert (code, states(found)["state"], states(found)["token"]) == (0, "ok", "ok")
+    assert (states(found)["state"], states(found)["token"]) == ("ok", "ok")
     (home / "token").write_text("")
     assert states(ask(capsys, "--home", home, "--port", port)[1])["token"] == "bad"
 
@@ -137,8 +158,7 @@ async def test_a_relay_with_another_token_is_bad(tmp_path: Path, capsys: pytest.
         home.mkdir(mode=0o700)
         (home / "token").write_text("tr_" + "y" * 43)
         (home / "token").chmod(0o600)
-        (home / "running.json").write_text(json.dumps({"url": relay.url, "pid": os.getpid()}))
-        code, found = await asyncio.to_thread(ask, capsys, "--home", home)
+        code, found = await asyncio.to_thread(ask, capsys, "--home", home, "--port", relay.port)
     assert code == 1
     assert found["token"][0]["state"] == "bad" and "--home" in found["token"][0]["advice"]
 
@@ -181,18 +201,29 @@ def test_without_a_screen_it_says_how_to_go_on(
     assert found["browser"][0]["state"] == "note" and "tabrelay pair" in found["browser"][0]["advice"]
 
 
+def test_a_browser_without_a_display_is_not_reported_as_missing(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("SSH_CONNECTION", "DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    _, found = ask(capsys, "--home", tmp_path / "none", "--port", port)
+    assert found["browser"][0]["text"] == "No browser can be opened from here (no display)."
+
+
 def test_a_check_that_falls_ill_does_not_end_the_others(
     tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def _ill(patient: doctor.DiagnosedRelay) -> Any:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(doctor, "CHECKS", (_ill, *doctor.CHECKS))
+    monkeypatch.setattr(doctor, "LOCAL_CHECKS", (_ill, *doctor.LOCAL_CHECKS))
     code, found = ask(capsys, "--home", tmp_path / "none", "--port", port)
     assert code == 1 and "ZeroDivisionError" in found["ill"][0]["text"] and "program" in found
 
 
 def test_for_people_it_is_a_list_with_advice(tmp_path: Path, port: int, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor", "--home", str(tmp_path / "none"), "--port", str(port)]) == 0
+    assert main(["doctor", "--home", str(tmp_path / "none"), "--port", str(port)]) == 1
     text = capsys.readouterr().out
-    assert "ok    program" in text and "→ tabrelay install CLIENT NAME" in text and text.endswith("All is well.\n")
+    assert "ok    program" in text and "→ tabrelay install CLIENT NAME" in text and "All is well" not in text
+    missing = text.partition("Missing for a call, in this order:\n")[2].splitlines()
+    assert [line.split()[:4] for line in missing] == [["1.", "No", "relay", "runs."], ["2.", "No", "page", "is"]]

@@ -1,4 +1,4 @@
-"""`tabrelay install` and `uninstall`: the files of a dozen clients, with a copy, and never over another's entry."""
+"""`tabrelay install` and `uninstall`: the files of fifteen clients, with a copy, and never over another's entry."""
 
 from __future__ import annotations
 
@@ -76,6 +76,7 @@ def test_every_client_has_its_own_form() -> None:
     entries = {client.name: client.entry(launch) for client in CLIENTS}
     assert entries.pop("opencode") == {"type": "local", "command": ["/bin/tabrelay", "stdio", "notes"], "enabled": True}
     assert entries.pop("claude-code") == entries.pop("vscode") == {"type": "stdio", **plain}
+    assert entries.pop("copilot-cli") == {"type": "local", **plain, "tools": ["*"]}
     assert all(entry == plain for entry in entries.values())
 
 
@@ -95,6 +96,9 @@ def test_every_client_has_its_own_form() -> None:
         ("linux", "codex", ".codex/config.toml"),
         ("linux", "cursor", ".cursor/mcp.json"),
         ("linux", "claude-code", ".claude.json"),
+        ("linux", "cline-cli", ".cline/data/settings/cline_mcp_settings.json"),
+        ("darwin", "copilot-cli", ".copilot/mcp-config.json"),
+        ("linux", "qwen-code", ".qwen/settings.json"),
     ],
 )
 def test_files_are_where_each_system_has_them(platform: str, name: str, path: str, home: Path) -> None:
@@ -257,3 +261,13 @@ def test_a_file_that_another_program_changes_meanwhile_is_left_as_it_is(name: st
     assert path.read_text() == before and copies(path.parent) == []
     ConfigFile(client, path).put({"notes": {"command": "x"}}).apply()
     assert "theirs" in path.read_text() and "notes" in path.read_text()
+
+
+def test_a_client_that_names_another_file_by_its_environment_gets_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COPILOT_HOME", str(home / "other"))
+    monkeypatch.setenv("CLINE_MCP_SETTINGS_PATH", str(home / "cline.json"))
+    assert run("install", "copilot-cli", "notes") == run("install", "cline-cli", "notes") == 0
+    assert "notes" in servers("copilot-cli", home / "other" / "mcp-config.json")
+    assert "notes" in servers("cline-cli", home / "cline.json")

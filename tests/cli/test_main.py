@@ -57,11 +57,24 @@ def test_every_verb_explains_itself_with_an_example(verb: str, capsys: pytest.Ca
     assert "tabrelay" in text.partition("Example")[2]
 
 
-def test_the_help_shows_every_verb_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_lists_every_verb_once_by_its_purpose(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     text = capsys.readouterr().out
-    for verb in VERBS:
-        assert f"tabrelay {verb}" in text.partition("Examples")[2]
+    listed = [line.split()[0] for line in text.partition("Examples:")[0].splitlines() if line.startswith("  ")]
+    assert sorted(listed) == sorted(VERBS)
+    assert "tabrelay call demo add a=2 b=3" in text.partition("Examples:")[2]
+    assert run(["help"]) == 0
+    assert capsys.readouterr().out == text
+
+
+def test_help_of_a_command_and_of_an_action_is_the_same_as_with_the_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["call"], ["pairs", "approve"]):
+        assert run([*words, "--help"]) == 0
+        expected = capsys.readouterr().out
+        assert run(["help", *words]) == 0
+        assert capsys.readouterr().out == expected
+    assert run(["help", "cal"]) == 2
+    assert capsys.readouterr().err == "tabrelay: 'cal' is not a command.\nDid you mean call?\n"
 
 
 def test_the_version_is_told_without_loading_the_house() -> None:
@@ -83,19 +96,27 @@ def test_a_wrong_command_line_is_a_usage_error(argv: list[str]) -> None:
 # --- settings
 
 
+def test_serve_takes_names_and_flags_in_any_order() -> None:
+    args = _parser("serve").parse_args(["serve", "tools", "-p", "3003", "ui:/db", "--plain", "ui", "more"])
+    assert (args.servers, args.port, args.plain) == (["tools", "ui:/db", "more"], 3003, ["ui"])
+
+
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
         (["acp", "--hepl"], "unrecognized arguments: --hepl\nDid you mean --help?"),
         (["acp", "--srver", "notes", "--", "gemini", "--acp"], "Did you mean --server?"),
         (["acp", "gemini", "--acp"], "unrecognized arguments: --acp\nThe agent's command comes after --"),
-        (["acp"], "required: AGENT\nExample:\n  tabrelay acp -- "),
+        (["acp"], "tabrelay acp: AGENT is missing.\nExample: tabrelay acp -- "),
+        (["call"], "URL|NAME and TOOL are missing."),
+        (["tools", "demo", "-f", "jsn"], "'jsn' is not one of text, json, markdown.\nDid you mean json?"),
+        (["demo", "--port", "x"], "-p/--port: invalid int value: 'x'.\nAll flags: tabrelay demo --help"),
         (["call", "demo", "--agrs", "{}"], "Did you mean --args?"),
         (["--hepl"], "unrecognized arguments: --hepl\nDid you mean --help?"),
         (["serv"], "Did you mean serve?"),
         (["token", "revok", "x"], "Did you mean revoke?"),
         (["token", "--nmae", "x"], "unrecognized arguments: --nmae"),
-        (["token", "revoke", "--hom", "x"], "required: NAME"),
+        (["token", "revoke", "--hom", "x"], "NAME is missing."),
     ],
 )
 def test_a_misspelt_word_is_named_whatever_else_is_missing(
@@ -104,7 +125,9 @@ def test_a_misspelt_word_is_named_whatever_else_is_missing(
     with pytest.raises(SystemExit) as ended:
         main(argv)
     assert ended.value.code == 2
-    assert said in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert said in printed
+    assert len(printed.splitlines()) == 2
 
 
 def test_flags_win_over_the_environment_and_that_over_the_defaults(tmp_path: Path) -> None:
@@ -238,7 +261,7 @@ def test_the_state_directory_may_stand_before_or_after_the_action(
         (["x", "--server", "a b"], "not allowed"),
         (["x", "--days", "0"], "more than 0"),
         (["x", "--days", "nan"], "more than 0"),
-        (["x", "--for", "admin"], "invalid choice"),
+        (["x", "--for", "admin"], "'admin' is not one of call, serve, metrics"),
     ],
 )
 def test_a_token_that_cannot_be_is_said_in_one_line(
@@ -250,7 +273,7 @@ def test_a_token_that_cannot_be_is_said_in_one_line(
 def test_pair_without_a_relay_says_how_to_start_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    assert run(["pair", "--port", str(port), "--home", str(tmp_path)]) == 1
+    assert run(["pair", "--port", str(port), "--home", str(tmp_path)]) == 3
     assert "tabrelay demo" in capsys.readouterr().err
 
 
@@ -415,7 +438,7 @@ async def test_a_script_gets_its_line_then_silence_then_exit_code_0(tmp_path: Pa
         allowed = await fetch("POST", found["mcp_url"], f"Authorization: Bearer {found['token']}", "Content-Length: 0")
         assert allowed[0] not in (401, 403, 404, 421)
         assert await process.stop(number) == (0, "", "")
-    assert not (tmp_path / "state/running.json").exists()
+    assert not list((tmp_path / "state/relays").iterdir())
 
 
 async def test_at_the_loudest_level_no_secret_is_written_anywhere(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import json
 import os
 import plistlib
 import shlex
@@ -81,6 +82,22 @@ def test_a_dry_run_does_nothing(system: System, capsys: pytest.CaptureFixture[st
     shown = capsys.readouterr().out
     assert "ExecStart=" in shown and "systemctl --user daemon-reload" in shown
     assert not system.unit.exists() and system.told == []
+
+
+def test_a_dry_run_prints_json_for_programs(system: System, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["service", "install", "notes", "--dry-run", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["path"], found["done"]) == (str(system.unit), False)
+    assert "ExecStart=" in found["text"] and found["commands"][0] == ["systemctl", "--user", "daemon-reload"]
+    assert not system.unit.exists() and system.told == []
+
+    system.unit.parent.mkdir(parents=True)
+    system.unit.write_text(found["text"])
+    assert main(["service", "remove", "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["commands"] == [
+        ["systemctl", "--user", "disable", "--now", "tabrelay.service"]
+    ]
+    assert system.unit.exists() and system.told == []
 
 
 def test_what_a_relay_could_not_start_with_is_said_now(system: System, capsys: pytest.CaptureFixture[str]) -> None:

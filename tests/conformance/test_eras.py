@@ -15,7 +15,6 @@ import httpx2
 import pytest
 
 from tabrelay.config.specs import HttpSpec, Spec, StdioSpec
-from tabrelay.translation import to_legacy
 from tests.conformance.report import hold_page_to, table, total
 from tests.support.conformance_suite import run
 from tests.support.running_relay import ACCEPT, MODERN, RunningRelay, modern
@@ -34,10 +33,7 @@ def child(era: str) -> StdioSpec:
 
 
 @pytest.fixture
-async def relay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RunningRelay]:
-    # A child on a busy machine may pause between questions that it asks at once, for longer than users should wait.
-    monkeypatch.setattr(to_legacy, "COALESCE_S", 0.4)
-    monkeypatch.setattr(to_legacy, "MOST_COALESCE_S", 4.0)
+async def relay(tmp_path: Path) -> AsyncIterator[RunningRelay]:
     async with RunningRelay(tmp_path / "far", specs=[child("legacy")]) as far:
         headers = (("Authorization", f"Bearer {far.token}"),)
         over_http = HttpSpec("far", f"{far.url}/legacy", headers, "http", era="legacy")

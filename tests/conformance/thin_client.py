@@ -1,5 +1,5 @@
-"""The client that the conformance suite starts for an upstream: hands its task to the test, which has everything
-loaded already, and ends when that is done."""
+"""The program that the conformance suite starts as a client: hands its task to the test (`client_tasks.py`), and ends
+when that is done."""
 
 import json
 import os
@@ -12,6 +12,6 @@ with socket.socket(socket.AF_UNIX) as test:
     test.connect(os.environ["CONFORMANCE_SOCKET"])
     task = {"url": sys.argv[1], **{name: os.environ.get(name) for name in TASK}}
     test.sendall(json.dumps(task).encode() + b"\n")
-    said = test.makefile().readline()
-print(said, file=sys.stderr)
-sys.exit(0 if said == "done\n" else 1)
+    answer = json.loads(test.makefile().readline())
+print(answer["said"], file=sys.stderr)
+sys.exit(0 if answer["done"] else 1)

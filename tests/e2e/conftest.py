@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -48,7 +48,7 @@ async def browser(settings: ModuleType, snapshot: None) -> AsyncIterator[Browser
 @pytest.fixture
 def mode(request: pytest.FixtureRequest) -> str:
     """Where the worker runs: "shared", or "elected" as in browsers without shared workers (`support.worker_modes`)."""
-    return str(getattr(request, "param", os.environ.get("TABRELAY_MODE", "shared")))
+    return str(getattr(request, "param", chosen_mode()))
 
 
 @pytest.fixture(scope="module", params=chosen_modes())
@@ -57,15 +57,27 @@ def place(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-async def context(browser: Browser, settings: ModuleType, mode: str) -> AsyncIterator[BrowserContext]:
-    """A browser profile of its own: no worker, no storage is shared with another test."""
+def chosen_mode() -> str:
+    """Of tests that run in one mode."""
+    return os.environ.get("TABRELAY_MODE", "shared")
+
+
+@asynccontextmanager
+async def new_profile(browser: Browser, settings: ModuleType, mode: str) -> AsyncIterator[BrowserContext]:
+    """An empty browser profile; its worker runs where the mode says."""
     context = await browser.new_context()
     await carry(context, mode)
     context.set_default_timeout(settings.ACTION_TIMEOUT_MS)
     context.set_default_navigation_timeout(settings.NAVIGATION_TIMEOUT_MS)
     yield context
     await context.close()
+
+
+@pytest.fixture
+async def context(browser: Browser, settings: ModuleType, mode: str) -> AsyncIterator[BrowserContext]:
+    """A browser profile of its own: no worker, no storage is shared with another test."""
+    async with new_profile(browser, settings, mode) as context:
+        yield context
 
 
 # What a page keeps, as [place, name, value].

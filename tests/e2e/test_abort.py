@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from mcp.client.client import Client
 from mcp_types import TextContent
-from playwright.async_api import BrowserContext, Page
+from playwright.async_api import Browser, BrowserContext, Page
 
+from tests.e2e.conftest import chosen_mode, new_profile
 from tests.support.chaos_app import FAST_RELAY, FAST_WORKER, STEADY_RELAY, STEADY_WORKER, Stage
 from tests.support.chaos_proxy import Frame, Way
 from tests.support.waiting import BOUND_S
@@ -126,6 +128,17 @@ async def test_a_dial_slower_than_the_timeout_is_closed_and_the_next_one_works(
 ERAS = pytest.mark.parametrize("mode", ["auto", "legacy"])
 
 
+@pytest.fixture(scope="module")
+async def stage(
+    browser: Browser, settings: ModuleType, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[tuple[Stage, Page]]:
+    """One tab for all calls; each test has keys of its own."""
+    async with new_profile(browser, settings, chosen_mode()) as context:
+        folder = tmp_path_factory.mktemp("cancelled")
+        async with Stage(folder, context, timing=FAST_WORKER, **FAST_RELAY) as stage:
+            yield stage, await stage.open(settings.BOOT_TIMEOUT_MS)
+
+
 async def cancelled_in_worker(client: Client, key: str) -> None:
     """Ask until the worker says so."""
     async with asyncio.timeout(BOUND_S):
@@ -148,44 +161,42 @@ async def begun_in_worker(client: Client, key: str) -> None:
 @ERAS
 @pytest.mark.parametrize("is_away", [False, True], ids=["connected", "away"])
 async def test_a_cancelled_call_stops_the_tool_wherever_it_runs(
-    context: BrowserContext, settings: ModuleType, tmp_path: Path, mode: str, is_away: bool
+    stage: tuple[Stage, Page], mode: str, is_away: bool
 ) -> None:
     """A JavaScript tool sees its signal aborted, a Python coroutine gets CancelledError; also if the link was cut."""
-    async with Stage(tmp_path, context, timing=FAST_WORKER, **FAST_RELAY) as stage:
-        page = await stage.open(settings.BOOT_TIMEOUT_MS)
-        async with stage.relay.client(mode) as client:
-            calls = [
-                asyncio.create_task(client.call_tool("hang", {"key": "tab"})),
-                asyncio.create_task(client.call_tool("hang_in_worker", {"key": "worker"})),
-            ]
-            await stage.runs(page, "tab")
-            await begun_in_worker(client, "worker")
-            if is_away:
-                stage.proxy.is_refusing = True
-                stage.proxy.cut()
-                await stage.proxy.until(lambda: stage.proxy.held(Way.DOWN) == 0)
-            for call in calls:
-                call.cancel()
-            ends = await asyncio.gather(*calls, return_exceptions=True)
-            assert all(isinstance(end, asyncio.CancelledError) for end in ends)
-            stage.proxy.is_refusing = False
-            await page.wait_for_function("'tab' in aborted")
-            await cancelled_in_worker(client, "worker")
-        assert await page.evaluate("runs") == {"tab": 1}
+    scene, page = stage
+    in_tab, in_worker = (f"{place}-{mode}-{is_away}" for place in ("tab", "worker"))
+    async with scene.relay.client(mode) as client:
+        calls = [
+            asyncio.create_task(client.call_tool("hang", {"key": in_tab})),
+            asyncio.create_task(client.call_tool("hang_in_worker", {"key": in_worker})),
+        ]
+        await scene.runs(page, in_tab)
+        await begun_in_worker(client, in_worker)
+        if is_away:
+            scene.proxy.is_refusing = True
+            scene.proxy.cut()
+            await scene.proxy.until(lambda: scene.proxy.held(Way.DOWN) == 0)
+        for call in calls:
+            call.cancel()
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+        assert all(isinstance(end, asyncio.CancelledError) for end in ends)
+        scene.proxy.is_refusing = False
+        await page.wait_for_function("(key) => key in aborted", arg=in_tab)
+        await cancelled_in_worker(client, in_worker)
+    assert await page.evaluate("(key) => runs[key]", in_tab) == 1
 
 
-async def test_a_cancelled_call_leaves_its_neighbours_alone(
-    context: BrowserContext, settings: ModuleType, tmp_path: Path
-) -> None:
-    async with Stage(tmp_path, context, timing=STEADY_WORKER, **STEADY_RELAY) as stage:
-        page: Page = await stage.open(settings.BOOT_TIMEOUT_MS)
-        async with stage.relay.client() as client, asyncio.TaskGroup() as tasks:
-            stays = tasks.create_task(client.call_tool("gate", {"key": "stays"}))
-            goes = asyncio.create_task(client.call_tool("hang", {"key": "goes"}))
-            await stage.runs(page, "stays")
-            await stage.runs(page, "goes")
-            goes.cancel()
-            await page.wait_for_function("'goes' in aborted")
-            await page.evaluate("gates.stays()")
-            assert not (await stays).is_error
-        assert await page.evaluate("Object.keys(aborted)") == ["goes"]
+async def test_a_cancelled_call_leaves_its_neighbours_alone(stage: tuple[Stage, Page]) -> None:
+    scene, page = stage
+    before = await page.evaluate("Object.keys(aborted)")
+    async with scene.relay.client() as client, asyncio.TaskGroup() as tasks:
+        stays = tasks.create_task(client.call_tool("gate", {"key": "stays"}))
+        goes = asyncio.create_task(client.call_tool("hang", {"key": "goes"}))
+        await scene.runs(page, "stays")
+        await scene.runs(page, "goes")
+        goes.cancel()
+        await page.wait_for_function("'goes' in aborted")
+        await page.evaluate("gates.stays()")
+        assert not (await stays).is_error
+    assert await page.evaluate("Object.keys(aborted)") == [*before, "goes"]

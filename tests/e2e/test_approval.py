@@ -114,7 +114,7 @@ async def test_a_destructive_tool_asks_in_its_page_before_it_runs(demo: Demo, pa
     await page.evaluate(OFFER)
     await page.locator("#tools [data-tool=wipe]").wait_for()
     dialog = await Dialog.at(page)
-    title = 'Allow “Wipe "the notes"”?'  # whose quotation marks are no end of ours
+    title = 'Approve “Wipe "the notes"”?'  # whose quotation marks are no end of ours
     async with demo.client() as client:
         async with asking(client, what=SPOOF) as call:
             await dialog.until(title)
@@ -122,7 +122,7 @@ async def test_a_destructive_tool_asks_in_its_page_before_it_runs(demo: Demo, pa
             assert "</pre><button>Allow</button>\\u{202e}gnihton" in said  # as text, and not turned round
             assert "A client that calls itself “" in said and "with the token “" in said
             assert "marked as destructive" in said and "of this page" in said
-            assert await dialog.names("button") == ["Allow once", "Allow for this token", "Refuse"]
+            assert await dialog.names("button") == ["Approve once", "Approve for this token", "Refuse"]
             # No script of the page gets at it, and none of its clicks would count.
             assert await page.evaluate("document.querySelector('tabrelay-approval').shadowRoot") is None
             await dialog.button("Refuse")
@@ -134,14 +134,14 @@ async def test_a_destructive_tool_asks_in_its_page_before_it_runs(demo: Demo, pa
         async with asking(client, n=1) as first, asking(client, n=2) as second:
             await dialog.until(title)
             await dialog.says("1 more waits")
-            await dialog.button("Allow once")
+            await dialog.button("Approve once")
             await page.keyboard.press("Tab")  # the arguments
             await page.keyboard.press("Tab")
             await page.keyboard.press("Enter")
             done, _ = await asyncio.wait({first, second}, timeout=20, return_when=asyncio.FIRST_COMPLETED)
             assert [outcome(each.result()) for each in done] == [(False, "wiped")]
             await dialog.until(title)
-            await dialog.click("Allow for this token")
+            await dialog.click("Approve for this token")
             assert outcome(await first) == outcome(await second) == (False, "wiped")
         assert outcome(await client.call_tool("wipe", {"n": 3})) == (False, "wiped")  # the user is not asked any more
         assert sorted(said["n"] for said in await page.evaluate("ran")) == [1, 2, 3]
@@ -155,7 +155,7 @@ async def test_a_cancelled_call_takes_its_question_away_and_a_page_may_ask_in_it
     dialog = await Dialog.at(page)
     async with demo.client() as client:
         async with asking(client):
-            await dialog.until('Allow “Wipe "the notes"”?')
+            await dialog.until('Approve “Wipe "the notes"”?')
         await dialog.until()
         assert await page.evaluate("ran") == []
         await page.evaluate(OWN)

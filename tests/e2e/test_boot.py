@@ -324,34 +324,43 @@ def missing(_asset: Asset) -> None:
 def damaged(asset: Asset) -> Asset:
     body = bytearray(read_all(asset.body))
     body[len(body) // 2] ^= 1
-    return replace(asset, body=bytes(body), gzip_body=None)
+    return replace(asset, body=bytes(body), encoded={})
 
 
 def emptied(asset: Asset) -> Asset:
     """A memory with the right head and nothing else: Python falls over as soon as it runs in it."""
     body = read_all(asset.body)
-    length, count, offset, size = struct.unpack_from("<IIII", body)
-    start = 8 + 8 * count
-    head = body[start : start + size]
-    return replace(asset, body=struct.pack("<IIII", length, 1, offset, size) + head, gzip_body=None)
+    head, length, _, count = struct.unpack_from("<IIII", body)
+    start = 16 + 12 * count
+    return replace(asset, body=struct.pack("<IIII", head, length, 0, 0) + body[start : start + head], encoded={})
+
+
+def of_another_wasm(asset: Asset) -> Asset:
+    """A memory of which a part, which is not stored, is as another wasm file would make it."""
+    body = read_all(asset.body)
+    (checksum,) = struct.unpack_from("<I", body, 8)
+    return replace(asset, body=body[:8] + struct.pack("<I", checksum ^ 1) + body[12:], encoded={})
 
 
 def cut_short(asset: Asset) -> Asset:
     body = read_all(asset.body)
-    return replace(asset, body=body[: len(body) // 2], gzip_body=None)
+    return replace(asset, body=body[: len(body) // 2], encoded={})
 
 
 def integrity(body: bytes) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(body).digest()).decode()
 
 
-@pytest.mark.parametrize("tamper", [missing, damaged, emptied, cut_short], ids=lambda tamper: str(tamper.__name__))
+BAD = [missing, damaged, emptied, of_another_wasm, cut_short]
+
+
+@pytest.mark.parametrize("tamper", BAD, ids=lambda tamper: str(tamper.__name__))
 async def test_a_bad_snapshot_costs_time_and_nothing_else(
     context: BrowserContext, settings: ModuleType, tmp_path: Path, tamper: Callable[[Asset], Asset | None]
 ) -> None:
     assets = tampered()
     assets.tamper = tamper
-    if tamper in (emptied, cut_short):  # vouched for, and wrong all the same
+    if tamper not in (missing, damaged):  # vouched for, and wrong all the same
         url = assets.manifest()["snapshot"]["url"]
         bad = assets.lookup(url.removeprefix("/-/"))
         assert bad is not None
@@ -364,6 +373,8 @@ async def test_a_bad_snapshot_costs_time_and_nothing_else(
         assert boot["detail"]
         if tamper is damaged:
             assert boot["detail"] == "The memory snapshot is damaged."
+        if tamper is of_another_wasm:
+            assert "does not fit the memory" in boot["detail"]
         await stand.works()
 
 

@@ -15,6 +15,7 @@ from playwright.async_api import BrowserContext, Page
 
 from tests.support.demo import Demo
 from tests.support.other_origin import Site
+from tests.support.waiting import pause
 
 # A free tab answers within a second; the bound is for a machine that is busy.
 BOUND_S = 15.0
@@ -95,7 +96,7 @@ async def test_a_call_goes_to_a_free_tab_while_a_tool_blocks_the_one_in_front(pa
         assert text(await blocking) == "front"
         async with asyncio.timeout(BOUND_S):
             while text(await client.call_tool("work", {"key": "again"})) != "front":
-                pass
+                await pause()
     front, other = await pair.runs()
     assert front["long"] == 1 and "long" not in other
     for key in ("before", "t0", "t1", "t2", "later"):

@@ -1,16 +1,22 @@
-"""The demo, end to end: an MCP client's call reaches a tab of a real browser and comes back."""
+"""The demo, end to end: an MCP client's call reaches a tab of a real browser and comes back.
+
+One relay, one browser and one page for most of the file; a test withdraws the tool that it offers.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import shlex
+from collections.abc import AsyncIterator
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 from mcp import MCPError
 from mcp_types import CallToolResult, TextContent
-from playwright.async_api import BrowserContext, Page, expect
+from playwright.async_api import Browser, BrowserContext, Page, expect
 
+from tests.e2e.conftest import chosen_mode, keeps_no_token, new_profile
 from tests.support.demo import TOOLS, Demo
 from tests.support.waiting import BOUND_S
 
@@ -23,10 +29,38 @@ def text(result: CallToolResult) -> str:
     return content.text
 
 
+@pytest.fixture(scope="module")
+async def demo(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Demo]:
+    async with Demo(tmp_path_factory.mktemp("demo") / "home") as demo:
+        yield demo
+
+
+@pytest.fixture(scope="module")
+async def context(browser: Browser, settings: ModuleType) -> AsyncIterator[BrowserContext]:
+    async with new_profile(browser, settings, chosen_mode()) as context:
+        yield context
+
+
+@pytest.fixture(scope="module")
+async def page(context: BrowserContext, demo: Demo, settings: ModuleType) -> AsyncIterator[Page]:
+    """The demo page, paired, connected, with all of its tools."""
+    page = await context.new_page()
+    await demo.open(page, settings.BOOT_TIMEOUT_MS)
+    yield page
+    await keeps_no_token(page)
+
+
+async def withdraw(page: Page, tool: str) -> None:
+    await page.evaluate("offered.abort()")
+    await page.locator(f"#tools [data-tool={tool}]").wait_for(state="detached")
+
+
 @ERAS
 async def test_the_official_client_lists_and_calls_all_three_tools(
     demo: Demo, page: Page, mode: str, version: str
 ) -> None:
+    calls = page.locator("#calls [data-call]")
+    before = await calls.count()
     async with demo.client(mode) as client:
         assert client.protocol_version == version
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -40,8 +74,7 @@ async def test_the_official_client_lists_and_calls_all_three_tools(
         # Handshake revisions know structured results that are objects only.
         assert counted.structured_content == ({"result": 6} if mode == "legacy" else 6)
     # The page shows the calls it had, with who made them.
-    calls = page.locator("#calls [data-call]")
-    await expect(calls).to_have_count(3)
+    await expect(calls).to_have_count(before + 3)
     for row in await calls.all():
         assert await row.get_attribute("data-phase") == "done"
 
@@ -54,12 +87,13 @@ async def test_a_bad_call_gets_a_clear_error_and_the_connection_lives_on(
     await page.evaluate(
         """async () => {
             const { connect } = await import("/-/client.js");
+            globalThis.offered = new AbortController();
             connect({ server: "demo" }).offerTool({
                 name: "explode",
                 description: "Always fails.",
                 inputSchema: { type: "object" },
                 execute() { throw new Error("the fuse was lit"); },
-            });
+            }, { signal: offered.signal });
         }"""
     )
     await page.locator("#tools [data-tool=explode]").wait_for()
@@ -76,6 +110,7 @@ async def test_a_bad_call_gets_a_clear_error_and_the_connection_lives_on(
         assert raised.is_error and "the fuse was lit" in text(raised)
         assert text(await client.call_tool("add", {"a": 1, "b": 1})) == "2"
     await expect(page.locator("#state")).to_have_attribute("data-state", "connected")
+    await withdraw(page, "explode")
 
 
 @ERAS
@@ -83,6 +118,7 @@ async def test_progress_and_cancellation_cross_the_browser(demo: Demo, page: Pag
     await page.evaluate(
         """async () => {
             const { connect } = await import("/-/client.js");
+            globalThis.offered = new AbortController();
             connect({ server: "demo" }).offerTool({
                 name: "wait",
                 description: "Reports progress, then waits until it is cancelled.",
@@ -94,7 +130,7 @@ async def test_progress_and_cancellation_cross_the_browser(demo: Demo, page: Pag
                         reject(signal.reason);
                     }));
                 },
-            });
+            }, { signal: offered.signal });
         }"""
     )
     await page.locator("#tools [data-tool=wait]").wait_for()
@@ -112,14 +148,17 @@ async def test_progress_and_cancellation_cross_the_browser(demo: Demo, page: Pag
             await call
         await expect(page).to_have_title("cancelled")
         assert text(await client.call_tool("add", {"a": 1, "b": 1})) == "2"
+    await page.evaluate("document.title = ''")
+    await withdraw(page, "wait")
 
 
 async def test_two_tabs_share_one_socket_and_closing_one_keeps_the_others_tools(
     demo: Demo, page: Page, context: BrowserContext, settings: ModuleType
 ) -> None:
+    sockets = demo_sockets(demo)
     second = await context.new_page()
-    await demo.open(second, settings.BOOT_TIMEOUT_MS, url=f"http://127.0.0.1:{demo.port}/-/demo/")
-    assert demo_sockets(demo) == 1
+    await demo.open(second, settings.BOOT_TIMEOUT_MS, url=demo.address)
+    assert demo_sockets(demo) == sockets
     # Each tab sees its own tools, the worker's, and those of the other tab.
     assert await page.locator("#tools [data-tool=page_info]").count() >= 1
     async with demo.client() as client:
@@ -127,7 +166,8 @@ async def test_two_tabs_share_one_socket_and_closing_one_keeps_the_others_tools(
         # Each says which tab it is, and where calls go.
         await expect(second.locator("#tab")).to_have_attribute("data-target", "true")
         await expect(page.locator("#tab")).to_have_attribute("data-target", "false")
-        assert sorted(tool.name for tool in (await client.list_tools()).tools) == sorted(TOOLS)
+        listed = [tool.name for tool in (await client.list_tools()).tools]
+        assert sorted(listed) == sorted(TOOLS)
         await second.close()
         # The hub has noticed when this page lists the tool as its own.
         await page.locator("#tools [data-group=this] [data-tool=page_info]").wait_for()
@@ -135,7 +175,7 @@ async def test_two_tabs_share_one_socket_and_closing_one_keeps_the_others_tools(
         info = await client.call_tool("page_info", {})
         assert info.structured_content is not None and not info.is_error
         assert text(await client.call_tool("add", {"a": 20, "b": 3})) == "23"
-    assert demo_sockets(demo) == 1
+    assert demo_sockets(demo) == sockets
 
 
 def demo_sockets(demo: Demo) -> int:
@@ -164,8 +204,8 @@ async def test_the_page_comes_back_by_itself_when_the_relay_was_restarted(demo: 
         assert (await client.call_tool("count_words", {"text": "a b"})).structured_content == 2
 
 
-async def test_a_page_without_a_valid_code_says_what_to_do(context: BrowserContext, demo: Demo) -> None:
-    page = await context.new_page()
+async def test_a_page_without_a_valid_code_says_what_to_do(rival: BrowserContext, demo: Demo) -> None:
+    page = await rival.new_page()
     await page.goto(demo.url.partition("#")[0] + "#pair=wrong")
     await page.locator("#state[data-why=not_paired]").wait_for()
     assert "tabrelay pair" in (await page.locator("#state").inner_text())
@@ -189,20 +229,23 @@ async def test_the_relays_own_page_lists_the_server_and_its_tools(
     await expect(row).to_have_attribute("data-state", "online")
     for tool in TOOLS:
         await expect(row).to_contain_text(tool)
+    await own.close()
 
 
 async def test_nothing_is_loaded_from_other_hosts_and_no_policy_is_broken(
-    context: BrowserContext, demo: Demo, settings: ModuleType
+    rival: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
-    page = await context.new_page()
+    """From the first visit on: another browser, in which nothing is loaded yet, and its relay."""
+    page = await rival.new_page()
     requested: list[str] = []
     said: list[tuple[str, str]] = []
     thrown: list[str] = []
     page.on("request", lambda request: requested.append(request.url))
     page.on("console", lambda message: said.append((message.type, message.text)))
     page.on("pageerror", lambda error: thrown.append(str(error)))
-    await demo.open(page, settings.BOOT_TIMEOUT_MS)
-    own = (f"http://127.0.0.1:{demo.port}/", "data:", "blob:")
-    assert requested and [url for url in requested if not url.startswith(own)] == []
-    assert [text for kind, text in said if kind in ("error", "warning")] == []
-    assert thrown == []
+    async with Demo(tmp_path / "home") as demo:
+        await demo.open(page, settings.BOOT_TIMEOUT_MS)
+        own = (f"http://127.0.0.1:{demo.port}/", "data:", "blob:")
+        assert requested and [url for url in requested if not url.startswith(own)] == []
+        assert [text for kind, text in said if kind in ("error", "warning")] == []
+        assert thrown == []

@@ -68,7 +68,7 @@ async def has(client: Client, tool: str, *, there: bool = True) -> None:
 async def allowed(page: Page, call: Coroutine[Any, Any, CallToolResult]) -> CallToolResult:
     """The result of a call that the user has to allow in the page first."""
     running = asyncio.create_task(call)
-    await (await Dialog.at(page)).click("Allow once")
+    await (await Dialog.at(page)).click("Approve once")
     async with asyncio.timeout(BOUND_S):
         return await running
 

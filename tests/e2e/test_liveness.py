@@ -18,7 +18,7 @@ from tests.support.demo import Demo
 from tests.support.link_worker import SyntheticWorker
 from tests.support.running_relay import ACCEPT, modern
 from tests.support.unmanaged_tab import Tab
-from tests.support.waiting import BOUND_S
+from tests.support.waiting import BOUND_S, pause
 
 # The same proportions as the defaults (5 s and 30 s), but for people who wait for tests.
 SHORT = {**STEADY_WORKER, "tab_quiet_ms": 500, "tab_silence_ms": 3_000}
@@ -94,7 +94,7 @@ async def freeze_and_unfreeze(stage: Stage, tab: Tab) -> None:
         await tab.send("Page.setWebLifecycleState", state="active")
         async with asyncio.timeout(BOUND_S):
             while (again := await client.call_tool("work", {"key": "again"})).is_error:
-                pass  # it has not said yet that it is back
+                await pause()  # it has not said yet that it is back
         assert text(again) == "again;"
     assert await tab.evaluate("runs") == {"cold": 1, "again": 1}
     assert stage.proxy.sockets_accepted == 1
@@ -198,7 +198,7 @@ async def test_a_browser_that_does_not_read_is_let_go_in_time_and_keeps_its_sess
         calls = [asyncio.create_task(http.post(relay.mcp_url, **request)) for request in requests]
         async with asyncio.timeout(30):
             while any(row["state"] == "online" for row in (await relay.status())["servers"]):
-                pass  # ask again: the relay has not given up yet
+                await pause()  # ask again: the relay has not given up yet
             while is_held(relay.port, caller):
                 await relay.status()  # it has let go of the browser, but not of the descriptor yet
         assert loop.time() - began <= 35 / scale + 5

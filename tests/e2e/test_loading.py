@@ -6,11 +6,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 from types import ModuleType
 
 import pytest
-from playwright.async_api import BrowserContext, ConsoleMessage, Page
+from playwright.async_api import BrowserContext, ConsoleMessage, Page, expect
 
 from tests.support.demo import Demo
 from tests.support.documented_pages import CONNECTION, LOADER, OFFERED, ROOT, WAYS, block, fetch_files, write_page
@@ -49,14 +48,23 @@ class App:
                 await asyncio.sleep(0.05)
 
 
-@pytest.fixture
-async def app(context: BrowserContext, tmp_path: Path) -> AsyncIterator[App]:
-    site = Site(tmp_path / "app")
-    site.folder.mkdir()
-    async with Demo(tmp_path / "home", "notes", "--allow-origin", site.origin, verb="serve") as relay:
+@pytest.fixture(scope="module")
+async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Site, Demo]]:
+    """One relay for the file: each test stops it and starts it again."""
+    site = Site(tmp_path_factory.mktemp("app"))
+    home = tmp_path_factory.mktemp("home")
+    async with Demo(home, "notes", "--allow-origin", site.origin, verb="serve") as relay:
         await fetch_files(site.folder, relay)
         with site:
-            yield App(site, relay, context)
+            yield site, relay
+
+
+@pytest.fixture
+async def app(served: tuple[Site, Demo], context: BrowserContext) -> App:
+    site, relay = served
+    if not relay.is_running:  # the test before has failed
+        await relay.start()
+    return App(site, relay, context)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -73,8 +81,9 @@ async def test_a_page_that_is_loaded_while_the_relay_is_down_connects_when_it_is
     async with app.relay.client() as client:
         assert WAYS[way] in [tool.name for tool in (await client.list_tools()).tools]
     assert app.errors == []
-    # One line for each module that is waited for.
-    assert len([line for line in app.said if "comes as soon as" in line]) <= 2
+    # One line for the page, in the form of all reasons.
+    reasons = [line for line in app.said if line.startswith("tabrelay: No relay answers at ")]
+    assert len(reasons) == 1 and "Start it with: tabrelay serve" in reasons[0]
 
 
 @pytest.mark.parametrize("way", ["README", "WebMCP"])
@@ -99,3 +108,35 @@ def test_the_loader_that_the_documentation_shows_is_the_one_that_the_relay_serve
     loader = LOADER.read_text(encoding="utf-8")
     assert block("docs/guide.md", "js", "load(") == loader
     assert (ROOT / "web_demo/examples/cross_origin/tabrelay.js").read_text(encoding="utf-8") == loader
+
+
+LOADER_PANEL = "tabrelay-loader"
+
+
+async def test_the_loader_shows_a_panel_while_the_relay_is_down_and_its_button_tries_again(app: App) -> None:
+    path = await write_page(app.site.folder, app.relay, "README")
+    await app.relay.stop()
+    page = await app.visit(path)
+    panel = page.locator(LOADER_PANEL)
+    await expect(panel.locator("p")).to_contain_text("Tabrelay: No relay answers at")
+    await app.relay.start()
+    await panel.get_by_role("button", name="Try again").click()
+    await page.wait_for_function(OFFERED.replace("TOOL", WAYS["README"]), timeout=BOUND_MS)
+    await expect(panel).to_have_count(0)
+
+
+async def test_the_loader_shows_no_panel_to_an_app_that_wants_none_and_hides_it_on_request(app: App) -> None:
+    path = await write_page(app.site.folder, app.relay, "README")
+    html = app.site.folder / path
+    text = html.read_text(encoding="utf-8")
+    (app.site.folder / "without.html").write_text(
+        text.replace("load()", 'load("client.js", { panel: false })'), encoding="utf-8"
+    )
+    await app.relay.stop()
+    page = await app.visit(path)
+    await page.locator(LOADER_PANEL).get_by_role("button", name="Hide").click()
+    await expect(page.locator(LOADER_PANEL)).to_be_hidden()
+    app.said.clear()
+    page = await app.visit("without.html")
+    await app.noticed(page)
+    assert await page.locator(LOADER_PANEL).count() == 0 and await page.evaluate("globalThis.ownCodeRan")

@@ -13,7 +13,7 @@ from playwright.async_api import Browser, Page
 from tests.e2e.test_page_api import ABLE, ERAS, text
 from tests.support.demo import Demo
 from tests.support.other_origin import Site
-from tests.support.waiting import BOUND_S
+from tests.support.waiting import BOUND_S, until
 
 PAGE = """<!doctype html>
 <title>Small</title>
@@ -29,11 +29,16 @@ from tabserver.page import offer
 
 @tool(
     description="Count the words of a text.",
-    params={"text": str, "unique": (bool, False), "least": {"type": "integer", "minimum": 1, "default": 1}},
+    params={
+        "text": str,
+        "unique": (bool, False),
+        "least": {"type": "integer", "minimum": 1, "default": 1},
+        "besides": (list, None),
+    },
     read_only=True,
 )
-def count(text, unique, least):
-    words = [word for word in text.split() if len(word) >= least]
+def count(text, unique, least, besides):
+    words = [word for word in text.split() if len(word) >= least and word not in (besides or [])]
     return {"words": len(set(words) if unique else words)}
 
 
@@ -55,6 +60,12 @@ async def talk(ctx):
     ctx.log("info", {"talks": True})
     said = await ctx.sample("Hello Alice", max_tokens=50)
     return said.text + (" (asked)" if ctx.can("sampling") else "")
+
+
+@tool(params={"what": str})
+def measure(what):
+    values = {"number": {"speed": [1.5, float("nan")]}, "set": {1}, "object": [{"at": count}]}
+    return values[what]
 
 
 seen = []
@@ -169,6 +180,7 @@ async def test_spelt_out_parameters_are_schemas_and_arguments_are_held_to_them(
             "text": {"type": "string"},
             "unique": {"type": "boolean", "default": False},
             "least": {"type": "integer", "minimum": 1, "default": 1},
+            "besides": {"type": "array", "items": {}},
         }
         assert schema["required"] == ["text"] and schema["additionalProperties"] is False
         assert tools["count"].annotations is not None and tools["count"].annotations.read_only_hint
@@ -177,7 +189,12 @@ async def test_spelt_out_parameters_are_schemas_and_arguments_are_held_to_them(
         assert counted.structured_content == {"words": 6}
         counted = await client.call_tool("count", {"text": "to be or not to be", "unique": True, "least": 3})
         assert counted.structured_content == {"words": 1}
+        counted = await client.call_tool("count", {"text": "to be or not to be", "besides": ["be"]})
+        assert counted.structured_content == {"words": 4}
+        counted = await client.call_tool("count", {"text": "to be or not to be", "besides": None})
+        assert counted.structured_content == {"words": 6}, "null means the same as leaving it out"
         for given, fault in (
+            ({"text": "x", "least": None}, "arguments.least: expected integer"),
             ({"text": 3}, "arguments.text: expected string"),
             ({"text": "x", "least": 0}, "arguments.least: expected at least 1"),
             ({}, "arguments.text: missing"),
@@ -201,7 +218,9 @@ async def test_a_tool_asks_reports_and_sees_the_page(small: tuple[Demo, Page], m
         assert text(await client.call_tool("talk", {})) == "“Hello Alice” indeed (asked)"
 
 
-async def test_what_goes_wrong_keeps_its_text(small: tuple[Demo, Page]) -> None:
+async def test_what_goes_wrong_keeps_its_text_and_has_its_traceback_in_the_console(small: tuple[Demo, Page]) -> None:
+    logged: list[str] = []
+    small[1].on("console", lambda message: logged.append(message.text))
     async with small[0].client() as client:
         for how, said in (
             ("kindly", "out of ink"),
@@ -210,6 +229,19 @@ async def test_what_goes_wrong_keeps_its_text(small: tuple[Demo, Page]) -> None:
         ):
             failed = await client.call_tool("fail", {"how": how})
             assert failed.is_error and text(failed) == said
+    await until(lambda: any('tabrelay: Tool "fail" failed.' in line for line in logged))
+    written = "\n".join(logged)
+    assert "Traceback (most recent call last):" in written and "in fail" in written and "the fuse was lit" in written
+
+
+async def test_a_value_without_a_json_form_is_one_sentence_that_says_what_to_return(small: tuple[Demo, Page]) -> None:
+    async with small[0].client() as client:
+        for what, where in (("number", "nan has no JSON form. Return "), ("object", "has no JSON form. Return ")):
+            failed = await client.call_tool("measure", {"what": what})
+            assert failed.is_error and where in text(failed) and "result" in text(failed)
+            assert what != "number" or "speed" in text(failed)
+        of_set = await client.call_tool("measure", {"what": "set"})
+        assert text(of_set) == "[1]" or "result: {1} has no JSON form. Return " in text(of_set)
 
 
 async def test_a_cancelled_call_ends_inside_the_tool(small: tuple[Demo, Page]) -> None:

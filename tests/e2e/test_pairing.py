@@ -19,6 +19,7 @@ from playwright.async_api import BrowserContext, Page, expect
 from tabrelay.cli.main import main
 from tests.support.demo import Demo
 from tests.support.other_origin import Site
+from tests.support.waiting import BOUND_S
 
 PAGE = """<!doctype html>
 <title>Notes</title>
@@ -50,7 +51,7 @@ class Place:
     def __init__(self, folder: Path, context: BrowserContext, settings: ModuleType) -> None:
         self._folder = folder
         self._stack = AsyncExitStack()
-        self._context = context
+        self.context = context
         self._settings = settings
         self.home = folder / "home"
 
@@ -69,7 +70,7 @@ class Place:
         await self._stack.aclose()
 
     async def open(self, script: str = "") -> Page:
-        page = await self._context.new_page()
+        page = await self.context.new_page()
         await page.add_init_script(script)
         await page.goto(self.site.origin)
         return page
@@ -89,6 +90,13 @@ class Place:
         with contextlib.redirect_stdout(said):
             assert await asyncio.to_thread(main, [*argv, "--home", str(self.home)]) == 0
         return said.getvalue()
+
+    async def idle(self) -> None:
+        """Wait until the command line says that no page is open."""
+        async with asyncio.timeout(BOUND_S):
+            while "no page is open" not in (said := await self.command("status")):
+                assert "notes" in said
+                await asyncio.sleep(0.1)
 
     async def note(self) -> str:
         async with self.relay.client() as client:
@@ -125,7 +133,7 @@ async def test_a_page_of_another_origin_asks_is_approved_works_and_is_sent_away(
 
     # A second tab of the same app does not ask a second time.
     second = await place.open(LATE)
-    await row.get_by_role("button", name="Allow").click()
+    await row.get_by_role("button", name="Approve").click()
     await place.connected(page)
     await place.connected(second)
     await expect(page.locator(SHOWN)).to_have_count(0)
@@ -190,3 +198,37 @@ async def test_a_page_on_another_origin_or_port_cannot_come_in_even_with_a_stole
                 )
                 assert went == "out", f"{name} with {kind} from {origin}"
     assert (await place.relay.status())["servers"][0]["state"] == "offline"
+
+
+async def test_one_approval_covers_localhost_and_its_number_and_the_name_goes_to_the_page_that_is_open(
+    place: Place,
+) -> None:
+    first = await place.open()
+    await place.command("pairs", "approve", await first.locator(SHOWN).inner_text())
+    await place.connected(first)
+
+    # The same app under the other name: no code, a token of its own, and it waits for the page that is open.
+    other = place.site.origin.replace("localhost", "127.0.0.1")
+    second = await place.context.new_page()
+    await second.goto(other)
+    await why(second, "taken")
+    assert await second.evaluate("[window.code, connection.state.state]") == [None, "waiting"]
+    await expect(second.locator(SHOWN)).to_have_count(0)
+    assert {place.site.origin, other} <= set((await place.command("pairs")).split())
+
+    # It gets the name by itself when that page is closed, and the first one gets it back in the same way.
+    await first.close()
+    await place.connected(second)
+    assert await place.note() == "milk and bread"
+    again = await place.open()
+    await why(again, "taken")
+    await second.close()
+    await place.connected(again)
+    assert await place.note() == "milk and bread"
+
+    # Without a page the server is idle; a revoked approval covers neither name.
+    await again.close()
+    await place.idle()
+    await place.command("pairs", "revoke", other)
+    revoked = await place.open()
+    await revoked.wait_for_function("['unauthorized', 'forbidden'].includes(connection.state.why)")

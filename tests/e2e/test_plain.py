@@ -19,7 +19,7 @@ from playwright.async_api import BrowserContext, Page
 from tests.support.demo import Demo
 from tests.support.npm_bundle import bundle
 from tests.support.other_origin import Site
-from tests.support.waiting import BOUND_S
+from tests.support.waiting import BOUND_S, pause
 
 ERAS = ["auto", "legacy"]
 
@@ -49,7 +49,7 @@ class Plain:
     async def online(self, state: str) -> None:
         async with asyncio.timeout(BOUND_S):
             while (await self.relay.status())["servers"][0]["state"] != state:
-                pass
+                await pause()
 
 
 @dataclass
@@ -149,7 +149,7 @@ async def test_while_the_page_is_away_tools_are_listed_and_calls_say_what_to_do(
     async with plain.relay.client(era) as client:
         async with asyncio.timeout(BOUND_S):
             while not (await plain.relay.status())["servers"][0]["tools"]:
-                pass
+                await pause()
         await plain.page.close()
         await plain.online("offline")
         assert len((await client.list_tools()).tools) == 4

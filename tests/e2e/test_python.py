@@ -26,7 +26,7 @@ from playwright.async_api import Browser
 from tests.e2e.test_page_api import ABLE, ERAS, text
 from tests.support.demo import Demo
 from tests.support.other_origin import Site
-from tests.support.waiting import BOUND_S
+from tests.support.waiting import BOUND_S, pause
 from tests.support.worker_modes import carry
 
 SHOWCASE = Path(__file__).parents[1] / "support" / "showcase.py"
@@ -218,7 +218,7 @@ async def test_changes_are_told(show: Demo) -> None:
         await client.call_tool("announce", {})
         assert await updated.get() == "show://today"
         while "brief" not in await tools(client):
-            pass
+            await pause()
         assert text(await client.call_tool("brief", {})) == "gone"
         while "brief" in await tools(client):
-            pass
+            await pause()

@@ -9,9 +9,10 @@ from typing import Any
 
 import httpx2
 import pytest
-from playwright.async_api import BrowserContext, Page
+from playwright.async_api import Browser, BrowserContext, Page
 
 from tabrelay.assets.npm_package import closure
+from tests.e2e.conftest import chosen_mode, keeps_no_token, new_profile
 from tests.support.demo import Demo
 from tests.support.other_origin import Site
 from tests.support.port_squatter import RunningSquatter, squatter
@@ -45,6 +46,22 @@ async def worth(shown: list[str], demo: Demo) -> list[int]:
     async with httpx2.AsyncClient(trust_env=False, base_url=base) as http:
         answers = [await http.get("/-/status", headers={"Authorization": f"Bearer {one}"}) for one in shown]
     return [answer.status_code for answer in answers]
+
+
+@pytest.fixture(scope="module")
+async def demo(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Demo]:
+    async with Demo(tmp_path_factory.mktemp("demo") / "home") as demo:
+        yield demo
+
+
+@pytest.fixture(scope="module")
+async def page(browser: Browser, demo: Demo, settings: ModuleType) -> AsyncIterator[Page]:
+    """A page whose worker meets one program after the other."""
+    async with new_profile(browser, settings, chosen_mode()) as context:
+        page = await context.new_page()
+        await demo.open(page, settings.BOOT_TIMEOUT_MS)
+        yield page
+        await keeps_no_token(page)
 
 
 @pytest.mark.parametrize("squatting", ["forge", "unknown", "old"])

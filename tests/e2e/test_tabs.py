@@ -25,7 +25,7 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
 from tests.support.chaos_app import SERVER, STEADY_RELAY, STEADY_WORKER, Stage
 from tests.support.unmanaged_tab import Tab
-from tests.support.waiting import BOUND_S
+from tests.support.waiting import BOUND_S, pause
 from tests.support.worker_modes import carry
 
 DUPLICATOR = Path(__file__).parents[1] / "support" / "duplicator"
@@ -246,7 +246,7 @@ async def test_equal_tools_are_one_and_different_ones_keep_their_names_whatever_
         await one.close()
         async with asyncio.timeout(BOUND_S):
             while await names(client, "draw") != ["draw"]:
-                pass  # the first may only be reloading; then the name is free
+                await pause()  # the first may only be reloading; then the name is free
         # Both names lead to it: a client that learnt one keeps it.
         assert {await say(client, "draw"), await say(client, suffixed)} <= {"Two", "Three"}
         async with asyncio.timeout(BOUND_S):
@@ -367,7 +367,7 @@ async def test_the_tab_that_the_user_looks_at_gets_the_call(
                     await opened[place].until("document.visibilityState === 'visible'")
                     async with asyncio.timeout(BOUND_S):
                         while await say(client, "look") != title:
-                            pass  # the worker does not know of it yet
+                            await pause()  # the worker does not know of it yet
     finally:
         await own.close()
 

@@ -9,6 +9,7 @@ from playwright.async_api import BrowserContext, Page, expect
 
 from tests.support.demo import Demo
 from tests.support.other_origin import Site
+from tests.support.waiting import BOUND_S
 
 # A page of another owner that offers the same name. Resolves when its worker has settled.
 OFFER = """async (relay) => {
@@ -16,7 +17,7 @@ OFFER = """async (relay) => {
     const connection = connect({ server: "demo", token: relay.token, worker: "/worker.js" });
     connection.offerTool({ name: "whose", description: "Whose page this is", execute: () => "the other site" });
     globalThis.connection = connection;
-    const settled = () => ["connected", "stopped"].includes(connection.state.state);
+    const settled = () => ["connected", "stopped"].includes(connection.state.state) || connection.state.why === "taken";
     while (!settled()) await new Promise((done) => connection.addEventListener("state", done, { once: true }));
     return connection.state;
 }"""
@@ -88,11 +89,10 @@ async def test_a_page_of_another_origin_may_not_take_the_name_and_says_why(
             await expect(mine.locator("#state-text")).to_contain_text("another origin")
             async with demo.client() as client:
                 assert [tool.name for tool in (await client.list_tools()).tools] == ["whose"]
-            # When it lets go, the name is free for any page that asks, and then it is the stranger who has to wait.
+            # When it lets go, the name is free for the page that tries again by itself, and the stranger has to wait.
             await stranger.evaluate(STOP)
-            await mine.locator("#state-action").click()
-            await mine.locator("#state[data-state=connected]").wait_for()
+            await mine.locator("#state[data-state=connected]").wait_for(timeout=BOUND_S * 1000)
             state = await stranger.evaluate(RETRY)
-            assert (state["state"], state["why"]) == ("stopped", "taken")
+            assert (state["state"], state["why"]) == ("waiting", "taken")
             assert "another origin" in state["message"]
             assert sockets(demo) == 2

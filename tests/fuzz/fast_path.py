@@ -12,7 +12,7 @@ from tabrelay.admission.gate import Admission
 from tabrelay.admission.policy import Refuse
 from tabrelay.admission.routes import Route
 from tabrelay.calls.principal import Principal
-from tabrelay.faces.mcp.outcomes import Answer
+from tabrelay.faces.mcp.outcomes import Answer, Outcome
 from tabrelay.http.headers import RequestHeaders
 from tabrelay.routing.deadline_queue import DeadlineQueue
 from tabrelay.routing.drain import InFlightCounter
@@ -29,6 +29,7 @@ class FakeFastPath(FastPath):
     def __init__(self, requests: list[tuple[bytes, bytes, bytes]]) -> None:
         self._requests = requests
         self.exchanges = InFlightCounter(lambda: None)
+        self.decide = self._decide
         self.deadlines: DeadlineQueue[Any] = DeadlineQueue(60.0, lambda request: request.hand_over())
 
     def is_address(self, url: bytes) -> bool:
@@ -39,8 +40,6 @@ class FakeFastPath(FastPath):
             return Admission(Route(), address, refusal=Refuse(421, "", ""))
         return Admission(Route(), address, Principal("fuzz", frozenset()))
 
-    def decide(self, admission: Admission, request: RequestHeaders, body: bytes) -> Answer | None:
-        if admission.principal is None:
-            return None
-        self._requests.append((b"POST", admission.path.encode(), body))
+    def _decide(self, server: str, request: RequestHeaders, principal: Principal, body: bytes) -> Outcome:
+        self._requests.append((b"POST", f"/{server}".encode(), body))
         return Answer(200, b"ok")

@@ -97,7 +97,7 @@ class _Application:
         if self._is_direct:
             conduit = direct_channel(scope)
             assert conduit is not None
-            conduit.on_text = lambda text: self.received.append(("text", text))
+            conduit.start_direct(lambda text: self.received.append(("text", text)))
         self.is_accepted = True
         while (message := await receive())["type"] != "websocket.disconnect":
             kind = "text" if message.get("text") is not None else "bytes"

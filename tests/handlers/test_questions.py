@@ -21,7 +21,7 @@ class Booking:
     day: datetime.date
     seats: int = 2
     how: Literal["quiet", "loud"] = "quiet"
-    extras: list[Literal["tea", "cake"]] | None = None
+    extras: list[Literal["tea", "cake"]] | dict[str, int] | None = None
 
 
 class Plain(TypedDict):
@@ -49,6 +49,20 @@ def test_a_form_is_made_of_a_dataclass() -> None:
 def test_a_form_that_no_client_could_show_is_refused(schema: Any) -> None:
     with pytest.raises(SchemaError, match="form"):
         Elicit("?", schema).params()
+
+
+def test_a_field_that_is_none_by_default_is_not_required() -> None:
+    @dataclass
+    class Order:
+        seats: int | None = None
+        extras: list[Literal["tea", "cake"]] | None = None
+
+    form = Elicit("?", Order)
+    assert form.params()["requestedSchema"]["properties"] == {
+        "seats": {"type": "integer"},
+        "extras": {"type": "array", "items": {"type": "string", "enum": ["tea", "cake"]}},
+    }
+    assert form.read({"action": "accept", "content": {"seats": 2}}).data == Order(2)
 
 
 def test_an_accepted_form_is_read_as_its_type() -> None:

@@ -69,20 +69,26 @@ UserId = NewType("UserId", int)
         (bool, {"type": "boolean"}),
         (None, {"type": "null"}),
         (Any, {}),
-        (list, {"type": "array"}),
+        (list, {"type": "array", "items": {}}),
         (list[int], {"type": "array", "items": {"type": "integer"}}),
         (Sequence[str], {"type": "array", "items": {"type": "string"}}),
         (set[str], {"type": "array", "items": {"type": "string"}, "uniqueItems": True}),
         (tuple[int, ...], {"type": "array", "items": {"type": "integer"}}),
         (
             tuple[int, str],
-            {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "minItems": 2, "maxItems": 2},
+            {
+                "type": "array",
+                "prefixItems": [{"type": "integer"}, {"type": "string"}],
+                "items": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+                "minItems": 2,
+                "maxItems": 2,
+            },
         ),
         (dict, {"type": "object"}),
         (dict[str, Any], {"type": "object"}),
         (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
         (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
-        (Literal["a", 1], {"enum": ["a", 1]}),
+        (Literal["a", 1], {"anyOf": [{"type": "string", "enum": ["a"]}, {"type": "integer", "enum": [1]}]}),
         (Color, {"type": "string", "enum": ["red", "blue"]}),
         (int | None, {"anyOf": [{"type": "integer"}, {"type": "null"}]}),
         (Annotated[int, "how many"], {"type": "integer", "description": "how many"}),
@@ -275,7 +281,7 @@ def test_the_bare_decorator_registers_in_the_default_toolbox_and_leaves_the_func
     [
         (complex, "tool f, parameter x: complex has no JSON form"),
         (dict[float, str], "the keys of a JSON object are strings"),
-        (list[bytes], "bytes has no JSON form"),
+        (list[memoryview], "memoryview has no JSON form"),
     ],
 )
 def test_a_type_without_a_json_form_is_refused_when_the_tool_is_declared(hint: Any, text: str) -> None:

@@ -23,6 +23,7 @@ from tabrelay.errors import BadRequest
 from tabrelay.http.param_headers import ParamHeader, check, encode, param_headers
 from tests.support.link_worker import SyntheticWorker
 from tests.support.running_relay import RunningRelay
+from tests.support.waiting import pause
 
 REGION = {"type": "string", "x-mcp-header": "Region"}
 SCHEMA: dict[str, Any] = {
@@ -187,7 +188,7 @@ async def test_a_call_is_compared_with_the_last_known_schema(tmp_path: Path) -> 
         worker.tools = [{"name": "go", "inputSchema": SCHEMA}]
         async with asyncio.timeout(60):
             while not (await relay.http.get("/-/status")).json()["servers"][0]["tools"]:
-                pass
+                await pause()
         request = relay.modern("tools/call", {"name": "go", "arguments": {"region": "eu"}}, id="r")
         refused = await relay.http.post("/notes", **request)
         assert (refused.status_code, refused.json()["error"]["code"], refused.json()["id"]) == (400, -32020, "r")

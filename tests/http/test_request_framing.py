@@ -177,6 +177,13 @@ def test_what_is_too_large_or_unknown_is_refused_with_its_own_status(data: bytes
     assert framed(data, size) == ([], status)
 
 
+def test_a_header_that_is_too_long_is_refused_before_it_is_searched() -> None:
+    """One read may bring 256 KiB. To search all of it would take some milliseconds for each connection."""
+    with pytest.raises(FramingError) as refused:
+        HeadReader(MOST).feed(b"GET / HTTP/1.1\r\nX: " + b"y" * MOST + b"\n\n")
+    assert refused.value.status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+
+
 def test_a_long_body_in_chunks_of_a_few_bytes_is_accepted() -> None:
     [request] = framed(post(CHUNKED, b"8\r\n12345678\r\n" * MOST + b"0\r\n\r\n"))[0]
     assert request.body == b"12345678" * MOST

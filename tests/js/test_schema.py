@@ -164,7 +164,7 @@ class Circle:
 class Square:
     kind: Literal["square"]
     side: float
-    label: str | None = None
+    label: str = ""
 
 
 class Options(TypedDict):
@@ -187,12 +187,12 @@ SAME: list[tuple[Any, list[Any]]] = [
     (tuple[int, str], [[1, "a"], [1], [1, "a", 2], ["a", 1]]),
     (tuple[int, ...], [[], [1, 2], ["a"]]),
     (set[int], [[1, 2], [1, 1], ["a"]]),
-    (Literal["a", 1], ["a", 1, "b", 2]),
+    (Literal["a", "b"], ["a", "b", "c", 2]),
     (Colour, ["red", "rot", 1]),
     (Options, [{"name": "n"}, {"name": "n", "tags": ["a"]}, {"tags": []}, {"name": 1}, {"name": "n", "tags": [1]}]),
     (Circle, [{"kind": "circle", "radius": 1}, {"kind": "circle", "radius": 0}, {"kind": "square", "radius": 1}, {}]),
     (Shape, [{"kind": "square", "side": 1}, {"kind": "square"}, {"kind": "circle", "radius": -1}, {"kind": "dot"}, 3]),
-    (list[Shape | None], [[None, {"kind": "square", "side": 2, "label": None}], [{"kind": "square", "side": "2"}]]),
+    (list[Shape | None], [[None, {"kind": "square", "side": 2, "label": "l"}], [{"kind": "square", "side": "2"}]]),
     (dict[str, list[Options] | int], [{"a": [{"name": "n"}], "b": 1}, {"a": [{"name": 2}]}, {"a": "b"}]),
     (Annotated[int, Bounds(ge=1, le=3)], [1, 3, 0, 4]),
     (Annotated[int, Bounds(gt=1, lt=3)], [2, 1, 3]),

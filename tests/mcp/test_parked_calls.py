@@ -159,7 +159,7 @@ async def test_the_next_worker_is_as_strict_as_the_first(name: str, wrong: str) 
     if wrong == "arguments":
         params["arguments"] = {"other": 1}
     elif wrong in ("seal", "body"):
-        params["requestState"] = state[:-2] + "AA" if wrong == "seal" else "A" + state
+        params["requestState"] = state[:-1] + ("A" if state[-1] != "A" else "B") if wrong == "seal" else "A" + state
     elif wrong == "time":
         second.now = TTL_S + 1
     elif wrong == "principal":

@@ -8,6 +8,26 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "the size of what a page says of its server",
+        "if not isinstance(value, str):",
+        "tests/handlers/test_identity.py::test_what_mcp_does_not_allow_is_refused_with_the_reason",
+    ),
+    Mutation(
+        "a package that differs from the one in the index",
+        'if (false) throw new Error("");',
+        "tests/e2e/test_packages.py -k damaged",
+    ),
+    Mutation(
+        "a file with an error keeps the old tools",
+        "pass",
+        "tests/worker/test_page_modules.py -k keeps_the_old_tools",
+    ),
+    Mutation(
+        "two saves of a file within one second",
+        'cache = "no-cache"',
+        "tests/e2e/test_module_reload.py -k an_edit_is_in_force",
+    ),
+    Mutation(
         "stalls: a link whose timer failed gets another one in the worker",
         "pass",
         "tests/transport/test_reconnect.py -k timer",
@@ -26,7 +46,7 @@ MUTATIONS: Final = (
     Mutation(
         "dials that are given up",
         "self._controller.abort(reason)",
-        "tests/e2e/test_sleep.py::test_dials_that_are_given_up_while_the_relay_sleeps_raise_nothing",
+        "tests/browser/test_abort_signals.py",
     ),
     Mutation(
         "calls that JavaScript carries out: a change takes back all grants",
@@ -302,4 +322,5 @@ MUTATIONS: Final = (
         "tests/js/test_granted_calls.py",
     ),
     Mutation("a busy tab: the window of JavaScript is one call after a pause", None, "tests/js/test_granted_calls.py"),
+    Mutation("bounds: tools whose missing description is shown", "if True:", "tests/worker/test_page_console.py"),
 )

@@ -8,6 +8,62 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "only wheels of the index are served",
+        "if False:",
+        "tests/cli/test_packages.py -k only_files",
+    ),
+    Mutation(
+        "names of wheels are no paths",
+        "if False:",
+        "tests/cli/test_packages.py -k name_of_a_wheel",
+    ),
+    Mutation(
+        "a wheel that differs from the one in the lock file",
+        "if False:",
+        "tests/cli/test_packages.py -k distribution",
+    ),
+    Mutation(
+        "compiled wheels of other sources than a distribution",
+        "if False:",
+        "tests/cli/test_packages.py -k compiled_wheel",
+    ),
+    Mutation(
+        "hidden files and paths that leave the folder",
+        "if False:",
+        "tests/assets/test_app_folder.py -k hidden",
+    ),
+    Mutation(
+        "links that leave the folder",
+        "if False:",
+        "tests/assets/test_app_folder.py -k link",
+    ),
+    Mutation(
+        "a rebound Host at the app's address",
+        "if False:",
+        "tests/faces/web/test_app_site.py -k another_name",
+        lines=3,
+    ),
+    Mutation(
+        "the relay's own pages and routes are not on the app's origin",
+        "if True:",
+        "tests/faces/web/test_app_site.py -k own_pages",
+    ),
+    Mutation(
+        "the app's origin is none of the relay's",
+        "app_origins=app.own_origins, own_origins=self.own_origins | app.own_origins, origins=self.origins | app.origins,",
+        "tests/admission/test_policy.py -k app",
+    ),
+    Mutation(
+        "another user of this computer under the app's origin",
+        "if False:",
+        "tests/faces/web/test_pairing.py -k another_user_of_this_computer_is_not",
+    ),
+    Mutation(
+        "an app gets no name of another site without a question",
+        "others: list[str] = []",
+        "tests/faces/web/test_pairing.py -k gets_no_name",
+    ),
+    Mutation(
         "memory: an ended session takes no record of its own",
         "self.records[key] = record",
         "tests/faces/mcp/test_sessions.py -k ended_session_takes",
@@ -19,7 +75,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "the length of an id, with the header of the call before",
-        "and (type(id) is int or type(id) is str)",
+        "if type(id) is not int and type(id) is not str:",
         "tests/behaviour/test_hostile_text.py",
     ),
     Mutation(
@@ -100,9 +156,24 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "questions that a server asks one after another",
-        "    return\nleft_s = inner.asking_since + MOST_COALESCE_S - now",
-        "tests/translation/test_parked_calls.py",
+        "if self._timer is None:\n    self._start_timer(min(COALESCE_S, self._left_s), self._quiet)",
+        "tests/translation/test_question_round.py",
+    ),
+    Mutation(
+        "loop time of a catalogue",
+        'catalogue = Catalogue.from_dict({"initialize": state.about, **lists}) or Catalogue()',
+        "tests/faces/mcp/test_catalogue_reader.py -k several",
         lines=2,
+    ),
+    Mutation(
+        "memory of lists that wait for others",
+        'items.append(text)\nself.__dict__.setdefault("kept", []).append(item)',
+        "tests/faces/mcp/test_catalogue_reader.py -k text",
+    ),
+    Mutation(
+        "questions of a server that pauses between them",
+        "if False:",
+        "tests/translation/test_question_round.py",
     ),
     Mutation(
         "a session's server and principal",
@@ -142,7 +213,7 @@ MUTATIONS: Final = (
     Mutation(
         "values of a call that waits",
         "pass",
-        "tests/behaviour/test_memory_attacks.py::test_a_call_that_waits_for_its_answer_is_text_and_no_values",
+        "tests/behaviour/test_memory_attacks.py::test_a_batch_that_waits_for_its_answers_is_text_and_no_values",
     ),
     Mutation(
         "another client's stream at another relay",
@@ -184,4 +255,6 @@ MUTATIONS: Final = (
         "connections = tuple(_text(text) for text in given) if isinstance(given, list) else ()",
         "tests/behaviour/test_container_bounds.py::test_what_conductors_report_is_bounded",
     ),
+    Mutation("large bodies that are not parsed yet", "size = 0", "tests/faces/mcp/test_body.py"),
+    Mutation("large bodies that are parsed at the same time", "if True:", "tests/faces/mcp/test_body.py"),
 )

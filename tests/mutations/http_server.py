@@ -14,9 +14,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "memory: the allocator returns free memory",
-        "tune_garbage_collector()",
+        "trimmer = None",
         "tests/system/test_allocator.py",
-        lines=2,
     ),
     Mutation(
         "proxies that are not trusted",
@@ -71,7 +70,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a frame that is too large and comes at once",
-        "return self.on_text is not None",
+        "return self._on_text is not None",
         "tests/peers/browsers/test_asgi_bypass.py::test_a_frame_that_is_too_large_is_refused_also_if_all_of_it_is_there",
     ),
     Mutation(
@@ -153,6 +152,11 @@ MUTATIONS: Final = (
         "a header that never ends",
         "if False:",
         "tests/behaviour/test_limits.py::test_a_header_of_any_size_is_not_taken",
+    ),
+    Mutation(
+        "a header that is too long is not searched",
+        "if _BARE.search(data) is not None:\n    raise FramingError\nif len(data) > self._most:",
+        "tests/http/test_request_framing.py -k searched",
     ),
     Mutation(
         "a client that reads nothing",

@@ -44,11 +44,6 @@ MUTATIONS: Final = (
         "tests/peers/browsers/test_plain_sockets.py -k origin",
     ),
     Mutation(
-        "memory: a writer that is done does not refer to itself",
-        "pass  # a reference cycle",
-        "tests/behaviour/test_freed_memory.py -k socket",
-    ),
-    Mutation(
         "take-over: the holder of a name is looked up at the hello",
         "if refusal is not None and False:\n    self._refuse_greeting(socket, refusal)",
         "tests/behaviour/test_reserved_names.py",
@@ -78,6 +73,66 @@ MUTATIONS: Final = (
         "a name that another page holds",
         "if peer is None or True:",
         "tests/peers/browsers/test_peer.py::test_a_name_held_by_another_principal_is_refused_before_the_handshake",
+    ),
+    Mutation(
+        "take-over: a browser with a tab or a call keeps its name",
+        "if empty_s is None or not isinstance(peer, BrowserPeer):",
+        "tests/behaviour/test_released_names.py::test_a_browser_with_a_call_keeps_its_name_without_a_tab",
+    ),
+    Mutation(
+        "take-over: another origin waits for the grace of a browser without tabs",
+        "return True",
+        "tests/behaviour/test_released_names.py::test_a_page_of_another_origin_waits_for_the_grace",
+    ),
+    Mutation(
+        "a server whose tabs can't answer is not online",
+        "return ONLINE",
+        "tests/behaviour/test_released_names.py",
+    ),
+    Mutation(
+        "an approval covers loopback names of the same scheme and port only",
+        "found = re.match(r'(?P<scheme>https?)://(?P<name>localhost|127.0.0.1)(?P<port>.*)', origin)",
+        "tests/faces/web/test_loopback_approvals.py",
+    ),
+    Mutation(
+        "tokens that approvals of loopback names add",
+        "return approved[0]",
+        "tests/faces/web/test_loopback_approvals.py::test_an_approval_adds_few_tokens_by_itself",
+    ),
+    Mutation(
+        "another user of this computer under an approved loopback name",
+        "return True",
+        "tests/faces/web/test_loopback_approvals.py::test_a_program_of_another_user_needs_an_approval",
+    ),
+    Mutation(
+        "revoking an approval under each loopback name",
+        "covered: set[object] = set()",
+        "tests/faces/web/test_loopback_approvals.py::test_revoking_one_name_revokes_the_others_and_they_must_ask",
+    ),
+    Mutation(
+        "text of refused pages",
+        "shown, name, now = origin, server, self._clock()",
+        "tests/admission/test_page_refusals.py",
+    ),
+    Mutation(
+        "pages that the list of refusals keeps",
+        "if False:",
+        "tests/admission/test_page_refusals.py::test_the_list_is_bounded_and_the_latest_come_first",
+    ),
+    Mutation(
+        "log lines about refused pages",
+        "if False:",
+        "tests/admission/test_page_refusals.py::test_the_log_names_the_origin_and_the_command_and_is_not_filled",
+    ),
+    Mutation(
+        "commands with the text of refused pages",
+        "if kind == 'name':",
+        "tests/admission/test_page_refusals.py",
+    ),
+    Mutation(
+        "a page at the address of each server, whether there is one or not",
+        "if False:",
+        "tests/behaviour/test_refused_pages.py",
     ),
     Mutation(
         "bounds: calls of names that are gone",
@@ -191,6 +246,27 @@ MUTATIONS: Final = (
         "tests/behaviour/bridge/test_loop_time.py",
     ),
     Mutation(
+        "conductor's loop time: messages of an MCP program",
+        "message = AcpMessage.read(line)",
+        "tests/behaviour/acp/test_loop_time.py -k connection",
+    ),
+    Mutation(
+        "conductor's loop time: members of a message",
+        "if False:\n    message.locate()",
+        "tests/behaviour/acp/test_loop_time.py -k connection",
+        lines=2,
+    ),
+    Mutation(
+        "conductor's loop time: members of a message out of an envelope",
+        "if False:",
+        "tests/behaviour/acp/test_loop_time.py -k thread",
+    ),
+    Mutation(
+        "requests of other relays when this one stops",
+        "return",
+        "tests/faces/nodes/test_leader.py",
+    ),
+    Mutation(
         "bridge's loop time: lines of one read", "if False:", "tests/behaviour/bridge/test_loop_time.py -k bridge"
     ),
     Mutation(
@@ -212,5 +288,30 @@ MUTATIONS: Final = (
         "bounds: messages on the bus that are not whole",
         "if sum(one.size for one in mine.values()) > MAX_UNFINISHED:",
         "tests/behaviour/test_container_bounds.py::test_a_node_has_so_many_messages_that_are_not_whole",
+    ),
+    Mutation(
+        "bounds: messages that the bus has not taken",
+        "return True",
+        "tests/bus/test_nats_queue.py",
+    ),
+    Mutation(
+        "bounds: answers that the bus has not taken",
+        "if self.is_up and len(data) <= self.max_payload:",
+        "tests/bus/test_nats_queue.py",
+    ),
+    Mutation(
+        "bounds: changes of subscriptions that the bus has not taken",
+        "if False:",
+        "tests/bus/test_nats_queue.py::test_too_many_changes_of_subscriptions_end_the_connection",
+    ),
+    Mutation(
+        "bounds: unread messages of a subscription",
+        None,
+        "tests/behaviour/test_table_bounds.py::test_unread_messages_of_a_subscription_are_so_many",
+    ),
+    Mutation(
+        "loop time: long notifications of a modern server are not parsed",
+        "if False:",
+        "tests/translation/test_to_modern.py",
     ),
 )

@@ -43,6 +43,31 @@ MUTATIONS: Final = (
         "tests/calls/test_proof.py::test_a_program_that_does_not_know_the_key_proves_nothing",
     ),
     Mutation(
+        "words of servers that a shell would expand",
+        'SAFE: Final = re.compile(r".+")',
+        "tests/cli/test_completion.py::test_servers_tools_and_arguments_come_from_the_last_lists",
+    ),
+    Mutation(
+        "servers that were removed from the configuration",
+        "if True:",
+        "tests/routing/test_forgotten_servers.py::test_a_child_process_that_left_the_configuration_is_unknown_after_a_restart",
+    ),
+    Mutation(
+        "a pid that another process has now",
+        "if found is None:",
+        "tests/cli/test_relays.py::test_the_record_of_a_killed_relay_is_removed_also_when_its_pid_has_another_process",
+    ),
+    Mutation(
+        "records of relays that were killed",
+        "if is_running is False:",
+        "tests/cli/test_relays.py::test_a_pid_of_another_container_says_nothing",
+    ),
+    Mutation(
+        "signals to a process that has the pid of a relay",
+        "if False:",
+        "tests/cli/test_relays.py::test_a_relay_in_another_container_gets_no_signal",
+    ),
+    Mutation(
         "another program on the port: the address is signed",
         "return _encode(_mac(key, side, self.client_nonce, self.relay_nonce))",
         "tests/behaviour/test_port_squatting.py::test_a_program_that_passes_the_challenge_on_to_another_relay_of_the_user_gets_nothing",
@@ -155,6 +180,11 @@ MUTATIONS: Final = (
         "the rate",
         "is_limited = False",
         "tests/behaviour/test_floods.py::test_who_asks_too_often_is_told_when_to_come_back_and_nobody_else_is_concerned",
+    ),
+    Mutation(
+        "the path of the installation in answers to other origins",
+        "return self._command",
+        "tests/admission/test_gate.py::test_only_programs_and_own_pages_get_the_path_of_the_installation",
     ),
     Mutation(
         "a stolen token in a page of another origin",
@@ -329,7 +359,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a key that is gone",
-        "keys.on_change = lambda: None",
+        "if False:",
         "tests/admission/test_oauth.py::test_a_key_that_is_gone_takes_its_tokens_along",
     ),
     Mutation("children of a program that was killed", "if False:", "tests/system/test_process_guard.py"),

@@ -285,9 +285,11 @@ async def test_status_shows_the_relay_and_its_servers(tmp_path: Path, capsys: py
         assert main(["status", "--home", str(tmp_path), *flags]) == 0
         return capsys.readouterr().out
 
-    async with RunningRelay(tmp_path, servers=("idle",)) as relay, CPythonWorker(relay.url, relay.token, "notes"):
+    async with (
+        RunningRelay(tmp_path, servers=("idle",), is_registered=True) as relay,
+        CPythonWorker(relay.url, relay.token, "notes"),
+    ):
         await relay.has_read("notes")
-        (tmp_path / "running.json").write_text(json.dumps({"url": relay.url, "pid": os.getpid()}))
         shown = await asyncio.to_thread(ask)
         assert (await asyncio.to_thread(ask, "--names")).split() == ["idle", "notes"]
         assert json.loads(await asyncio.to_thread(ask, "--json"))["url"] == relay.url
@@ -297,7 +299,7 @@ async def test_status_shows_the_relay_and_its_servers(tmp_path: Path, capsys: py
 
 
 def test_status_without_a_relay_says_how_to_start_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["status", "--home", str(tmp_path), "--port", "9"]) == 1
+    assert main(["status", "--home", str(tmp_path), "--port", "9"]) == 3
     assert "Start one" in capsys.readouterr().err
 
 

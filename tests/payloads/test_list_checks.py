@@ -19,7 +19,7 @@ from tabrelay.routing.registry import Registry
 from tests.support.checked_reply import check_reply
 from tests.support.link_worker import SyntheticWorker
 from tests.support.running_relay import RunningRelay
-from tests.support.waiting import BOUND_S
+from tests.support.waiting import BOUND_S, pause
 
 BOUNDS = ListBounds(tools=3, list_bytes=2000, description=50, schema_depth=4)
 
@@ -238,7 +238,7 @@ async def test_what_is_offered_better_is_no_longer_flagged(tmp_path: Path) -> No
             await worker.offer([tool("pay")])
             async with asyncio.timeout(BOUND_S):
                 while (await relay.has_read("notes"))["left_out"]:
-                    pass
+                    await pause()
 
 
 def test_a_server_whose_lists_change_all_the_time_does_not_fill_the_log(

@@ -81,7 +81,7 @@ async def test_a_call_in_flight_is_answered_before_the_relay_stops(tmp_path: Pat
         assert (response.status_code, response.json()["status"]) == (503, "draining")
         # The browser with nothing to do is told at once; the other one when its caller has been answered.
         await idle.until(lambda: idle.close_code is not None)
-        assert (idle.close_code, [bye.reason for bye in goodbyes(idle)]) == (1012, ["drain"])
+        assert (idle.close_code, [bye.reason for bye in goodbyes(idle)]) == (1012, ["stop"])
         assert not goodbyes(busy)
         refused = (await call(http))["error"]
         assert (refused["code"], refused["data"]["reason"]) == (-31015, "relay_unavailable")
@@ -108,8 +108,8 @@ async def test_a_call_that_takes_too_long_gets_an_error_and_the_relay_stops(tmp_
         assert (error["code"], error["data"]["delivered"], error["data"]["retryable"]) == (-31012, "unknown", False)
         await worker.until(lambda: worker.close_code is not None)
         # The browser that still works on it gets a cancellation, and then a close frame.
-        assert [event.why for event in worker.seen if isinstance(event, Closed)] == ["the relay is restarting"]
-        assert [bye.reason for bye in goodbyes(worker)] == ["drain"]
+        assert [event.why for event in worker.seen if isinstance(event, Closed)] == ["the relay is stopping"]
+        assert [bye.reason for bye in goodbyes(worker)] == ["stop"]
         assert await demo.ended() == 0
 
 
@@ -214,7 +214,7 @@ async def test_browsers_come_back_from_a_restart_one_by_one(tmp_path: Path) -> N
         for worker in workers:
             await worker.transport.close()
         assert {state.why for worker in workers for _, state in worker.states if state.state == "waiting"} == {
-            "restarting"
+            "relay_down"
         }
         assert is_up < min(left) + pause_s, "the restart took longer than the pause: this says nothing about the spread"
         assert max(said) - min(said) >= 0.8 * spread_s * 1000

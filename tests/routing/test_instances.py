@@ -348,8 +348,9 @@ def test_what_a_worker_says_of_its_tabs_is_bounded_and_may_be_nonsense() -> None
     assert read_tabs({"tabs": "x"}) is None
     known = read_tabs({"tabs": [{"id": 1}, {"id": "a", "title": "t" * 999, "visible": 1}, 7], "used": "x"})
     assert known is not None
-    [tab], used = known
-    assert (tab.id, len(tab.title), tab.is_visible, used) == ("a", 200, False, 0)
+    [tab] = known.tabs
+    assert (tab.id, len(tab.title), tab.is_visible, known.focus_count) == ("a", 200, False, 0)
+    assert (known.is_awake, known.is_in_use) == (True, False)
 
 
 @pytest.mark.parametrize(

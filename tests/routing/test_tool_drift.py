@@ -95,6 +95,20 @@ async def test_a_server_that_changes_after_its_first_use_is_flagged_until_it_is_
         await drift_of(relay, {"added": [], "removed": [], "changed": ["echo"]})
 
 
+async def test_in_development_changed_tools_are_no_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with (
+        RunningRelay(tmp_path, app_url="http://127.0.0.1:9") as relay,
+        SyntheticWorker(relay.url, relay.token, "notes") as worker,
+    ):
+        await relay.has_read("notes")
+        await relay.call("notes", "echo")
+        await worker.offer([SLY])
+        await drift_of(relay, {"added": [], "removed": [], "changed": ["echo"]})
+        [said] = [record for record in caplog.records if "first use" in record.getMessage()]
+        assert said.levelno == logging.INFO
+
+
 async def test_the_baseline_outlives_a_restart(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes"):
         await relay.has_read("notes")

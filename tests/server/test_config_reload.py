@@ -17,7 +17,7 @@ import httpx2
 from tests.support.child_specs import CHILD, is_alive, until
 from tests.support.recorder import Wiretap
 from tests.support.running_relay import ACCEPT, modern
-from tests.support.waiting import BOUND_S
+from tests.support.waiting import BOUND_S, pause
 
 
 def table(name: str, *more: str) -> str:
@@ -64,7 +64,7 @@ async def names(http: httpx2.AsyncClient) -> set[str]:
 async def until_named(http: httpx2.AsyncClient, wanted: set[str]) -> None:
     async with asyncio.timeout(BOUND_S):
         while await names(http) != wanted:
-            pass
+            await pause()
 
 
 async def test_a_change_touches_only_what_changed(tmp_path: Path) -> None:

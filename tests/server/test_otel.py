@@ -42,7 +42,7 @@ def message(meta: object = None, **params: Any) -> dict[str, Any]:
 
 
 def headers(**values: str) -> Any:
-    return lambda name: values.get(name.decode())
+    return {name.encode(): value for name, value in values.items()}
 
 
 class ReceivedContext:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Self
 
@@ -75,8 +76,13 @@ def all_children(pid: int) -> list[int]:
 
 
 def is_guard(pid: int) -> bool:
+    """A process that has just been started has no command line for a moment, after its parent goes on already."""
+    until_s = time.monotonic() + WAIT_S
     try:
-        return Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").endswith(SCRIPT)
+        while not (line := Path(f"/proc/{pid}/cmdline").read_text()) and time.monotonic() < until_s:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                break
+        return line.rstrip("\0").endswith(SCRIPT)
     except OSError:  # it has just ended
         return False
 

@@ -75,26 +75,6 @@ async def run_clients(command: str, revision: str, folder: Path, env: dict[str, 
     return found
 
 
-async def run_client(command: str, scenario: str, revision: str, folder: Path, env: dict[str, str]) -> Scenario:
-    """One scenario alone."""
-    flags = (
-        "--command",
-        command,
-        "--scenario",
-        scenario,
-        "--spec-version",
-        revision,
-        "--timeout",
-        "300000",
-        "-o",
-        folder,
-    )
-    ended = await node(SUITE, "client", *flags, timeout_s=400, env=env)
-    found = _read(folder, frozenset({scenario}))
-    assert scenario in found, f"not run: {scenario}\n{ended.out}\n{ended.err}"
-    return found[scenario]
-
-
 def _read(folder: Path, required: frozenset[str]) -> dict[str, Scenario]:
     found = {}
     for path in sorted(folder.rglob("checks.json")):

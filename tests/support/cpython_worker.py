@@ -28,7 +28,7 @@ class CPythonWorker(RemoteWorker):
             token,
             server,
             timing,
-            receive=lambda event: self.core.receive(event),
+            new_receiver=lambda send: lambda event: self.core.receive(event),
             on_error=self.errors.append,
             on_open=self._opened,
         )
@@ -40,6 +40,7 @@ class CPythonWorker(RemoteWorker):
             later=later,
             on_change=lambda lists: self.core.catalogue_changed(lists),
             on_update=lambda uri: self.core.resource_updated(uri),
+            on_identity=lambda identity: self.core.use_identity(identity),
         )
         self.core = Server(server, "1.0", self.hub, self.transport.session.send)
 

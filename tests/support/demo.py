@@ -51,6 +51,7 @@ class Demo:
         self.expects_reports = False
         self.url = ""
         self.mcp_url = ""
+        self.relay_url = ""  # of `dev`: where the relay's own pages are
         self.token = ""
         self.port = 0
 
@@ -93,6 +94,7 @@ class Demo:
             raise RuntimeError("the relay did not start:\n" + "".join(self.log))
         ready = json.loads(line)
         self.url, self.mcp_url, self.token = ready["url"], ready["mcp_url"], ready["token"]
+        self.relay_url = ready.get("relay_url", self.url)
         canary.register(self.token)
         self.port = httpx2.URL(self.url).port or 0
 
@@ -101,6 +103,10 @@ class Demo:
         async for line in process.stderr:
             self.log.append(line.decode())
             self._logged.set()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
 
     @property
     def pid(self) -> int:
@@ -153,6 +159,11 @@ class Demo:
         await page.locator("#state[data-state=connected]").wait_for(timeout=boot_timeout_ms)
         for tool in TOOLS:
             await page.locator(f"#tools [data-tool={tool}]").first.wait_for(timeout=boot_timeout_ms)
+
+    @property
+    def address(self) -> str:
+        """Of the demo page, for a browser that is paired."""
+        return f"http://127.0.0.1:{self.port}/-/demo/"
 
     async def pair(self) -> str:
         """An address of the demo page that pairs one more browser, as `tabrelay pair` gives it."""

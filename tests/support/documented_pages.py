@@ -40,8 +40,8 @@ OFFERED = f"""{CONNECTION}?.state.state === "connected"
 # Keeps what the page says in its console.
 COLLECT = """<script>
 globalThis.said = [];
-const { info } = console;
-console.info = (...words) => { said.push(words.join(" ")); info(...words); };
+const { warn } = console;
+console.warn = (...words) => { said.push(words.join(" ")); warn(...words); };
 </script>"""
 # Runs whether or not the client is there: the app's own code.
 OWN = '<script type="module">globalThis.ownCodeRan = true;</script>'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,7 @@ def sources() -> Iterator[Path]:
             yield from (path for path in (ROOT / folder).rglob(pattern) if "__pycache__" not in path.parts)
 
 
+@functools.cache
 def summary(path: Path) -> str:
     """The first sentence of a file's docstring or leading comment; empty if there is none."""
     text = path.read_text(encoding="utf-8")

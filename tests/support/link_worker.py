@@ -122,6 +122,11 @@ class SyntheticWorker:
         opened = (event for event in self.seen if isinstance(event, Opened))
         return [event.channel for event in opened if event.caller.principal == "relay"]
 
+    async def report(self, *tabs: dict[str, Any], **more: Any) -> None:
+        """Tell the relay of tabs, each as it is given, and of anything else."""
+        await self.until(lambda: bool(self._desks()))
+        await self._tell_relay("$/tabrelay/tabs", {"tabs": tabs, "used": 0, **more})
+
     async def _tell_relay(self, method: str, params: dict[str, Any] | None = None) -> None:
         note = json.dumps(jsonrpc.notification(method, params))
         for channel in self._desks():

@@ -73,7 +73,7 @@ class MemoryBroker:
         self._is_cut = True
         self._back.clear()
         for node in list(self.nodes):
-            node.on_state(False)
+            node.notify_state(False)
 
     def restore(self, *first: MemoryBus) -> None:
         """Reconnect all nodes, or only these."""
@@ -81,7 +81,7 @@ class MemoryBroker:
         self._back.update(first)
         self._is_cut = self._is_cut and bool(first)
         for node in back:
-            node.on_state(True)
+            node.notify_state(True)
 
 
 class MemoryBus:
@@ -90,7 +90,7 @@ class MemoryBus:
     max_payload = MAX_PAYLOAD
 
     def __init__(self, broker: MemoryBroker) -> None:
-        self.on_state: Callable[[bool], None] = lambda is_up: None
+        self.on_state: list[Callable[[bool], None]] = []
         self._broker = broker
         self._is_started = False
         self._replies = itertools.count(1)
@@ -102,7 +102,11 @@ class MemoryBus:
     async def start(self) -> None:
         self._is_started = True
         self._broker.join(self)
-        self.on_state(self.is_up)
+        self.notify_state(self.is_up)
+
+    def notify_state(self, is_up: bool) -> None:
+        for notify in self.on_state:
+            notify(is_up)
 
     async def stop(self) -> None:
         self._is_started = False

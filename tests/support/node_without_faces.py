@@ -7,6 +7,7 @@ from typing import Any
 
 from tabrelay.bus.members import Membership
 from tabrelay.bus.nats import NatsAuth, NatsBus
+from tabrelay.calls.peer import Peer
 from tabrelay.config.settings import Settings
 from tabrelay.peers.browsers.plain_peer import PlainPeer
 from tabrelay.peers.nodes.locator import BrowserLocator
@@ -27,11 +28,14 @@ class House:
         """`most`: names that it may know."""
         self.nats = NatsBus((bus.url,), NatsAuth(), "test")
         self.cluster = Membership(self.nats, KEY, beat_s=1.0)
-        self.registry = Registry(CatalogueStore(None, most=most), most=most)
+        self.registry = Registry(CatalogueStore(None, most=most), most=most, on_presence=self._set_presence)
         settings = Settings(home=home, away_wait_s=1.0)
         self.locator = BrowserLocator(
             self.cluster, self.registry, {}, settings, on_up=lambda name: None, on_gone=lambda name: None
         )
+
+    def _set_presence(self, name: str, peer: Peer, state: str) -> None:
+        self.locator.browsers.set_presence(name, peer, state)
 
     def hold(self, name: str) -> None:
         parking: ParkedCalls[Any] = ParkedCalls(ttl_s=1.0, most=1)

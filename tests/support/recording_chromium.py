@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
 
 from tests.support.playwright_settings import load_settings
 from tests.support.waiting import BOUND_S, until
@@ -64,7 +65,8 @@ class RecordingChromium:
 
     @property
     def downloads(self) -> list[Download]:
-        return list(self._downloads.values())
+        """Not those of the browser's own pages, which come with it."""
+        return [download for download in self._downloads.values() if download.url.startswith("http")]
 
     async def open(self, url: str) -> str:
         """A new page; returns its session."""
@@ -98,7 +100,7 @@ class RecordingChromium:
 
     async def receive(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            async for text in self._socket:
+            async for text in _messages(self._socket):
                 message = json.loads(text)
                 if (answer := self._answers.pop(message.get("id"), None)) is not None:
                     answer.set_result(message)
@@ -155,6 +157,12 @@ async def recording_chromium(is_recording: bool = True) -> AsyncIterator[Recordi
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+
+
+async def _messages(socket: ClientConnection) -> AsyncIterator[str | bytes]:
+    with suppress(ConnectionClosed):  # a browser that ends does not close its sockets properly
+        async for message in socket:
+            yield message
 
 
 async def _address(process: asyncio.subprocess.Process) -> str:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
+from tabrelay import __version__
 from tabrelay.admission.policy import Policy
 from tabrelay.admission.tokens import Tokens
 from tabrelay.assets.files import Assets
@@ -21,6 +25,8 @@ from tabrelay.server.app import create_app
 from tabrelay.server.runner import bind, listener_copies
 from tabrelay.server.uvicorn_adapter.configuration import configure
 from tabrelay.server.uvicorn_adapter.relay_server import RelayServer
+from tabrelay.system.process_identity import ProcessIdentity
+from tabrelay.system.relay_records import RelayRecord
 from tests import canary
 from tests.support.recorder import Recorder
 from tests.support.waiting import BOUND_S, until
@@ -46,10 +52,14 @@ class RunningRelay:
         assets: Assets | None = None,
         sign_in: Any = None,
         bus: Bus | None = None,
+        is_registered: bool = False,
+        app_url: str = "",
         **settings: Any,
     ) -> None:
         self._sign_in = sign_in
         self._bus = bus
+        self._is_registered = is_registered
+        self._app_url = app_url
         self._specs = specs
         self._assets = assets
         self._socket = bind("127.0.0.1", port)
@@ -80,6 +90,8 @@ class RunningRelay:
             drain=self.drain,
             sign_in=self._sign_in,
             backplane=self._bus,  # style: ok, a public name
+            record=record_of(self.settings, app_url=self._app_url) if self._is_registered else None,
+            app_url=self._app_url,
         )
         self.app = app
         self.recorder = Recorder(app)
@@ -164,6 +176,22 @@ class RunningRelay:
         response = await self.http.post(f"/{server}", json=body, headers=headers)
         session = response.headers.get("mcp-session-id", "")
         return response, {"Mcp-Session-Id": session, "MCP-Protocol-Version": version}
+
+
+def record_of(settings: Settings, process: ProcessIdentity | None = None, **more: Any) -> RelayRecord:
+    """What a relay writes about itself. `process`: by default this one."""
+    known: dict[str, Any] = {
+        "id": secrets.token_hex(8),
+        "url": f"http://127.0.0.1:{settings.port}",
+        "host": settings.host,
+        "port": settings.port,
+        "process": process or ProcessIdentity.of(os.getpid()),
+        "version": __version__,
+        "command": ("serve",),
+        "folder": "/",
+        "began": time.time(),
+    }
+    return RelayRecord(**{**known, **more})
 
 
 def modern(method: str, params: dict[str, Any] | None = None, *, id: int | str = 1) -> dict[str, Any]:

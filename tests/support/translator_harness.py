@@ -14,7 +14,7 @@ from tabrelay.errors import RelayError
 from tabrelay.translation.legacy_call import LegacyCall
 from tabrelay.translation.parked_calls import ParkedCalls
 from tabrelay.translation.to_legacy import ModernToLegacy
-from tabserver.wire import eras, jsonrpc
+from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 from tests.support.waiting import BOUND_S
@@ -48,12 +48,19 @@ class RecordingPeer:
         self.ended: list[str] = []
         self.sinks: dict[str, Callable[[Notice], None]] = {}
         self.refuses: RelayError | None = None
+        self.pings: list[Pending] = []
+        self.answers_pings = True
         self._changed = asyncio.Event()
 
     def start(self, pending: Pending) -> None:
         if self.refuses is not None:
             raise self.refuses
         assert pending.call.caller.era is Era.LEGACY
+        if pending.call.method == methods.PING:
+            self.pings.append(pending)
+            if self.answers_pings:
+                self.result({}, pending)
+            return
         self.started.append(pending)
 
     def cancel(self, pending: Pending, why: str) -> None:

@@ -38,7 +38,7 @@ class Bench:
             new_abort=self._new_abort,
             jitter=lambda: 0.5,
             call_later=self.clock.call_later,
-            receive=lambda event: self.receive(event),
+            new_receiver=lambda send: lambda event: self.receive(event),
             on_open=lambda: self.log.append(("open", None)),
             on_close=lambda code, reason: self.log.append(("close", code)),
             on_error=lambda error: self.on_error(error),

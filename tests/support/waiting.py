@@ -12,6 +12,14 @@ from typing import Final
 BOUND_S: Final = 90.0
 
 
+# Between two looks at a condition. A loop without a pause would keep a core busy, and the relay that it asks another.
+POLL_S: Final = 0.05
+
+
+async def pause() -> None:
+    await asyncio.sleep(POLL_S)
+
+
 async def until(condition: Callable[[], bool] | Callable[[], Awaitable[bool]], timeout_s: float = BOUND_S) -> None:
     async with asyncio.timeout(timeout_s):
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tabrelay.admission.tokens import Tokens
 from tabrelay.assets.files import Assets
 from tabrelay.calls.principal import Principal
 from tabrelay.faces.web.csp_reports import CspReports
+from tabrelay.faces.web.loopback_approvals import LoopbackApprovals
 from tabrelay.faces.web.pairing import PairingRoutes
 from tabrelay.faces.web.routes import web_app
 from tests.support.asgi_client import Answer, request
@@ -37,7 +39,14 @@ class Clock:
 class WebRoutes:
     """The pages of a small set of files, behind the gate."""
 
-    def __init__(self, root: Path, probe: Callable[[Principal, str], Refuse | None] | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        probe: Callable[[Principal, str], Refuse | None] | None = None,
+        app_port: int | None = None,
+        declared: tuple[str, ...] = (),
+    ) -> None:
+        """`app_port`: of an app that the relay serves; `declared`: the names that its user has given."""
         for name, text in {
             "tabserver/__init__.py": "",
             "tabserver/js/worker.js": "export {};\n" * 50,
@@ -59,8 +68,12 @@ class WebRoutes:
         self.tokens = Tokens(root / "state")
         self.clock = Clock()
         policy = Policy.for_address("127.0.0.1", 4747, allow_origins=[APP], allow_hosts=[FAR])
+        if app_port is not None:
+            policy = policy.with_app("127.0.0.1", app_port, ["127.0.0.1", "localhost"])
         self.asked: list[tuple[str, str, str, list[str]]] = []
         self.paired: list[str] = []
+        # The users that have the client's end of a connection; None: the system does not tell.
+        self.users: frozenset[int] | None = frozenset({os.getuid()})
         self.pairs = PairingRoutes(
             self.tokens,
             policy,
@@ -68,6 +81,10 @@ class WebRoutes:
             on_paired=self.paired.append,
             clock=self.clock,
             collect_s=0.5,
+            loopback=LoopbackApprovals(
+                self.tokens, is_direct=True, users=lambda client, server: self.users, clock=self.clock
+            ),
+            declared=declared,
         )
         inner = web_app(self.assets, self.status, groups=(self.pairs, CspReports(policy, self.clock)), probe=probe)
         self.gate = Gate(inner, policy, self.tokens)

@@ -59,14 +59,20 @@ async def test_a_refusal_stops_it_until_the_page_asks(bench: Bench, code: int, w
     assert bench.is_connected()
 
 
-async def test_a_name_that_is_held_by_another_principal_stops_it_with_the_reason(bench: Bench) -> None:
+async def test_a_name_that_is_held_by_another_principal_is_requested_again_more_and_more_rarely(bench: Bench) -> None:
     await bench.start()
     socket = bench.dialer.last.open()
     await settle()
     socket.deliver('{"t":"bye","code":4403,"reason":"held by a page of another origin"}', None)
     socket.drop(4403, "")
     state = bench.transport.state
-    assert (state.state, state.why, state.message) == ("stopped", "taken", "held by a page of another origin")
+    assert (state.state, state.why, state.message) == ("waiting", "taken", "held by a page of another origin")
+    backoff = Backoff(lambda: 0.5)
+    taken = DialError("taken", "held by a page of another origin")
+    assert [backoff.after_failure(taken).delay_s for _ in range(6)] == [2, 4, 8, 16, 30, 30]
+    assert backoff.after_failure(DialError("lost", "")).delay_s == 1
+    # A name of the relay's configuration is never free.
+    assert backoff.after_failure(DialError("taken", "", True)).delay_s is None
 
 
 async def test_a_name_that_is_reserved_for_another_principal_is_requested_again(bench: Bench) -> None:

@@ -14,7 +14,7 @@ from tabserver.wire.errors import RemoteProtocolError
 from tabserver.wire.frames import Caller, Greeting, Kind, Terms
 from tabserver.wire.jsonrpc import RequestId
 from tabserver.wire.link import Link
-from tabserver.wire.request_header import RequestHeaderReader
+from tabserver.wire.shortcuts import RequestHeaderReader
 
 ALICE = Caller(Era.MODERN, "2026-07-28", "token:a", {"name": 'A "quoted"}, name'}, {"roots": {}})
 BOB = replace(ALICE, principal="token:b")

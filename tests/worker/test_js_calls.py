@@ -57,7 +57,7 @@ class Rig:
             new_abort=FakeAbort,
             jitter=lambda: 0.5,
             call_later=self.clock.call_later,
-            receive=lambda event: self.core.receive(event),
+            new_receiver=lambda send: lambda event: self.core.receive(event),
             sync=self.js_calls.grants.sync,
         )
         self.core = Server("demo", "1", self.hub, self.transport.session.send)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 
 from tabserver.handlers.content import Image
 from tabserver.handlers.context import Outcome
+from tabserver.handlers.failures import handler_failures
 from tabserver.handlers.toolbox import Toolbox, default_toolbox
 from tabserver.handlers.tools import ToolResult
 from tabserver.worker.run_python import PythonRunner, Ran, offer_run_python
@@ -41,6 +42,18 @@ async def test_a_run_gives_what_was_printed_and_the_last_expression() -> None:
     assert await run("x = 3") == Ran("", "", None)
     assert await run("None") == Ran("", "", None)
     assert await run("") == Ran("", "", None)
+
+
+async def test_packages_that_the_code_imports_are_installed_before_it_runs() -> None:
+    asked: list[str] = []
+
+    async def install(names: Iterable[str]) -> None:
+        asked.extend(sorted(names))
+
+    notebook = PythonRunner(10, 1000, install)
+    got = ran(await notebook.run("import os.path, missing_package", {}))
+    assert asked == ["missing_package", "os"] and got.error is not None and "missing_package" in got.error
+    assert ran(await notebook.run("import (", {})).error is not None
 
 
 async def test_names_are_kept_for_each_caller_until_it_wants_them_gone() -> None:
@@ -186,3 +199,13 @@ async def test_the_tool_is_not_listed_unless_it_is_offered_and_is_described() ->
 def test_limits_that_allow_nothing_are_refused(limits: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must be more than 0"):
         offer_run_python(toolbox=Toolbox(), **limits)
+
+
+async def test_a_package_that_is_missing_has_the_command_that_adds_it() -> None:
+    handler_failures.listen(lambda text, files: None, lambda error: f"Run: tabrelay packages add {error.name}")
+    try:
+        error = (await run("import missing_package")).error
+    finally:
+        handler_failures.listen(lambda text, files: None)
+    assert error is not None
+    assert error.endswith("No module named 'missing_package'\nRun: tabrelay packages add missing_package\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -31,38 +30,35 @@ async def client(home: Path, mode: Any, *flags: str) -> AsyncIterator[Client]:
         yield found
 
 
-def is_running(home: Path, relay: RunningRelay) -> None:
-    """What `tabrelay serve` writes down."""
-    (home / "running.json").write_text(json.dumps({"url": relay.url, "pid": os.getpid()}))
-
-
 @pytest.mark.parametrize(("mode", "version"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
 async def test_a_client_reaches_a_server_of_the_relay_by_its_name(tmp_path: Path, mode: str, version: str) -> None:
     tools = Tools()
-    async with RunningRelay(tmp_path) as relay, CPythonWorker(relay.url, relay.token, "notes", tools):
-        is_running(tmp_path, relay)
-        async with client(tmp_path, mode) as talk:
-            assert talk.protocol_version == version
-            assert [one.name for one in (await talk.list_tools()).tools] == NAMES
-            received: list[float] = []
+    async with (
+        RunningRelay(tmp_path, is_registered=True) as relay,
+        CPythonWorker(relay.url, relay.token, "notes", tools),
+        client(tmp_path, mode) as talk,
+    ):
+        assert talk.protocol_version == version
+        assert [one.name for one in (await talk.list_tools()).tools] == NAMES
+        received: list[float] = []
 
-            async def step(progress: float, total: float | None, message: str | None) -> None:
-                received.append(progress)
+        async def step(progress: float, total: float | None, message: str | None) -> None:
+            received.append(progress)
 
-            called: Any = await talk.call_tool("steps", {}, progress_callback=step)
-            assert (called.content[0].text, received) == ("done", [1, 2, 3])
-            began = asyncio.Event()
+        called: Any = await talk.call_tool("steps", {}, progress_callback=step)
+        assert (called.content[0].text, received) == ("done", [1, 2, 3])
+        began = asyncio.Event()
 
-            async def begun(progress: float, total: float | None, message: str | None) -> None:
-                began.set()
+        async def begun(progress: float, total: float | None, message: str | None) -> None:
+            began.set()
 
-            hanging = asyncio.ensure_future(talk.call_tool("hang", {}, progress_callback=begun))
-            async with asyncio.timeout(BOUND_S):
-                await began.wait()
-                hanging.cancel()
-            await tools.until(lambda: tools.cancelled == 1)
-            after: Any = await talk.call_tool("echo", {"text": "äh"})
-            assert after.content[0].text == "äh"
+        hanging = asyncio.ensure_future(talk.call_tool("hang", {}, progress_callback=begun))
+        async with asyncio.timeout(BOUND_S):
+            await began.wait()
+            hanging.cancel()
+        await tools.until(lambda: tools.cancelled == 1)
+        after: Any = await talk.call_tool("echo", {"text": "äh"})
+        assert after.content[0].text == "äh"
 
 
 async def test_without_a_relay_the_client_is_told_so_and_later_it_works(tmp_path: Path) -> None:
@@ -83,11 +79,11 @@ async def test_without_a_relay_the_client_is_told_so_and_later_it_works(tmp_path
 
 
 async def test_a_relay_that_came_back_on_another_port_is_found(tmp_path: Path) -> None:
-    async with RunningRelay(tmp_path, servers=("notes",)) as relay:
-        is_running(tmp_path, relay)
-        async with BridgeChild("notes", "--home", str(tmp_path)) as child:
-            assert "result" in await child.initialize()
-            await relay.stop()
-            async with RunningRelay(tmp_path, servers=("notes",)) as second:
-                is_running(tmp_path, second)
-                assert "result" in await child.call("ping", id=5)
+    async with (
+        RunningRelay(tmp_path, servers=("notes",), is_registered=True) as relay,
+        BridgeChild("notes", "--home", str(tmp_path)) as child,
+    ):
+        assert "result" in await child.initialize()
+        await relay.stop()
+        async with RunningRelay(tmp_path, servers=("notes",), is_registered=True):
+            assert "result" in await child.call("ping", id=5)

@@ -306,6 +306,12 @@ class InspectorTalk:
         result = called.get("result", called)
         return {"text": result["content"][0]["text"], "is_error": result.get("isError", False), "progress": None}
 
+    async def call_with_texts(self, tool: str, **arguments: str) -> Outcome:
+        """As a user types it: each argument is text, and the Inspector converts it by the tool's schema."""
+        pairs = [part for name, text in arguments.items() for part in ("--tool-arg", f"{name}={text}")]
+        called = await self._run("--method", "tools/call", "--tool-name", tool, *pairs)
+        return called if "failure" in called else dict(called.get("result", called))
+
     async def cancel(self, tool: str) -> bool:
         """It has no command for that, but times out after a minute.
 

@@ -13,7 +13,7 @@ from tabrelay.peers.nodes.remote_peer import BrowserLocation, RemotePeer
 from tabserver.wire.events import Parted
 from tests.behaviour.test_reserved_names import dial_without_greeting, greet, is_away, stranger
 from tests.support.relay_pair import Pair, meeting
-from tests.support.waiting import BOUND_S
+from tests.support.waiting import BOUND_S, pause
 
 
 @pytest.mark.parametrize("server", ["notes", "shared"])
@@ -39,7 +39,7 @@ async def test_a_name_is_kept_for_its_principal_at_every_relay_during_the_grace(
             await holder.cut()
             async with asyncio.timeout(BOUND_S):
                 while not (await is_away(pair.a) and await is_away(pair.b)):
-                    pass
+                    await pause()
             for relay in (pair.a, pair.b):
                 with pytest.raises(InvalidStatus) as refused:
                     await stranger(relay).dial()
@@ -62,7 +62,7 @@ async def test_a_name_is_free_at_another_relay_when_its_browser_said_goodbye(tmp
             await first.hang_up()
             async with asyncio.timeout(BOUND_S):
                 while not (await is_away(pair.a) and await is_away(pair.b)):
-                    pass
+                    await pause()
         async with stranger(pair.b) as second:
             assert (await pair.a.call("notes", "echo")).json()["result"]
             assert len(second.calls) == 1

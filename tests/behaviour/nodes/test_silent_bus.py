@@ -123,7 +123,7 @@ async def test_a_server_that_falls_silent_is_left_for_another(
 ) -> None:
     end = NatsBus(tuple(way.url for way in ways), NatsAuth(), "test", ping_s=PING_S)
     states: list[bool] = []
-    end.on_state = states.append
+    end.on_state.append(states.append)
     received: list[bytes] = []
 
     def receive(message: BusMessage) -> None:

@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from tests.support.child_specs import child
 from tests.support.running_relay import RunningRelay
 from tests.support.upstream_relays import MODES, client, named, text
-from tests.support.waiting import BOUND_S
+from tests.support.waiting import BOUND_S, pause
 
 ERAS = ("legacy", "modern")
 everywhere = pytest.mark.parametrize(("mode", "era"), [(mode, era) for mode in MODES for era in ERAS])
@@ -134,10 +134,10 @@ async def test_a_cancelled_call_is_cancelled_at_the_server(relay: RunningRelay, 
         slow = asyncio.create_task(one.call_tool("slow", {}))
         async with asyncio.timeout(BOUND_S):
             while not await in_flight(relay, era):
-                pass
+                await pause()
             slow.cancel()
             while await in_flight(relay, era):
-                pass
+                await pause()
         assert await text(one, "echo") == "{}"
 
 

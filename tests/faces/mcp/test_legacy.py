@@ -15,7 +15,7 @@ from tabserver.wire.events import Closed, Opened, Received
 from tabserver.wire.frames import Kind
 from tests.support.link_worker import SyntheticWorker
 from tests.support.running_relay import RunningRelay, events
-from tests.support.waiting import BOUND_S
+from tests.support.waiting import BOUND_S, pause
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ async def test_cancelled_reaches_a_worker_that_was_away_when_it_comes_back(
     await worker.cut()
     async with asyncio.timeout(BOUND_S):
         while any(row["state"] == "online" for row in (await relay.http.get("/-/status")).json()["servers"]):
-            pass  # the relay has not seen the cut yet
+            await pause()  # the relay has not seen the cut yet
     cancelled = jsonrpc.notification("notifications/cancelled", {"requestId": 5})
     assert (await relay.http.post("/notes", json=cancelled, headers=headers)).status_code == 202
     await worker.dial()

@@ -16,6 +16,7 @@ from tabserver.wire.events import Closed, Received
 from tabserver.wire.frames import Kind
 from tests.support.link_worker import SyntheticWorker
 from tests.support.running_relay import RunningRelay, events
+from tests.support.waiting import pause
 
 
 @pytest.fixture
@@ -194,7 +195,7 @@ async def test_discovery_answers_while_the_browser_is_away_and_calls_say_so(rela
         await worker.until(lambda: any('"tools/list"' in getattr(event, "payload", "") for event in worker.seen))
         async with asyncio.timeout(60):
             while not (await relay.http.get("/-/status")).json()["servers"][0]["tools"]:
-                pass
+                await pause()
     listed = (await relay.http.post("/notes", **relay.modern("tools/list"))).json()["result"]
     assert [tool["name"] for tool in listed["tools"]] == ["echo"]
     assert listed["resultType"] == "complete"

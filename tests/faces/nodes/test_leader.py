@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from tabrelay.bus.members import Membership
 from tabrelay.faces.nodes.leader import LeaderProxy
 from tests.support.memory_bus import MemoryBroker, MemoryBus
-from tests.support.waiting import until
+from tests.support.waiting import BOUND_S, until
 
 
 class Room:
@@ -37,7 +37,7 @@ class Duo:
         self.elder, self.younger = (Membership(MemoryBus(self.hub), b"key", beat_s=0.2) for _ in range(2))
         self.elder.since -= 10
         self.room = Room()
-        LeaderProxy(self.room, self.elder)
+        self.leader = LeaderProxy(self.room, self.elder)
         self.face = LeaderProxy(Room(), self.younger)
 
     async def ask(self) -> tuple[int, bytes]:
@@ -84,3 +84,13 @@ async def test_requests_to_the_leader_fail_at_once_when_it_is_gone(duo: Duo, fau
     async with asyncio.timeout(60):
         status, body = await asking
     assert status == 503 and b"relay_unavailable" in body
+
+
+async def test_a_leader_that_closes_ends_the_requests_of_others(duo: Duo) -> None:
+    asking = asyncio.create_task(duo.ask())
+    await until(lambda: duo.room.asked == 1)
+    async with asyncio.timeout(BOUND_S):
+        await duo.leader.close()
+    assert len(duo.leader._tasks) == 0
+    await duo.elder.stop()
+    assert (await asking)[0] == 503

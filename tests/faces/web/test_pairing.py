@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tabrelay.admission.pairing_codes import PERSON_TTL_S
 from tabrelay.admission.tokens import StateError
+from tabrelay.calls.principal import SERVE
+from tabrelay.faces.web.loopback_approvals import APP_BURST
 from tabrelay.system import private_files
 from tests.support.asgi_client import Answer
 from tests.support.web_routes import APP, JSON, OWN, WebRoutes, bearer
@@ -326,3 +330,48 @@ async def test_revoking_takes_no_named_token(web: WebRoutes) -> None:
     web.tokens.issue_named("laptop", ["call"])
     [grant] = web.tokens.issued()
     assert (await decide(web, revoke=grant.id)).status == 404
+
+
+async def ask_as(web: WebRoutes, origin: str, server: str) -> dict[str, Any]:
+    answer = await web.post("/-/ask", json.dumps({"server": server}).encode(), JSON, ("Origin", origin))
+    assert answer.status == 200
+    asked: dict[str, Any] = answer.json()
+    return asked
+
+
+async def test_the_app_that_the_relay_serves_is_paired_without_a_question(tmp_path: Path) -> None:
+    web = WebRoutes(tmp_path, app_port=4750, declared=("notes",))
+    here = "http://localhost:4750"
+    asked = await ask_as(web, here, "anything")
+    assert asked["approved"] is True and web.asked == [] and web.paired == ["anything"]
+    body = json.dumps({"request": asked["request"]}).encode()
+    collected = (await web.post("/-/ask/answer", body, JSON, ("Origin", here))).json()
+    principal = web.tokens.identify(collected["token"], here)
+    assert principal is not None and principal.scopes == {SERVE} and principal.servers == frozenset({"anything"})
+    # Exactly this origin: not another port, not another scheme.
+    for origin in ("http://localhost:4751", "https://localhost:4750", "http://localhost:47500", APP):
+        assert "approved" not in await ask_as(web, origin, "anything")
+
+
+async def test_an_app_gets_no_name_of_another_site_without_a_question(tmp_path: Path) -> None:
+    web = WebRoutes(tmp_path, app_port=4750, declared=("notes",))
+    for name in ("shop", "notes"):
+        web.tokens.issue_for_page("https://shop.example", name, (SERVE,))
+    assert "approved" not in await ask_as(web, "http://127.0.0.1:4750", "shop")
+    # The user has given this name.
+    assert (await ask_as(web, "http://127.0.0.1:4750", "notes"))["approved"] is True
+
+
+async def test_another_user_of_this_computer_is_not_taken_for_the_app(tmp_path: Path) -> None:
+    web = WebRoutes(tmp_path, app_port=4750, declared=("notes",))
+    web.users = frozenset({os.getuid() + 1})
+    assert "approved" not in await ask_as(web, "http://127.0.0.1:4750", "notes")
+    web.users = frozenset({os.getuid()})
+    assert (await ask_as(web, "http://127.0.0.1:4750", "notes"))["approved"] is True
+
+
+async def test_approvals_of_the_app_are_so_many(tmp_path: Path) -> None:
+    web = WebRoutes(tmp_path, app_port=4750)
+    for _ in range(APP_BURST):
+        assert (await ask_as(web, "http://127.0.0.1:4750", "notes"))["approved"] is True
+    assert "approved" not in await ask_as(web, "http://127.0.0.1:4750", "notes")

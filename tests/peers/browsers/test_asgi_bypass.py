@@ -81,7 +81,7 @@ class Stage:
         await send({"type": "websocket.accept"})
         self.send, self.channel = send, direct_channel(scope)
         if self._directly:
-            self.channel.on_text = self._straight
+            self.channel.start_direct(self._straight)
         self.is_accepted = True
         while True:
             message = await receive()

@@ -23,7 +23,7 @@ from tabserver.wire.memory_budget import MemoryBudget
 from tabserver.wire.pending_calls import PendingCalls
 from tests.support.link_worker import DONE, SyntheticWorker
 from tests.support.running_relay import RunningRelay
-from tests.support.waiting import until
+from tests.support.waiting import pause, until
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ async def test_a_known_name_stays_known_over_a_restart(tmp_path: Path) -> None:
             await worker.until(lambda: any('"tools/list"' in getattr(e, "payload", "") for e in worker.seen))
             async with asyncio.timeout(60):
                 while not (await relay.http.get("/-/status")).json()["servers"][0]["tools"]:
-                    pass
+                    await pause()
     async with RunningRelay(tmp_path, away_wait_s=0.1) as relay:
         assert (await relay.call("notes", "echo")).json()["error"]["code"] == -31010
         listed = await relay.http.post("/notes", **relay.modern("tools/list"))

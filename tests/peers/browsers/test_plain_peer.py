@@ -17,6 +17,7 @@ from tabserver.wire import jsonrpc
 from tests.support.link_worker import SyntheticWorker
 from tests.support.plain_page import Message, ScriptedPage
 from tests.support.running_relay import RunningRelay, events
+from tests.support.waiting import pause
 
 
 @pytest.fixture
@@ -275,7 +276,7 @@ async def test_the_newest_page_that_answers_is_used_and_the_other_stays_open(rel
             assert old.close_code is None
         async with asyncio.timeout(60):
             while "error" in (await relay.call("notes", "echo")).json():
-                pass
+                await pause()
         assert len(old.calls) == 1
         assert len(old.of("initialize")) == 1
 
@@ -356,7 +357,7 @@ async def test_what_the_catalogue_says_is_that_of_the_page_that_is_there(relay: 
     for name in ("first", "second"):
         async with ScriptedPage(relay.url, "notes", name=name), asyncio.timeout(60):
             while await title() != name:
-                pass
+                await pause()
 
 
 async def test_pages_beyond_the_limit_are_refused_before_the_handshake(

@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -25,15 +27,31 @@ CORE = (
 LEFT_OUT = ("tests/behaviour/test_floods.py::test_of_a_body_that_nobody_reads_nothing_is_kept",)
 
 
-@pytest.mark.parametrize("file", CORE)
-def test_the_limits_hold_on_the_libraries_own_classes(file: str) -> None:
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Counter[str], Counter[str], str]:
+    """One run of all files: how many tests of each passed, how many did not, and what pytest printed."""
+    report = tmp_path_factory.mktemp("plain") / "report.xml"
     left_out = [f"--deselect={name}" for name in LEFT_OUT]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [*command, "-p", "tests.support.plain_classes", *left_out, file],
+        [*command, "-p", "tests.support.plain_classes", f"--junitxml={report}", *left_out, *CORE],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stdout[-20_000:]
+    assert report.is_file(), done.stdout[-20_000:] + done.stderr[-20_000:]
+    passed: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    for case in ElementTree.parse(report).iter("testcase"):
+        has_failed = any(part.tag in ("failure", "error") for part in case)
+        (failed if has_failed else passed)[case.get("classname", "").replace(".", "/") + ".py"] += 1
+    assert (done.returncode == 0) == (not failed), done.stdout[-20_000:]
+    return passed, failed, done.stdout
+
+
+@pytest.mark.parametrize("file", CORE)
+def test_the_limits_hold_on_the_libraries_own_classes(file: str, ended: tuple[Counter[str], Counter[str], str]) -> None:
+    passed, failed, printed = ended
+    assert failed[file] == 0, printed[-20_000:]
+    assert passed[file] > 0

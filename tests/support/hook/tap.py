@@ -91,30 +91,44 @@ class TappedFastPath:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._fast_path, name)
 
-    def decide(self, admission: Any, request: Any, body: bytes) -> Any:
+    def decide(self, server: str, request: Any, principal: Any, body: bytes) -> Any:
         is_known = request.verified is not None
-        outcome = self._fast_path.decide(admission, request, body)
-        if outcome is None:
-            return None
+        outcome = self._fast_path.decide(server, request, principal, body)
         headers = [(name, value.encode("latin-1")) for name in READ for value in request.headers(name)]
         self._tap.decided[outcome] = body
-        self._scopes[outcome] = {"method": "POST", "path": admission.path, "headers": headers}
-        if hasattr(outcome, "status") and admission.origin is None:  # it is complete already
+        self._scopes[outcome] = {"method": "POST", "path": f"/{server}", "headers": headers}
+        if hasattr(outcome, "status") and request.admission.origin is None:  # it is complete already
             self._record(outcome, outcome.headers, outcome.body)
+        if hasattr(outcome, "owner"):
+            outcome.owner = TappedOwner(self, outcome.owner)
         self._tap.swift_again += is_known and hasattr(outcome, "call")
         return outcome
 
-    def response(self, pending: Any, reply: Any) -> Any:
-        status, headers, body = self._fast_path.response(pending, reply)
+    def record_response(self, pending: Any, headers: Any, body: bytes) -> None:
         self._record(pending, headers, body)
         self._tap.swift += 1
-        return status, headers, body
 
     def _record(self, outcome: Any, headers: Any, body: bytes) -> None:
         ear = Exchange(self._tap, self._scopes[outcome])
         ear.received({"type": "http.request", "body": self._tap.decided[outcome]})
         ear.said({"type": "http.response.start", "headers": headers})
         ear.said({"type": "http.response.body", "body": body})
+
+
+class TappedOwner:
+    """Records what the owner of a call answers on the fast path."""
+
+    def __init__(self, fast_path: TappedFastPath, owner: Any) -> None:
+        self._fast_path = fast_path
+        self._owner = owner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._owner, name)
+
+    def response(self, pending: Any, reply: Any) -> Any:
+        status, headers, body = self._owner.response(pending, reply)
+        self._fast_path.record_response(pending, headers, body)
+        return status, headers, body
 
 
 class Conduit:
@@ -124,17 +138,15 @@ class Conduit:
         self._ear = ear
         self._conduit = conduit
 
-    @property
-    def on_text(self) -> Any:
-        return self._conduit.on_text
-
-    @on_text.setter
-    def on_text(self, take: Any) -> None:
+    def start_direct(self, take: Any) -> None:
         def record(text: str) -> None:
             self._ear.received({"type": "websocket.receive", "text": text})
             take(text)
 
-        self._conduit.on_text = None if take is None else record
+        self._conduit.start_direct(record)
+
+    def end_direct(self) -> None:
+        self._conduit.end_direct()
 
     def try_write(self, texts: Sequence[str]) -> bool:
         is_written: bool = self._conduit.try_write(texts)

@@ -12,7 +12,7 @@ import pytest
 from tabrelay.config.specs import HttpSpec
 from tests.support.fake_upstream import Handler, Reply, Upstream, cut, hang, result, status
 from tests.support.running_relay import RunningRelay
-from tests.support.waiting import BOUND_S
+from tests.support.waiting import BOUND_S, pause
 
 TEXT = {"content": [{"type": "text", "text": "done"}]}
 TOOL = {"name": "t", "description": "a tool", "inputSchema": {"type": "object"}}
@@ -271,7 +271,7 @@ async def test_a_server_that_is_not_there_at_the_start_is_found_when_it_comes(tm
         async with server:
             async with asyncio.timeout(BOUND_S):
                 while "result" not in await call(relay):
-                    pass
+                    await pause()
 
 
 async def test_one_call_that_hangs_does_not_hold_up_another(tmp_path: Path) -> None:
@@ -335,7 +335,7 @@ async def test_a_change_told_on_the_servers_own_stream_reaches_clients(tmp_path:
         tell.set()
         async with asyncio.timeout(BOUND_S):
             while [tool["name"] for tool in (await relay.has_read("far"))["tools"]] != ["new"]:
-                pass
+                await pause()
 
 
 async def test_a_server_whose_own_stream_is_refused_after_it_worked_is_greeted_anew(tmp_path: Path) -> None:

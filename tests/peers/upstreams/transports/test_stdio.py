@@ -15,7 +15,7 @@ import pytest
 from tabrelay.config.specs import StdioSpec
 from tests.support.child_specs import child, is_alive, until
 from tests.support.running_relay import RunningRelay
-from tests.support.waiting import BOUND_S
+from tests.support.waiting import BOUND_S, pause
 
 
 @pytest.fixture
@@ -238,7 +238,7 @@ async def test_tools_are_listed_in_the_order_of_their_names(relay: RunningRelay)
 
 async def test_no_page_can_take_the_name_of_an_upstream(relay: RunningRelay) -> None:
     probe = await relay.http.get("/-/probe/first")
-    assert (probe.status_code, probe.json()["error"]) == (403, "taken")
+    assert (probe.status_code, probe.json()["error"]) == (403, "configured")
 
 
 async def test_a_server_can_be_connected_anew_by_hand(relay: RunningRelay) -> None:
@@ -257,5 +257,5 @@ async def test_the_status_says_what_is_wrong_and_when_it_is_tried_again(tmp_path
     async with RunningRelay(tmp_path, specs=[StdioSpec("bad", "no-such-program")]) as relay:
         async with asyncio.timeout(BOUND_S):
             while (shown := await row(relay, "bad"))["next_retry_s"] is None:
-                pass
+                await pause()
         assert "attempts, next in" in shown["problem"] and "no-such-program" in shown["problem"]
