@@ -2,10 +2,10 @@
 
 Every round boots each candidate once cold (a new browser with nothing cached) and once warm (a profile that has booted
 it before, so that files and compiled code are cached; in Firefox and WebKitGTK another worker in the same browser),
-one right after the other; ratios are taken within a round. The last columns are the
-processor time of the whole browser for a cold boot, which depends least on the neighbours.
-`--steps` adds what lies between stock and product, each step on top of the one before. `--pyscript` measures a page of
-PyScript instead: from its first script to its first line of Python. `--browsers chromium,firefox,webkit` says where.
+one right after the other; ratios are taken within a round. The last columns are the processor time of the whole browser
+for a cold boot, which depends least on the neighbours. `--steps` adds what lies between stock and product, each step on
+top of the one before; `--beside TREE` the product of another source tree. `--pyscript` measures a page of PyScript
+instead: from its first script to its first line of Python. `--browsers chromium,firefox,webkit` says where.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import struct
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
@@ -41,7 +40,6 @@ STEPS = {
     STOCK: "stock Pyodide",
     "library": "+ compiled library",
     "snapshot": "+ memory snapshot",
-    "sparse": "+ without its zeroes",
     PRODUCT: "+ everything at once: Tabrelay",
 }
 PYSCRIPT = {STOCK: "PyScript, stock library", PRODUCT: "PyScript, compiled library"}
@@ -104,15 +102,15 @@ async def site() -> AsyncIterator[tuple[Path, str]]:
             server.server_close()
 
 
-def whole(packed: bytes) -> bytes:
-    """The snapshot with all of its zeroes: the reverse of `sparse` in runtime/bake.mjs."""
-    length, count = struct.unpack_from("<II", packed)
-    memory, start = bytearray(length), 8 + 8 * count
-    for index in range(count):
-        offset, size = struct.unpack_from("<II", packed, 8 + 8 * index)
-        memory[offset : offset + size] = packed[start : start + size]
-        start += size
-    return bytes(memory)
+def write_page(folder: Path, name: str, relay: str, token: str, worker: str) -> None:
+    options = {"server": SERVER, "relay": relay, "token": token, "worker": worker}
+    page = PAGE.replace("RELAY", relay).replace("OPTIONS", json.dumps(options))
+    (folder / f"{name}.html").write_text(page)
+
+
+def write_product(folder: Path, name: str, relay: str, token: str) -> None:
+    (folder / f"{name}.js").write_text(f'import "{relay}/-/worker.js";\n')
+    write_page(folder, name, relay, token, f"/{name}.js")
 
 
 async def write_pages(folder: Path, relay: str, token: str) -> None:
@@ -120,14 +118,10 @@ async def write_pages(folder: Path, relay: str, token: str) -> None:
         manifest = (await http.get("/-/manifest.json")).json()
         if "snapshot" not in manifest:
             raise SystemExit("there is no snapshot that fits these files; `make build` makes one")
-        (folder / "whole.bin").write_bytes(whole((await http.get(manifest["snapshot"]["url"])).content))
     (folder / "steps.js").write_bytes((ROOT / "bench" / "steps.js").read_bytes())
-    (folder / "product.js").write_text(f'import "{relay}/-/worker.js";\n')
-    for step in STEPS:
-        worker = "/product.js" if step == PRODUCT else f"/steps.js?step={step}&relay={relay}"
-        options = {"server": SERVER, "relay": relay, "token": token, "worker": worker}
-        page = PAGE.replace("RELAY", relay).replace("OPTIONS", json.dumps(options))
-        (folder / f"{step}.html").write_text(page)
+    write_product(folder, PRODUCT, relay, token)
+    for step in STEPS.keys() - {PRODUCT}:
+        write_page(folder, step, relay, token, f"/steps.js?step={step}&relay={relay}")
     index = relay + manifest["pyodide"]
     (folder / "stock_interpreter.mjs").write_text(STOCK_INTERPRETER.replace("INDEX", index))
     for name, interpreter in ((STOCK, "/stock_interpreter.mjs"), (PRODUCT, f"{index}pyodide.mjs")):
@@ -149,7 +143,7 @@ class Site:
 
     def read(self, candidate: str, took_ms: float, came_from: str | None) -> float:
         """Seconds, if it came the way that is to be measured."""
-        if candidate == PRODUCT and not self.prefix:
+        if candidate not in STEPS.keys() - {PRODUCT} and not self.prefix:
             assert came_from == "snapshot", f"the worker booted from {came_from}"
         return took_ms / 1000
 
@@ -249,14 +243,23 @@ def row(label: str, times: dict[str, list[float]], stock: dict[str, list[float]]
     return cells
 
 
-async def run(browsers: Sequence[str], rounds: int, labels: dict[str, str], prefix: str) -> None:
+async def run(
+    browsers: Sequence[str], rounds: int, labels: dict[str, str], prefix: str, beside: Sequence[Path] = ()
+) -> None:
     async with AsyncExitStack() as stack:
         folder, origin = await stack.enter_async_context(site())
-        relay = stack.enter_context(lone_relay(flags=("--allow-origin", origin), servers=(SERVER, AGAIN)))
+        flags, servers = ("--allow-origin", origin), (SERVER, AGAIN)
+        relay = stack.enter_context(lone_relay(flags=flags, servers=servers))
         await write_pages(folder, relay.said["base_url"], relay.said["token"])
+        relays = {relay.pid}
+        for number, tree in enumerate(beside):
+            other = stack.enter_context(lone_relay(flags=flags, servers=servers, tree=tree))
+            write_product(folder, f"beside{number}", other.said["base_url"], other.said["token"])
+            labels = {**labels, f"beside{number}": f"Tabrelay of {tree.name}"}
+            relays.add(other.pid)
         profiles = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tabrelay-profiles-")))
         playwright = await stack.enter_async_context(async_playwright())
-        pages = Site(origin, prefix, frozenset({relay.pid}))
+        pages = Site(origin, prefix, frozenset(relays))
         for name in browsers:
             bench = Chromium(playwright, pages, profiles) if name == "chromium" else Engine(name, pages)
             times = await measure(bench, list(labels), rounds)
@@ -269,6 +272,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", action="store_true", help="also what lies between stock and product")
     parser.add_argument("--pyscript", action="store_true", help="a page with PyScript instead of the worker")
+    parser.add_argument("--beside", type=Path, action="append", default=[], metavar="TREE", help="another source tree")
     parser.add_argument("--browsers", default="chromium", help=f"some of {','.join(BROWSERS)}")
     args = parser.parse_args()
     browsers = args.browsers.split(",")
@@ -276,8 +280,10 @@ def main() -> None:
         parser.error(f"no such browser: {', '.join(unknown)}; there are {', '.join(BROWSERS)}")
     labels = {name: label for name, label in STEPS.items() if args.steps or name in (STOCK, PRODUCT)}
     print("\n".join(machine.describe()))
-    what = (PYSCRIPT, "pyscript-") if args.pyscript else (labels, "")
-    asyncio.run(run(browsers, args.rounds, *what))
+    if args.pyscript:
+        asyncio.run(run(browsers, args.rounds, PYSCRIPT, "pyscript-"))
+    else:
+        asyncio.run(run(browsers, args.rounds, labels, "", [path.resolve() for path in args.beside]))
 
 
 if __name__ == "__main__":

@@ -20,29 +20,28 @@ self.onconnect = async ({ ports: [port] }) => {
 
 const manifest = await (await fetch(`${relay}/-/manifest.json`)).json();
 const indexURL = relay + manifest.pyodide;
-const [shim, { loadPyodide }] = await Promise.all([
+const [shim, { readHead, restore }, { loadPyodide }, { default: create }] = await Promise.all([
   import(`${relay}/-/worker/python_bridge.js`),
+  import(`${relay}/-/worker/snapshot.js`),
   import(`${indexURL}pyodide.mjs`),
+  import(`${indexURL}pyodide.asm.mjs`),
 ]);
 const bytes = async (url) => (await fetch(url)).arrayBuffer();
 
-/** The snapshot with all of its zeroes: the reverse of `sparse` in browser_pkg/runtime/bake.mjs. */
-function expand(file) {
-  const table = new Uint32Array(file, 0, 2 + 2 * new Uint32Array(file, 0, 2)[1]);
-  const whole = new Uint8Array(table[0]);
-  let start = table.byteLength;
-  for (let index = 2; index < table.length; index += 2) {
-    whole.set(new Uint8Array(file, start, table[index + 1]), table[index]);
-    start += table[index + 1];
-  }
-  return whole;
+/** Pyodide reads the head only: the memory is restored where it is. */
+function fromSnapshot(file) {
+  const createPyodideModule = async (settings) => {
+    const c = await create(settings);
+    restore(await file, c.HEAPU8);
+    return c;
+  };
+  return { _loadSnapshot: file.then(readHead), createPyodideModule };
 }
 
 const options = {
   stock: () => ({ stdLibURL: `${indexURL}python_stdlib_source.zip` }),
   library: () => ({}),
-  snapshot: () => ({ _loadSnapshot: bytes(new URL("whole.bin", import.meta.url)) }),
-  sparse: () => ({ _loadSnapshot: bytes(relay + manifest.snapshot.url).then(expand) }),
+  snapshot: () => fromSnapshot(bytes(relay + manifest.snapshot.url)),
 }[step]();
 const archive = options._loadSnapshot ? undefined : bytes(relay + manifest.tabserver);
 const python = await loadPyodide({ indexURL, ...options });

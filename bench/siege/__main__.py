@@ -124,13 +124,16 @@ ATTACKS: dict[str, tuple[Attack, str, int]] = {
 
 
 async def honest(target: Target, until: float, waits: list[float]) -> None:
-    """An honest client that asks for the relay's health; a request that takes too long counts as no answer."""
+    """An honest client that asks for the relay's health; a request that takes too long counts as no answer, and so does
+    one that is refused. Why is written to stderr."""
     while monotonic() < until:
         began = monotonic()
         try:
             async with httpx2.AsyncClient(base_url=target.url, trust_env=False, timeout=PROBE_S) as http:
-                waits.append(monotonic() - began if (await http.get("/-/healthz")).status_code == 200 else PROBE_S)
-        except httpx2.HTTPError:
+                (await http.get("/-/healthz")).raise_for_status()
+                waits.append(monotonic() - began)
+        except httpx2.HTTPError as error:
+            print(f"no answer after {monotonic() - began:.2f} s: {error!r}", file=sys.stderr)
             waits.append(PROBE_S)
         await asyncio.sleep(0.1)
 
