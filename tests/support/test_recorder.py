@@ -88,8 +88,8 @@ async def test_everything_of_a_conversation_is_counted_in_a_relay_of_its_own_pro
             *("initialize", "notifications/initialized", "tools/list"),
             *("server/discover", "tools/call", "tools/list"),
         ]
-        # The relay as a client: initialize, initialized and four lists, of which all but one are requests. A client that
-        # listens early is notified that the lists are there.
+        # The relay as a client: initialize, initialized and four lists, of which all but one are requests. A client
+        # that listens early is notified that the lists are there.
         checked, told = relay.recorder.checked, sum(relay.recorder.notes.values())
         assert (checked["client"] - told, checked["server"], checked["relay"]) == (5, 6, 5 + 5)
 
