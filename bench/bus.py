@@ -229,10 +229,10 @@ async def owners(made: list[Node], note: Callable[[str, float], None]) -> None:
     a, b, c = made
     async with CPythonWorker(b.url, b.process.token, "faulty") as worker:
         await recovers(a, "faulty")
-        worker.dialer.aim(c.url)
+        worker.dialer.set_target(c.url)
         await b.process.kill()
         note("the browser's node is killed, until a call is answered", await recovers(a, "faulty"))
-        worker.dialer.aim(a.url)
+        worker.dialer.set_target(a.url)
         stopping = asyncio.create_task(c.process.stop())
         note("the browser's node is stopped in order, until a call is answered", await recovers(a, "faulty"))
         await stopping

@@ -19,7 +19,7 @@ from bench import machine
 from bench.table import table
 from tabrelay.bus import envelope
 from tests.support.nats_server import NatsServer
-from tests.support.node_without_faces import House
+from tests.support.node_without_faces import PresenceNode
 from tests.support.waiting import until
 
 LOOKS = 500
@@ -28,7 +28,7 @@ PATIENCE_S = 120.0
 
 
 async def names(bus: NatsServer, home: Path, count: int) -> tuple[str, ...]:
-    owner, seeker = House(bus, home, 2 * count), House(bus, home, 2 * count)
+    owner, seeker = PresenceNode(bus, home, 2 * count), PresenceNode(bus, home, 2 * count)
     for house in (owner, seeker):
         await house.cluster.start()
     await until(lambda: len(seeker.cluster.nodes) == 1)
@@ -68,7 +68,7 @@ async def names(bus: NatsServer, home: Path, count: int) -> tuple[str, ...]:
     )
 
 
-async def look(seeker: House, name: str) -> float:
+async def look(seeker: PresenceNode, name: str) -> float:
     began = perf_counter()
     await seeker.locator.find(name)
     return (perf_counter() - began) * 1000
@@ -76,7 +76,7 @@ async def look(seeker: House, name: str) -> float:
 
 async def beats(bus: NatsServer, home: Path) -> float:
     """Processor time in µs of a heartbeat that is sent and received."""
-    speaker, hearer = House(bus, home, 10), House(bus, home, 10)
+    speaker, hearer = PresenceNode(bus, home, 10), PresenceNode(bus, home, 10)
     for house in (speaker, hearer):
         await house.cluster.start()
     await until(lambda: len(hearer.cluster.nodes) == 1)

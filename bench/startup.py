@@ -58,7 +58,7 @@ def reply(message: dict[str, Any]) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode()
 
 
-class Plug(socketserver.StreamRequestHandler):
+class McpProgram(socketserver.StreamRequestHandler):
     """Where `tabrelay mcp` connects to, in the place of `tabrelay acp`: answers each line."""
 
     def handle(self) -> None:
@@ -206,7 +206,7 @@ def serve() -> None:
     """In a process of its own: a server that shares one with its clients waits for them."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
     server.daemon_threads = True
-    plug = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Plug)
+    plug = socketserver.ThreadingTCPServer(("127.0.0.1", 0), McpProgram)
     plug.daemon_threads = True
     threading.Thread(target=plug.serve_forever, daemon=True).start()
     stage.announce(http=server.server_port, plug=plug.server_address[1])

@@ -10,7 +10,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed, InvalidMessage
 
-from tests.support.chaos_proxy import ChaosProxy, Cut, Frame, Moment, Way
+from tests.support.chaos_proxy import ChaosProxy, Cut, Direction, Frame, Moment
 
 BOUND_S = 10
 
@@ -45,7 +45,7 @@ async def ask(socket: ClientConnection, text: str) -> str:
     return answer
 
 
-def says(way: Way, text: str) -> Callable[[Frame], bool]:
+def says(way: Direction, text: str) -> Callable[[Frame], bool]:
     def when(frame: Frame) -> bool:
         return frame.way is way and frame.text.startswith(text)
 
@@ -57,8 +57,8 @@ async def test_it_passes_on_what_it_gets_and_counts_connections(proxy: ChaosProx
         assert await ask(first, "a" * 300_000) == "a" * 300_000
         assert await ask(second, "") == ""
         assert (proxy.accepted, proxy.sockets_accepted, len(proxy.sockets)) == (2, 2, 2)
-        assert proxy.held(Way.UP) == proxy.held(Way.DOWN) == 2
-    await proxy.until(lambda: proxy.held(Way.UP) == proxy.held(Way.DOWN) == 0)
+        assert proxy.held(Direction.UP) == proxy.held(Direction.DOWN) == 2
+    await proxy.until(lambda: proxy.held(Direction.UP) == proxy.held(Direction.DOWN) == 0)
     assert proxy.cuts == 0
 
 
@@ -71,7 +71,7 @@ async def test_a_cut_that_is_noticed_ends_both_sides_at_once(proxy: ChaosProxy, 
             await socket.recv()
         cause = closed.value.__cause__
         assert isinstance(cause, ConnectionResetError) if how is Cut.RESET else not isinstance(cause, OSError)
-        await proxy.until(lambda: proxy.held(Way.DOWN) == 0)
+        await proxy.until(lambda: proxy.held(Direction.DOWN) == 0)
         assert proxy.sockets == []
 
 
@@ -81,18 +81,18 @@ async def test_a_half_open_cut_is_noticed_by_nobody_until_an_end_lets_go(proxy: 
         proxy.cut(Cut.HALF_OPEN)
         await socket.send("into the void")
         assert proxy.sockets == []
-        assert proxy.held(Way.UP) == proxy.held(Way.DOWN) == 1
-    await proxy.until(lambda: proxy.held(Way.UP) == 0)
-    assert proxy.held(Way.DOWN) == 1
+        assert proxy.held(Direction.UP) == proxy.held(Direction.DOWN) == 1
+    await proxy.until(lambda: proxy.held(Direction.UP) == 0)
+    assert proxy.held(Direction.DOWN) == 1
 
 
 @pytest.mark.parametrize(("moment", "arrives"), [("before", False), ("within", False), ("after", True)])
 async def test_a_trap_cuts_at_its_frame_and_at_no_other(proxy: ChaosProxy, moment: Moment, arrives: bool) -> None:
     async with dial(proxy) as socket:
-        trap = proxy.cut_at(says(Way.DOWN, "now"), moment, Cut.CLOSE)
+        planned = proxy.cut_at(says(Direction.DOWN, "now"), moment, Cut.CLOSE)
         assert await ask(socket, "not yet") == "not yet"
         await socket.send("now")
-        await trap.sprung.wait()
+        await planned.sprung.wait()
         received = []
         with pytest.raises(ConnectionClosed):
             while True:
@@ -106,7 +106,7 @@ async def test_a_cut_after_some_bytes_lets_exactly_those_through(proxy: ChaosPro
     async with dial(proxy) as socket:
         await ask(socket, "hello")
         # A text frame of five bytes that comes from a server has a header of two.
-        proxy.cut_after(Way.DOWN, 7, Cut.CLOSE)
+        proxy.cut_after(Direction.DOWN, 7, Cut.CLOSE)
         assert await ask(socket, "12345") == "12345"
         with pytest.raises(ConnectionClosed):
             await ask(socket, "6")
@@ -115,7 +115,7 @@ async def test_a_cut_after_some_bytes_lets_exactly_those_through(proxy: ChaosPro
 async def test_latency_delays_but_keeps_order(proxy: ChaosProxy) -> None:
     async with dial(proxy) as socket:
         loop = asyncio.get_running_loop()
-        proxy.weather[Way.UP].latency_s = 0.2
+        proxy.conditions[Direction.UP].latency_s = 0.2
         began = loop.time()
         for number in range(20):
             await socket.send(str(number))
@@ -127,16 +127,16 @@ async def test_latency_delays_but_keeps_order(proxy: ChaosProxy) -> None:
 async def test_a_rate_is_kept(proxy: ChaosProxy) -> None:
     async with dial(proxy) as socket:
         loop = asyncio.get_running_loop()
-        proxy.weather[Way.DOWN].bytes_per_s = 100_000
-        proxy.weather[Way.DOWN].chunk = 5_000
+        proxy.conditions[Direction.DOWN].bytes_per_s = 100_000
+        proxy.conditions[Direction.DOWN].chunk = 5_000
         began = loop.time()
         await ask(socket, "a" * 50_000)
         assert loop.time() - began >= 0.5
 
 
 async def test_frames_survive_writes_of_one_byte(proxy: ChaosProxy) -> None:
-    for weather in proxy.weather.values():
-        weather.chunk = 1
+    for conditions in proxy.conditions.values():
+        conditions.chunk = 1
     async with dial(proxy) as socket:
         for size in (0, 1, 125, 126, 5_000):
             assert await ask(socket, "é" * size) == "é" * size
@@ -145,13 +145,13 @@ async def test_frames_survive_writes_of_one_byte(proxy: ChaosProxy) -> None:
 async def test_a_frozen_direction_fills_the_senders_buffers_and_thaws_without_loss(proxy: ChaosProxy) -> None:
     async with dial(proxy) as socket:
         await ask(socket, "hello")
-        proxy.freeze(Way.UP)
+        proxy.freeze(Direction.UP)
         big = "a" * 30_000_000
         sending = asyncio.create_task(socket.send(big))
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
                 await asyncio.shield(sending)
-        proxy.unfreeze(Way.UP)
+        proxy.unfreeze(Direction.UP)
         assert await socket.recv() == big
         await sending
 
@@ -178,9 +178,9 @@ async def test_pages_are_spared_unless_the_test_says_otherwise(proxy: ChaosProxy
             writer.close()
 
     proxy.is_refusing = True
-    proxy.weather[Way.DOWN].latency_s = 3600
+    proxy.conditions[Direction.DOWN].latency_s = 3600
     assert b"426" in (await get()).partition(b"\r\n")[0]
     assert proxy.sockets_accepted == 0
-    proxy.spares_pages = False
+    proxy.only_websockets = False
     with pytest.raises(ConnectionResetError):
         await get()

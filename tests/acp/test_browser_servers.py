@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tabrelay.acp.relay_client import RelayClient
-from tests.support.acp_harness import WAIT_S, Stage
-from tests.support.acp_relay import LEGACY, META, Scene, scene, whose
+from tests.support.acp_harness import WAIT_S, ConductorHarness
+from tests.support.acp_relay import LEGACY, META, ConductorWithRelay, scene, whose
 
 
-async def native(set: Scene, *servers: Any) -> Any:
+async def native(set: ConductorWithRelay, *servers: Any) -> Any:
     await set.stage.greet(acp=True)
     found = await set.stage.open(*servers)
     return found[-1]
@@ -179,7 +179,7 @@ async def test_no_more_than_64_requests_in_envelopes_run_at_a_time(tmp_path: Pat
 
 
 async def test_a_relay_that_is_gone_is_a_failed_backend(tmp_path: Path) -> None:
-    async with Stage(RelayClient(tmp_path, lambda: "http://127.0.0.1:1", ("notes",))) as stage:
+    async with ConductorHarness(RelayClient(tmp_path, lambda: "http://127.0.0.1:1", ("notes",))) as stage:
         await stage.greet(acp=True)
         [server] = await stage.open()
         inner = {"serverId": server["serverId"], "requestId": "1", "method": "tools/list", "params": {"_meta": META}}

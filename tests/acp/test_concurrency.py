@@ -16,7 +16,7 @@ from tabrelay.acp.dialects import G4, MAX_ACTIVE
 from tabrelay.acp.message import AcpMessage
 from tabrelay.acp.relay_client import RelayClient
 from tabrelay.bridge import bridge
-from tests.support.acp_harness import ACP, URL, NoRelay, Plug, Stage
+from tests.support.acp_harness import ACP, URL, ConductorHarness, McpProgram, NoRelay
 
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 GREETING = {"protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}}}
@@ -27,7 +27,7 @@ SHAPES = ["g3", "g4", "handshake"]
 class Line:
     """An MCP client's connection, in one of the shapes."""
 
-    def __init__(self, stage: Stage, plug: Plug, shape: str) -> None:
+    def __init__(self, stage: ConductorHarness, plug: McpProgram, shape: str) -> None:
         self.stage, self.plug, self.shape = stage, plug, shape
         self.places = 128 if shape == "g3" else MAX_ACTIVE
 
@@ -59,7 +59,7 @@ class Line:
         return [(await self.called())[1] for _ in range(self.places)]
 
 
-async def line(stage: Stage, shape: str) -> Line:
+async def line(stage: ConductorHarness, shape: str) -> Line:
     await stage.greet()
     [server] = await stage.open(ACP)
     plug = await stage.plug(server)
@@ -73,11 +73,11 @@ async def line(stage: Stage, shape: str) -> Line:
     return Line(stage, plug, shape)
 
 
-def staged(shape: str) -> Stage:
-    return Stage(profile=None if shape == "g3" else G4)
+def staged(shape: str) -> ConductorHarness:
+    return ConductorHarness(profile=None if shape == "g3" else G4)
 
 
-async def is_quiet(stage: Stage) -> None:
+async def is_quiet(stage: ConductorHarness) -> None:
     """The editor has received nothing else."""
     stage.agent.send(method="quiet", params={})
     assert (await stage.editor.next())["method"] == "quiet"
@@ -227,7 +227,7 @@ async def test_a_call_is_cancelled_by_what_comes_in_the_same_piece() -> None:
 
 
 async def test_a_call_that_is_asked_again_in_another_shape_can_be_cancelled() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(URL)
         plug = await stage.plug(server)
@@ -403,7 +403,7 @@ async def test_a_relay_that_stands_still_does_not_hold_up_what_else_the_agent_sa
 
     still = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{still.sockets[0].getsockname()[1]}"
-    async with still, Stage(RelayClient(tmp_path, lambda: url, ("notes",))) as stage:
+    async with still, ConductorHarness(RelayClient(tmp_path, lambda: url, ("notes",))) as stage:
         await stage.greet(acp=True)
         [server] = await stage.open()
         stage.agent.send(id=1, method="mcp/connect", params={"serverId": server["serverId"]})
@@ -424,7 +424,7 @@ async def test_a_relay_that_stands_still_does_not_hold_up_what_else_the_agent_sa
 
 async def test_an_agent_has_as_many_connections_to_a_browser_as_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(browser_servers, "MAX_CONNECTIONS", 2)
-    async with Stage(NoRelay("notes")) as stage:
+    async with ConductorHarness(NoRelay("notes")) as stage:
         await stage.greet(acp=True)
         [server] = await stage.open()
         for id in range(3):

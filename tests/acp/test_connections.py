@@ -11,14 +11,14 @@ from tabrelay.acp import editor_connection, local_port, requests
 from tabrelay.acp.dialects import G2, Dialect
 from tabrelay.acp.message import AcpMessage, RequestIds
 from tabrelay.acp.requests import RequestTable
-from tests.support.acp_harness import ACP, URL, WAIT_S, Plug, Stage
+from tests.support.acp_harness import ACP, URL, WAIT_S, ConductorHarness, McpProgram
 from tests.support.waiting import until
 
 SHAPES = [(None, URL), (G2, URL), (None, ACP)]
 NAMES = ["g1", "g2", "g3"]
 
 
-async def asked_to_connect(stage: Stage, declared: Any = ACP) -> tuple[Plug, Any]:
+async def asked_to_connect(stage: ConductorHarness, declared: Any = ACP) -> tuple[McpProgram, Any]:
     """A client that waits for its connection, and what the editor was asked."""
     await stage.greet()
     [server] = await stage.open(declared)
@@ -28,19 +28,19 @@ async def asked_to_connect(stage: Stage, declared: Any = ACP) -> tuple[Plug, Any
     return plug, asked
 
 
-def answer(stage: Stage, asked: Any, connection: str = "c1") -> None:
+def answer(stage: ConductorHarness, asked: Any, connection: str = "c1") -> None:
     spelling = "connectionId" if asked["method"] == "mcp/connect" else "connection_id"
     stage.editor.send(id=asked["id"], result={spelling: connection})
 
 
-async def close_session(stage: Stage) -> None:
+async def close_session(stage: ConductorHarness) -> None:
     stage.editor.send(id=9, method="session/close", params={"sessionId": "s1"})
     await stage.agent.until(lambda message: message.get("method") == "session/close")
     stage.agent.send(id=9, result={})
     assert (await stage.editor.next())["id"] == 9
 
 
-async def is_ended_once(stage: Stage, asked: Any, connection: str = "c1") -> None:
+async def is_ended_once(stage: ConductorHarness, asked: Any, connection: str = "c1") -> None:
     """In the shape's own form; what is said next is the agent's own word."""
     gone = await stage.editor.next()
     if asked["method"] == "mcp/connect":
@@ -52,7 +52,7 @@ async def is_ended_once(stage: Stage, asked: Any, connection: str = "c1") -> Non
     await nothing_more(stage)
 
 
-async def nothing_more(stage: Stage) -> None:
+async def nothing_more(stage: ConductorHarness) -> None:
     """Neither to the editor nor, of what that answers, to the agent."""
     stage.editor.send(method="to the agent", params={})
     assert (await stage.agent.next())["method"] == "to the agent"
@@ -69,7 +69,7 @@ async def test_a_connection_that_is_made_after_it_was_given_up_is_ended_once(
 ) -> None:
     if why == "too slow":
         monkeypatch.setattr(editor_connection, "CONNECT_S", 0.1)
-    async with Stage(profile=profile) as stage:
+    async with ConductorHarness(profile=profile) as stage:
         plug, asked = await asked_to_connect(stage, declared)
         if why == "closed":
             await close_session(stage)
@@ -87,7 +87,7 @@ async def test_a_connection_that_is_made_after_it_was_given_up_is_ended_once(
 async def test_one_that_is_refused_after_it_was_given_up_is_not_ended(
     profile: Dialect | None, declared: Any, refusal: Any
 ) -> None:
-    async with Stage(profile=profile) as stage:
+    async with ConductorHarness(profile=profile) as stage:
         _, asked = await asked_to_connect(stage, declared)
         await close_session(stage)
         stage.editor.send(id=asked["id"], **refusal)
@@ -98,7 +98,7 @@ async def test_one_that_is_refused_after_it_was_given_up_is_not_ended(
 @pytest.mark.parametrize("turns", range(12))
 async def test_one_that_is_made_just_when_it_is_given_up_is_ended_once(first: str, turns: int) -> None:
     """A cancelled task receives the cancellation a few iterations of the loop after the others have continued."""
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         _, asked = await asked_to_connect(stage)
         stage.editor.send(id=9, method="session/close", params={"sessionId": "s1"})
         await stage.agent.next()
@@ -118,7 +118,7 @@ async def test_one_that_is_made_just_when_it_is_given_up_is_ended_once(first: st
 @pytest.mark.parametrize("turns", range(24))
 async def test_one_whose_session_is_closed_just_when_its_client_leaves_is_ended_once(turns: int) -> None:
     """Its end is already running, and no task waits for it any more."""
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         plug, asked = await asked_to_connect(stage)
         answer(stage, asked)
         plug.send(id=1, method="tools/call", params={})
@@ -160,7 +160,7 @@ async def test_an_answer_that_comes_before_the_cancellation_is_noticed_is_looked
 
 
 async def test_a_connection_is_ended_also_when_its_session_is_closed_while_the_editor_does_not_read() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         plug, asked = await asked_to_connect(stage)
         answer(stage, asked)
         plug.send(id=1, method="tools/call", params={})
@@ -183,7 +183,7 @@ async def test_a_client_that_hangs_up_while_it_is_connected_leaves_its_place_to_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(local_port, "MAX_CONNECTIONS", 1)
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
         plug = await stage.plug(server)
@@ -204,7 +204,7 @@ async def test_a_client_that_left_before_the_editor_was_asked_is_not_mentioned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(editor_connection, "SESSION_S", WAIT_S)
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.ask_for_session(ACP)
         plug = await stage.plug(server)
@@ -218,7 +218,7 @@ async def test_a_client_that_left_before_the_editor_was_asked_is_not_mentioned(
 
 
 async def test_an_agent_that_dies_leaves_no_connection_at_the_editor() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         _, asked = await asked_to_connect(stage)
         answer(stage, asked)
         stage.editor.send(id=5, method="mcp/message", params={"connectionId": "c1", "method": "roots/list"})
@@ -235,7 +235,7 @@ async def test_an_editor_that_answers_none_is_asked_for_no_more_than_can_be_ende
 ) -> None:
     monkeypatch.setattr(requests, "MAX_LATE", 2)
     monkeypatch.setattr(editor_connection, "CONNECT_S", 0.1)
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
         asked = []
@@ -253,7 +253,7 @@ async def test_an_editor_that_answers_none_is_asked_for_no_more_than_can_be_ende
 
 
 async def test_late_answers_reach_no_other_request_however_many_they_are() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         plug, asked = await asked_to_connect(stage)
         answer(stage, asked)
         late = []
@@ -270,7 +270,7 @@ async def test_late_answers_reach_no_other_request_however_many_they_are() -> No
 
 
 async def test_of_two_connections_with_one_name_the_end_of_one_is_not_the_others() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         first, asked = await asked_to_connect(stage)
         answer(stage, asked, "same")
         [server] = await stage.open(ACP, session="s2", id=2)

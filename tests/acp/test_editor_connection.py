@@ -11,10 +11,20 @@ import pytest
 
 from tabrelay.acp import editor_connection, line_writer
 from tabrelay.acp.dialects import G1, G2, G3, Dialect
-from tests.support.acp_harness import ACP, SESSION, URL, WAIT_S, NoRelay, PlayedComponent, Stage, is_free, modern
+from tests.support.acp_harness import (
+    ACP,
+    SESSION,
+    URL,
+    WAIT_S,
+    ConductorHarness,
+    NoRelay,
+    ScriptedComponent,
+    is_free,
+    modern,
+)
 
 
-async def connect(stage: Stage, connection: str = "c1") -> Any:
+async def connect(stage: ConductorHarness, connection: str = "c1") -> Any:
     """Answer the conductor's `connect`; gives it."""
     asked = await stage.editor.next()
     spelling = "connectionId" if asked["method"] == "mcp/connect" else "connection_id"
@@ -23,7 +33,7 @@ async def connect(stage: Stage, connection: str = "c1") -> Any:
 
 
 async def test_the_first_shape_from_connect_to_disconnect() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(URL)
         assert (server["name"], server["command"], server["args"][0]) == ("tab", "/opt/tabrelay", "mcp")
@@ -48,7 +58,7 @@ async def test_the_first_shape_from_connect_to_disconnect() -> None:
 
 
 async def test_the_second_shape_is_found_by_the_first_request() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(URL)
         plug = await stage.plug(server)
@@ -66,7 +76,7 @@ async def test_the_second_shape_is_found_by_the_first_request() -> None:
 
 
 async def test_an_unknown_method_of_the_server_is_not_taken_for_another_shape() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(URL)
         plug = await stage.plug(server)
@@ -85,7 +95,7 @@ async def test_an_unknown_method_of_the_server_is_not_taken_for_another_shape() 
 
 
 async def test_the_third_shape_from_connect_to_disconnect() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
         plug = await stage.plug(server)
@@ -107,7 +117,7 @@ async def test_the_third_shape_from_connect_to_disconnect() -> None:
 
 
 async def test_a_draft_name_of_the_server_id_is_understood_and_sent_back() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open({"type": "acp", "name": "tab", "acpId": "x9"})
         await stage.plug(server)
@@ -115,7 +125,7 @@ async def test_a_draft_name_of_the_server_id_is_understood_and_sent_back() -> No
 
 
 async def test_what_the_server_asks_reaches_its_own_connection() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
         plugs = [await stage.plug(server)]
@@ -134,7 +144,7 @@ async def test_what_the_server_asks_reaches_its_own_connection() -> None:
 
 @pytest.mark.parametrize("declared", [URL, ACP], ids=["g1", "g3"])
 async def test_what_the_server_says_after_an_answer_does_not_overtake_it(declared: Any) -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(declared)
         plug = await stage.plug(server)
@@ -151,7 +161,7 @@ async def test_what_the_server_says_after_an_answer_does_not_overtake_it(declare
 
 
 async def test_messages_for_no_connection_are_refused_or_ignored() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         stage.editor.send(method="mcp/message", params={"connectionId": "unknown", "method": "x"})
         stage.editor.send(id=3, method="mcp/message", params={"connectionId": "unknown", "method": "x"})
@@ -161,7 +171,7 @@ async def test_messages_for_no_connection_are_refused_or_ignored() -> None:
 
 
 async def test_a_question_that_is_cancelled_becomes_a_cancellation_of_mcp() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
         plug = await stage.plug(server)
@@ -175,7 +185,7 @@ async def test_a_question_that_is_cancelled_becomes_a_cancellation_of_mcp() -> N
 
 
 async def test_a_call_that_is_cancelled_is_cancelled_at_the_editor() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
         plug = await stage.plug(server)
@@ -196,7 +206,7 @@ async def test_a_call_that_is_cancelled_is_cancelled_at_the_editor() -> None:
 
 async def test_the_session_id_is_there_from_the_beginning_if_it_comes_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(editor_connection, "SESSION_S", WAIT_S)
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.ask_for_session(URL)
         await stage.plug(server)
@@ -209,7 +219,7 @@ async def test_the_session_id_is_there_from_the_beginning_if_it_comes_soon(monke
 
 
 async def test_the_session_id_is_waited_for_a_moment_and_sent_when_it_comes() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.ask_for_session(URL)
         before = time.monotonic()
@@ -233,7 +243,7 @@ async def test_the_session_id_is_waited_for_a_moment_and_sent_when_it_comes() ->
 async def test_the_ports_accept_before_the_agent_receives_the_session() -> None:
     came: list[socket.socket] = []
 
-    class Eager(PlayedComponent):
+    class Eager(ScriptedComponent):
         """Connects the moment that it is told where to: our loop has done nothing since."""
 
         async def write(self, line: bytes) -> None:
@@ -241,7 +251,7 @@ async def test_the_ports_accept_before_the_agent_receives_the_session() -> None:
                 came.append(socket.create_connection(("127.0.0.1", int(server["args"][-1])), WAIT_S))
             await super().write(line)
 
-    async with Stage(NoRelay("notes"), agent=Eager()) as stage:
+    async with ConductorHarness(NoRelay("notes"), agent=Eager()) as stage:
         await stage.greet()
         servers = await stage.open(ACP)
         assert len(came) == len(servers) == 2
@@ -253,7 +263,7 @@ async def test_the_ports_accept_before_the_agent_receives_the_session() -> None:
     ("method", "session"), [("session/load", "old"), ("session/resume", "old"), ("session/fork", "s2")]
 )
 async def test_a_session_that_is_taken_up_again_has_its_servers_too(method: str, session: str) -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.ask_for_session(ACP, method=method, sessionId="old")
         early = await stage.plug(server)
@@ -269,7 +279,7 @@ async def test_a_session_that_is_taken_up_again_has_its_servers_too(method: str,
 
 
 async def test_a_session_that_is_loaded_anew_leaves_none_of_its_old_ports() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [old] = await stage.open(ACP)
         plug = await stage.plug(old)
@@ -287,7 +297,7 @@ async def test_a_session_that_is_loaded_anew_leaves_none_of_its_old_ports() -> N
 
 async def test_sessions_that_are_opened_at_once_are_told_apart_in_any_order_of_answers() -> None:
     ids: list[Any] = [1, 2, "1"]
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         servers = [(await stage.ask_for_session(ACP, id=id))[0] for id in ids]
         plugs = [await stage.plug(server) for server in servers]
@@ -304,7 +314,7 @@ async def test_sessions_that_are_opened_at_once_are_told_apart_in_any_order_of_a
 
 
 async def test_lines_may_come_in_pieces_of_any_size_and_with_any_ends() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         line = '{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"ü€😀"}}'.encode()
         for end in (b"\n", b"\r\n", b"\n\n \n"):
@@ -314,7 +324,7 @@ async def test_lines_may_come_in_pieces_of_any_size_and_with_any_ends() -> None:
 
 
 async def test_two_servers_have_ports_of_their_own_and_one_session() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         one, two = await stage.open(ACP, ACP | {"name": "second", "serverId": "8"})
         assert one["args"][-1] != two["args"][-1] and one["env"] != two["env"]
@@ -325,7 +335,7 @@ async def test_two_servers_have_ports_of_their_own_and_one_session() -> None:
 
 
 async def test_a_connection_without_the_nonce_is_closed() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
         stranger = await stage.plug(server, nonce="guess")
@@ -338,7 +348,7 @@ async def test_a_connection_without_the_nonce_is_closed() -> None:
 
 
 async def test_a_bridge_that_crashes_is_one_disconnect_and_leaves_nothing_waiting() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
         plug = await stage.plug(server)
@@ -354,7 +364,7 @@ async def test_a_bridge_that_crashes_is_one_disconnect_and_leaves_nothing_waitin
 
 
 async def test_an_editor_that_hangs_up_ends_the_connection_without_another_word() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
         plug = await stage.plug(server)
@@ -366,7 +376,7 @@ async def test_an_editor_that_hangs_up_ends_the_connection_without_another_word(
 
 
 async def test_an_editor_that_refuses_to_connect_is_the_end_of_that_connection_only() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
         plug = await stage.plug(server)
@@ -378,7 +388,7 @@ async def test_an_editor_that_refuses_to_connect_is_the_end_of_that_connection_o
 
 
 async def test_lines_that_are_no_messages_are_answered_and_the_connection_lives_on() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
         plug = await stage.plug(server)
@@ -390,7 +400,7 @@ async def test_lines_that_are_no_messages_are_answered_and_the_connection_lives_
 
 
 async def test_the_override_counts_more_than_what_is_declared() -> None:
-    async with Stage(profile=G2) as stage:
+    async with ConductorHarness(profile=G2) as stage:
         await stage.greet()
         [server] = await stage.open(URL)
         plug = await stage.plug(server)
@@ -402,7 +412,7 @@ async def test_the_override_counts_more_than_what_is_declared() -> None:
 async def test_a_client_that_does_not_read_is_hung_up_on_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_writer.LineWriter.__init__, "__defaults__", (0.2,))
     monkeypatch.setattr(line_writer, "MAX_BYTES", 1 << 20)
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
         deaf = await stage.plug(server)
@@ -421,7 +431,7 @@ async def test_a_client_that_does_not_read_is_hung_up_on_and_the_others_go_on(mo
 
 
 async def test_the_ports_of_a_session_are_free_when_it_is_closed() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
         plug = await stage.plug(server)
@@ -435,7 +445,7 @@ async def test_the_ports_of_a_session_are_free_when_it_is_closed() -> None:
 
 
 async def test_a_session_that_is_refused_leaves_no_port() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.ask_for_session(ACP)
         stage.agent.send(id=1, error={"code": -32000, "message": "auth_required"})
@@ -444,7 +454,7 @@ async def test_a_session_that_is_refused_leaves_no_port() -> None:
 
 
 async def test_an_agent_that_dies_before_it_answers_leaves_no_waiting_request_and_no_port() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.ask_for_session(ACP)
         plug = await stage.plug(server)
@@ -459,7 +469,7 @@ async def test_an_agent_that_dies_before_it_answers_leaves_no_waiting_request_an
 
 @pytest.mark.parametrize("is_stopped", [False, True])
 async def test_an_editor_that_does_not_read_delays_nothing_when_the_agent_is_gone(is_stopped: bool) -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         await stage.ask_for_session(ACP)
         stage.editor.may_write.clear()
@@ -471,7 +481,7 @@ async def test_an_editor_that_does_not_read_delays_nothing_when_the_agent_is_gon
 
 
 async def test_an_editor_that_disappears_takes_everything_with_it() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
         plug = await stage.plug(server)
@@ -484,7 +494,7 @@ async def test_an_editor_that_disappears_takes_everything_with_it() -> None:
 
 
 async def test_calls_start_in_the_order_in_which_they_were_made() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
         plug = await stage.plug(server)
@@ -501,7 +511,7 @@ async def test_calls_start_in_the_order_in_which_they_were_made() -> None:
 
 
 async def test_no_more_calls_are_taken_than_can_run() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
         plug = await stage.plug(server)
@@ -526,7 +536,7 @@ async def test_no_more_calls_are_taken_than_can_run() -> None:
 async def test_the_override_decides_how_a_server_is_named_however_it_was_declared(
     profile: Dialect, declared: Any, method: str, params: Any
 ) -> None:
-    async with Stage(profile=profile) as stage:
+    async with ConductorHarness(profile=profile) as stage:
         await stage.greet()
         [server] = await stage.open(declared)
         await stage.plug(server)
@@ -536,7 +546,7 @@ async def test_the_override_decides_how_a_server_is_named_however_it_was_declare
 
 @pytest.mark.parametrize("shown", ["_mcp/request", "_mcp/notification", "_mcp/message"])
 async def test_a_peer_that_speaks_first_shows_its_shape(shown: str) -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(URL)
         plug = await stage.plug(server)

@@ -8,10 +8,10 @@ import pytest
 
 from tabrelay.acp import legacy_agent
 from tabrelay.acp.dialects import G4
-from tests.support.acp_harness import ACP, META, SESSION, URL, Plug, Stage, modern
+from tests.support.acp_harness import ACP, META, SESSION, URL, ConductorHarness, McpProgram, modern
 
 
-async def fourth(stage: Stage) -> tuple[Plug, Any]:
+async def fourth(stage: ConductorHarness) -> tuple[McpProgram, Any]:
     """A connection to an editor that shows the fourth shape."""
     await stage.greet()
     [server] = await stage.open(ACP)
@@ -25,7 +25,7 @@ async def fourth(stage: Stage) -> tuple[Plug, Any]:
 
 
 async def test_the_fourth_shape_is_found_by_connecting() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         plug, asked = await fourth(stage)
         params = asked["params"]
         assert asked["method"] == "mcp/message"
@@ -45,7 +45,7 @@ async def test_the_fourth_shape_is_found_by_connecting() -> None:
 
 
 async def test_servers_that_connect_at_once_are_all_found_to_have_the_fourth_shape() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         servers = await stage.open(ACP, ACP | {"name": "other", "serverId": "other"})
         plugs = [await stage.plug(server) for server in servers]
@@ -70,7 +70,7 @@ async def test_servers_that_connect_at_once_are_all_found_to_have_the_fourth_sha
     ],
 )
 async def test_every_error_of_the_fourth_shape_reaches_the_agent(answer: dict[str, Any], code: int) -> None:
-    async with Stage(profile=G4) as stage:
+    async with ConductorHarness(profile=G4) as stage:
         plug, asked = await fourth(stage)
         stage.editor.send(id=asked["id"], **answer)
         got = await plug.next()
@@ -79,7 +79,7 @@ async def test_every_error_of_the_fourth_shape_reaches_the_agent(answer: dict[st
 
 async def test_a_subscription_of_the_fourth_shape_has_the_id_that_its_client_knows() -> None:
     key = "io.modelcontextprotocol/subscriptionId"
-    async with Stage(profile=G4) as stage:
+    async with ConductorHarness(profile=G4) as stage:
         plug, asked = await fourth(stage)
         request = asked["params"]["requestId"]
         meta = {"serverId": "7d0", "requestId": request, "method": "n", "params": {"_meta": {key: request}, "x": 1}}
@@ -90,7 +90,7 @@ async def test_a_subscription_of_the_fourth_shape_has_the_id_that_its_client_kno
 
 
 async def test_a_request_of_the_fourth_shape_is_cancelled_by_its_envelope() -> None:
-    async with Stage(profile=G4) as stage:
+    async with ConductorHarness(profile=G4) as stage:
         plug, asked = await fourth(stage)
         plug.send(method="notifications/cancelled", params={"requestId": 7})
         said = await stage.editor.next()
@@ -106,7 +106,7 @@ async def test_a_server_that_never_says_what_it_is_is_given_up_and_its_client_to
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(legacy_agent, "DISCOVER_S", 0.2)
-    async with Stage(profile=G4) as stage:
+    async with ConductorHarness(profile=G4) as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
         plug = await stage.plug(server)
@@ -120,7 +120,7 @@ async def test_a_server_that_never_says_what_it_is_is_given_up_and_its_client_to
 
 
 async def test_a_client_that_leaves_while_its_server_is_asked_what_it_is_is_noticed() -> None:
-    async with Stage(profile=G4) as stage:
+    async with ConductorHarness(profile=G4) as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
         plug = await stage.plug(server)
@@ -133,7 +133,7 @@ async def test_a_client_that_leaves_while_its_server_is_asked_what_it_is_is_noti
 
 
 async def test_an_agent_of_the_handshake_era_can_use_the_fourth_shape() -> None:
-    async with Stage(profile=G4) as stage:
+    async with ConductorHarness(profile=G4) as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
         plug = await stage.plug(server)
@@ -162,7 +162,7 @@ async def test_an_agent_of_the_handshake_era_can_use_the_fourth_shape() -> None:
 
 @pytest.mark.parametrize("era", ["modern", "handshake"])
 async def test_no_more_calls_go_out_in_envelopes_than_their_provider_takes(era: str) -> None:
-    async with Stage(profile=G4) as stage:
+    async with ConductorHarness(profile=G4) as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
         plug = await stage.plug(server)
@@ -182,7 +182,7 @@ async def test_no_more_calls_go_out_in_envelopes_than_their_provider_takes(era: 
 
 
 async def test_a_server_with_a_url_is_named_without_its_scheme_in_envelopes() -> None:
-    async with Stage(profile=G4) as stage:
+    async with ConductorHarness(profile=G4) as stage:
         await stage.greet()
         [server] = await stage.open(URL)
         plug = await stage.plug(server)

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from tabrelay.acp.dialects import G1
-from tests.support.acp_harness import ACP, Stage
+from tests.support.acp_harness import ACP, ConductorHarness
 
 GREETED = {"protocolVersion": 1, "agentCapabilities": {}}
 
 
-async def greet(stage: Stage, prefix: str = "proxy/") -> Any:
+async def greet(stage: ConductorHarness, prefix: str = "proxy/") -> Any:
     """The whole chain says hello, each proxy to the next; gives what the editor gets."""
     stage.editor.send(id=0, method="initialize", params={"protocolVersion": 1, "clientInfo": {"name": "e"}})
     for number, proxy in enumerate(stage.proxies):
@@ -37,14 +37,14 @@ async def greet(stage: Stage, prefix: str = "proxy/") -> Any:
 
 @pytest.mark.parametrize("proxies", [1, 2, 3])
 async def test_the_last_gets_a_plain_initialize_and_all_others_one_for_proxies(proxies: int) -> None:
-    async with Stage(proxies=proxies) as stage:
+    async with ConductorHarness(proxies=proxies) as stage:
         greeted = await greet(stage)
         assert greeted["id"] == 0
         assert greeted["result"]["agentCapabilities"]["mcpCapabilities"] == {"acp": True}
 
 
 async def test_a_proxy_that_only_knows_the_first_names_gets_those() -> None:
-    async with Stage(proxies=1) as stage:
+    async with ConductorHarness(proxies=1) as stage:
         stage.editor.send(id=0, method="initialize", params={})
         [proxy] = stage.proxies
         refused = await proxy.next()
@@ -66,12 +66,12 @@ async def test_a_proxy_that_only_knows_the_first_names_gets_those() -> None:
 
 
 async def test_the_user_can_say_that_the_first_names_are_wanted() -> None:
-    async with Stage(proxies=1, profile=G1) as stage:
+    async with ConductorHarness(proxies=1, profile=G1) as stage:
         await greet(stage, "_proxy/")
 
 
 async def test_messages_go_down_and_up_in_envelopes_and_ids_do_not_mix() -> None:
-    async with Stage(proxies=2) as stage:
+    async with ConductorHarness(proxies=2) as stage:
         await greet(stage)
         first, second = stage.proxies
         stage.editor.send(id=1, method="session/prompt", params={"n": 123456789012345678901234567890})
@@ -105,7 +105,7 @@ async def test_messages_go_down_and_up_in_envelopes_and_ids_do_not_mix() -> None
 
 
 async def test_cancelling_counts_on_the_hop_where_the_request_was_made() -> None:
-    async with Stage(proxies=1) as stage:
+    async with ConductorHarness(proxies=1) as stage:
         await greet(stage)
         [proxy] = stage.proxies
         proxy.send(id=5, method="proxy/successor", params={"method": "session/list"})
@@ -127,7 +127,7 @@ async def test_cancelling_counts_on_the_hop_where_the_request_was_made() -> None
 
 
 async def test_an_envelope_with_nothing_in_it_is_refused() -> None:
-    async with Stage(proxies=1) as stage:
+    async with ConductorHarness(proxies=1) as stage:
         await greet(stage)
         stage.proxies[0].send(id=5, method="proxy/successor", params={})
         assert (await stage.proxies[0].next())["error"]["code"] == -32602
@@ -137,7 +137,7 @@ async def test_an_envelope_with_nothing_in_it_is_refused() -> None:
 
 
 async def test_a_server_that_a_proxy_declares_is_reached_through_it() -> None:
-    async with Stage(proxies=1) as stage:
+    async with ConductorHarness(proxies=1) as stage:
         await greet(stage)
         [proxy] = stage.proxies
         stage.editor.send(id=1, method="session/new", params={"cwd": "/", "mcpServers": []})
@@ -162,7 +162,7 @@ async def test_a_server_that_a_proxy_declares_is_reached_through_it() -> None:
 
 
 async def test_a_proxy_that_dies_ends_the_chain() -> None:
-    async with Stage(proxies=1) as stage:
+    async with ConductorHarness(proxies=1) as stage:
         await greet(stage)
         stage.editor.send(id=1, method="session/list")
         await stage.proxies[0].next()

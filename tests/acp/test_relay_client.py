@@ -12,7 +12,7 @@ import pytest
 from tabrelay.acp import relay_client
 from tabrelay.acp.relay_client import RelayClient
 from tabrelay.admission.tokens import Tokens
-from tests.support.acp_harness import Stage
+from tests.support.acp_harness import ConductorHarness
 from tests.support.acp_relay import META, Tools, scene, whose
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.running_relay import RunningRelay
@@ -25,7 +25,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_without_a_relay_the_agent_works_as_ever_and_the_user_is_told_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with Stage(RelayClient(Path("/nowhere"), lambda: "http://127.0.0.1:1")) as stage:
+    async with ConductorHarness(RelayClient(Path("/nowhere"), lambda: "http://127.0.0.1:1")) as stage:
         await stage.greet()
         assert warnings(caplog) == [], "an editor that only looks whether the agent is there needs no relay"
         assert await stage.open() == []
@@ -36,7 +36,7 @@ async def test_without_a_relay_the_agent_works_as_ever_and_the_user_is_told_once
 
 async def test_a_relay_that_is_started_later_serves_the_sessions_that_come_after(tmp_path: Path) -> None:
     url = "http://127.0.0.1:1"
-    async with Stage(RelayClient(tmp_path, lambda: url)) as stage:
+    async with ConductorHarness(RelayClient(tmp_path, lambda: url)) as stage:
         await stage.greet()
         assert await stage.open() == []
         async with RunningRelay(tmp_path) as relay, CPythonWorker(relay.url, relay.token, "notes", Tools()):
@@ -51,7 +51,10 @@ async def test_a_relay_that_is_started_later_serves_the_sessions_that_come_after
 async def test_a_relay_that_does_not_know_the_token_is_said_to_refuse(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with scene(tmp_path / "one") as set, Stage(RelayClient(tmp_path / "two", lambda: set.relay.url)) as stage:
+    async with (
+        scene(tmp_path / "one") as set,
+        ConductorHarness(RelayClient(tmp_path / "two", lambda: set.relay.url)) as stage,
+    ):
         Tokens(tmp_path / "two").master()
         await stage.greet()
         assert await stage.open() == []
@@ -77,7 +80,7 @@ async def test_another_program_at_the_relays_port_does_no_harm(tmp_path: Path, s
 
     other = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = other.sockets[0].getsockname()[1]
-    async with other, Stage(RelayClient(tmp_path, lambda: f"http://127.0.0.1:{port}")) as stage:
+    async with other, ConductorHarness(RelayClient(tmp_path, lambda: f"http://127.0.0.1:{port}")) as stage:
         await stage.greet()
         assert await stage.open() == []
 
@@ -97,6 +100,6 @@ async def test_a_program_at_the_relays_port_that_sends_nothing_delays_a_session_
 
     other = await asyncio.start_server(drip, "127.0.0.1", 0)
     port = other.sockets[0].getsockname()[1]
-    async with other, Stage(RelayClient(tmp_path, lambda: f"http://127.0.0.1:{port}")) as stage:
+    async with other, ConductorHarness(RelayClient(tmp_path, lambda: f"http://127.0.0.1:{port}")) as stage:
         await stage.greet()
         assert await stage.open() == []

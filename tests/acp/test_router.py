@@ -20,7 +20,7 @@ from tabrelay.acp.router import (
     SendDown,
     SendUp,
 )
-from tests.support.acp_harness import ACP, URL, Stage
+from tests.support.acp_harness import ACP, URL, ConductorHarness
 
 STDIO = '{"name":"files","command":"/bin/x","args":[],"env":[],"odd":1.50E+2,"_meta":{"\\u0061":[ ]}}'
 
@@ -287,7 +287,7 @@ def test_everybody_who_waits_is_told_when_the_agent_is_gone() -> None:
 
 
 async def test_updates_and_answers_of_an_agent_arrive_in_the_order_in_which_it_said_them() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         await stage.open(ACP)
         stage.editor.send(id=5, method="session/prompt", params={"sessionId": "s1"})
@@ -303,7 +303,7 @@ async def test_updates_and_answers_of_an_agent_arrive_in_the_order_in_which_it_s
 
 
 async def test_the_session_is_settled_while_later_lines_wait_their_turn() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.ask_for_session(ACP)
         stage.agent.send(id=1, result={"sessionId": "s1"})
@@ -315,7 +315,7 @@ async def test_the_session_is_settled_while_later_lines_wait_their_turn() -> Non
 
 
 async def test_a_slow_agent_makes_the_editor_wait_and_not_the_conductor_grow() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         stage.agent.reads.clear()
         for number in range(50):
@@ -328,7 +328,7 @@ async def test_a_slow_agent_makes_the_editor_wait_and_not_the_conductor_grow() -
 
 
 async def test_nothing_is_started_before_the_editor_speaks() -> None:
-    async with Stage(proxies=1) as stage:
+    async with ConductorHarness(proxies=1) as stage:
         assert not stage.agent.is_started and not stage.proxies[0].is_started
         stage.editor.send(id=0, method="initialize", params={})
         assert (await stage.proxies[0].next())["method"] == "proxy/initialize"

@@ -17,8 +17,8 @@ from tabrelay.admission.tokens import Tokens
 from tabrelay.calls.principal import CALL
 from tabrelay.cli.main import main
 from tabrelay.cli.status import text
-from tests.support.acp_harness import WAIT_S, NoRelay, Stage, is_free
-from tests.support.acp_relay import LEGACY, META, Scene, Tools, check_schema, scene, whose
+from tests.support.acp_harness import WAIT_S, ConductorHarness, NoRelay, is_free
+from tests.support.acp_relay import LEGACY, META, ConductorWithRelay, Tools, check_schema, scene, whose
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.running_relay import RunningRelay, modern
 from tests.support.waiting import until
@@ -91,7 +91,7 @@ async def test_a_page_that_is_closed_and_opened_again_is_the_same_server_of_a_se
     call = {"name": "whose", "arguments": {}, "_meta": META}
     async with (
         RunningRelay(tmp_path, away_wait_s=0.1, grace_s=0.1) as relay,
-        Stage(RelayClient(tmp_path, lambda: relay.url)) as stage,
+        ConductorHarness(RelayClient(tmp_path, lambda: relay.url)) as stage,
     ):
         await stage.greet()
         async with CPythonWorker(relay.url, relay.token, "notes", Tools()):
@@ -118,7 +118,7 @@ async def test_a_relay_that_is_restarted_during_a_session_receives_its_report_ag
     monkeypatch.setattr(conductor, "REPORT_S", 0.1)
     call = {"name": "whose", "arguments": {}, "_meta": META}
     url = ""
-    async with Stage(RelayClient(tmp_path, lambda: url)) as stage:
+    async with ConductorHarness(RelayClient(tmp_path, lambda: url)) as stage:
         await stage.greet()
         for number in range(2):
             async with RunningRelay(tmp_path) as relay, CPythonWorker(relay.url, relay.token, "notes", Tools()):
@@ -127,7 +127,7 @@ async def test_a_relay_that_is_restarted_during_a_session_receives_its_report_ag
                 if number == 0:
                     [server] = await stage.open()
                     plug = await stage.plug(server)
-                seen = Scene(relay, Tools(), stage)
+                seen = ConductorWithRelay(relay, Tools(), stage)
                 assert [row["session"] for row in await seen.sessions()] == ["s1"]
                 plug.send(id=number, method="tools/call", params=call)
                 assert whose(await plug.next())["session"] == "s1"
@@ -201,7 +201,7 @@ class Slow(NoRelay):
 
 async def test_the_last_report_to_the_relay_is_the_current_state() -> None:
     relay = Slow("notes")
-    async with Stage(relay) as stage, asyncio.timeout(WAIT_S):
+    async with ConductorHarness(relay) as stage, asyncio.timeout(WAIT_S):
         await stage.greet()
         [server] = await stage.open()
         relay.is_slow = True
@@ -279,7 +279,7 @@ async def test_an_agent_for_which_no_token_can_be_made_gets_a_program(tmp_path: 
         (home / ".lock").mkdir(parents=True)
     else:
         home.touch()
-    async with Stage(NoRelay("notes", home=home), wants_http=True) as stage:
+    async with ConductorHarness(NoRelay("notes", home=home), wants_http=True) as stage:
         await stage.greet(http=True)
         [server] = await stage.open()
         assert server["args"][0] == "mcp"
@@ -287,7 +287,7 @@ async def test_an_agent_for_which_no_token_can_be_made_gets_a_program(tmp_path: 
 
 async def test_tokens_of_agents_that_are_over_leave_their_places_to_others(tmp_path: Path) -> None:
     fill(tmp_path, -1)
-    async with Stage(NoRelay("notes", home=tmp_path), wants_http=True) as stage:
+    async with ConductorHarness(NoRelay("notes", home=tmp_path), wants_http=True) as stage:
         await stage.greet(http=True)
         [server] = await stage.open()
         assert server["type"] == "http"
@@ -296,7 +296,7 @@ async def test_tokens_of_agents_that_are_over_leave_their_places_to_others(tmp_p
 
 async def test_a_token_that_can_not_be_revoked_does_not_keep_its_session_open(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    async with Stage(NoRelay("notes", home=home), wants_http=True) as stage:
+    async with ConductorHarness(NoRelay("notes", home=home), wants_http=True) as stage:
         await stage.greet(http=True)
         [server] = await stage.open()
         assert server["type"] == "http"

@@ -91,7 +91,7 @@ def never(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]
 
 
 def badly(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
-    worker.say(event, Kind.RES, "{}")
+    worker.send_text(event, Kind.RES, "{}")
 
 
 @pytest.mark.parametrize("stage", [False, True], indirect=True, ids=["ordinary", "lane"])

@@ -159,11 +159,11 @@ class OddWorker(SyntheticWorker):
         message = json.loads(event.payload)
         method = message.get("method")
         if event.kind is Kind.REQ and method == "initialize":
-            self.say(event, Kind.RES, json.dumps(jsonrpc.result_message(message["id"], self.about)))
+            self.send_text(event, Kind.RES, json.dumps(jsonrpc.result_message(message["id"], self.about)))
         elif event.kind is Kind.REQ and str(method).endswith("/list") and self.listed is not None:
             keys = ("tools", "resources", "resourceTemplates", "prompts")
             result = {**dict.fromkeys(keys, self.listed), "resultType": "complete"}
-            self.say(event, Kind.RES, json.dumps(jsonrpc.result_message(message["id"], result)))
+            self.send_text(event, Kind.RES, json.dumps(jsonrpc.result_message(message["id"], result)))
         else:
             super()._received(event)
 
@@ -221,12 +221,12 @@ async def test_a_browser_that_describes_itself_in_any_shape_breaks_nothing_for_o
                 assert odd.close_code is None
             await ask_everything(relay, f"odd{number}")  # from what is remembered
         await is_answered(relay)
-        relay.recorder.forgive()
+        relay.recorder.discard_violations()
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "fine"):
         await is_answered(relay)
         for number, _ in enumerate(odd_servers()):
             await ask_everything(relay, f"odd{number}")
-        relay.recorder.forgive()
+        relay.recorder.discard_violations()
 
 
 async def test_a_plain_page_that_describes_itself_in_any_shape_breaks_nothing_for_others(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ async def test_a_plain_page_that_describes_itself_in_any_shape_breaks_nothing_fo
                 await ask_everything(relay, "plain")
                 await is_answered(relay)
                 assert page.close_code is None
-        relay.recorder.forgive()
+        relay.recorder.discard_violations()
 
 
 async def test_a_memory_with_odd_values_is_read_and_what_is_sound_in_it_is_kept(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ async def test_a_memory_with_odd_values_is_read_and_what_is_sound_in_it_is_kept(
         assert memory.keys() - {name for name in memory if name.startswith("row")} <= rows.keys()
         for name in memory.keys() & rows.keys():
             await ask_everything(relay, name)
-        relay.recorder.forgive()
+        relay.recorder.discard_violations()
 
 
 # -- notes ------------------------------------------------------------------------------------------------------------
@@ -311,8 +311,8 @@ async def test_a_browsers_notes_of_any_shape_leave_its_socket_open(
             relay.http.post("/notes", json=body, headers=headers), relay.call("notes", "echo", {})
         )
         assert [answer.status_code for answer in answers] == [200, 200]
-        await worker.until(lambda: bool(worker._desks()))
-        for channel in worker._desks():
+        await worker.until(lambda: bool(worker._relay_channels()))
+        for channel in worker._relay_channels():
             for note in notes():
                 worker.link.send(channel, Kind.NOTE, json.dumps(note), worker._now())
         await worker.flush()
@@ -321,7 +321,7 @@ async def test_a_browsers_notes_of_any_shape_leave_its_socket_open(
         assert answer.json()["result"]["content"][0]["text"] == '{"x": 1}'
         await is_answered(relay)
         assert worker.close_code is None
-        relay.recorder.forgive()
+        relay.recorder.discard_violations()
     assert [record.getMessage() for record in caplog.records if record.exc_info] == []
 
 
@@ -339,12 +339,12 @@ async def test_a_plain_pages_notes_and_questions_of_any_shape_leave_its_socket_o
 
         def say_everything(page: ScriptedPage, message: dict[str, Any]) -> None:
             for note in notes():
-                page.say({**note, "relatedRequestId": message["id"]})
+                page.queue({**note, "relatedRequestId": message["id"]})
             for id in ODD:
-                page.say({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": DEEP})
-                page.say({"jsonrpc": "2.0", "id": id, "method": "ping"})
-                page.say({"jsonrpc": "2.0", "id": id, "error": id})
-                page.say({"jsonrpc": "2.0", "id": id, "result": DEEP})
+                page.queue({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": DEEP})
+                page.queue({"jsonrpc": "2.0", "id": id, "method": "ping"})
+                page.queue({"jsonrpc": "2.0", "id": id, "error": id})
+                page.queue({"jsonrpc": "2.0", "id": id, "result": DEEP})
             page.answer(message, {"content": []})
 
         page.on_call = say_everything
@@ -355,7 +355,7 @@ async def test_a_plain_pages_notes_and_questions_of_any_shape_leave_its_socket_o
         assert answer.json()["result"]["content"][0]["text"] == '{"x": 1}'
         await is_answered(relay)
         assert page.close_code is None
-        relay.recorder.forgive()
+        relay.recorder.discard_violations()
 
 
 async def test_a_clients_notes_of_any_shape_are_taken_and_the_next_request_is_answered(tmp_path: Path) -> None:
@@ -368,7 +368,7 @@ async def test_a_clients_notes_of_any_shape_are_taken_and_the_next_request_is_an
         body = jsonrpc.request(5, "tools/call", {"name": "echo", "arguments": {}})
         assert (await relay.http.post("/notes", json=body, headers=headers)).status_code == 200
         assert worker.close_code is None
-        relay.recorder.forgive()
+        relay.recorder.discard_violations()
 
 
 JSON = {"Content-Type": "application/json"}

@@ -74,10 +74,10 @@ async def test_a_note_about_tabs_that_is_too_long_is_dropped(tmp_path: Path, mon
 
     monkeypatch.setattr("tabrelay.peers.browsers.endpoint.read_tabs", spy)
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes") as worker:
-        await worker.until(lambda: bool(worker._desks()))
+        await worker.until(lambda: bool(worker._relay_channels()))
         tabs = [{"id": "a", "title": "A", "visible": True}]
         for used, padding in ((1, MAX_CONTROL), (2, MAX_CONTROL - 4_096)):
-            await worker._tell_relay("$/tabrelay/tabs", {"tabs": tabs, "used": used, "more": "x" * padding})
+            await worker._notify_relay("$/tabrelay/tabs", {"tabs": tabs, "used": used, "more": "x" * padding})
         await relay.has_read("notes", lambda row: bool(row["tabs"]))
         assert [used for used in seen if used is not None] == [2]
 

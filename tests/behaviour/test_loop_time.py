@@ -46,7 +46,7 @@ class Answering(SyntheticWorker):
             super()._received(event)
 
     def _reply(self, event: Received[str], result: str) -> None:
-        self.say(event, Kind.RES, f'{{"jsonrpc":"2.0","id":{event.id},"result":{result}}}')
+        self.send_text(event, Kind.RES, f'{{"jsonrpc":"2.0","id":{event.id},"result":{result}}}')
 
 
 class AnsweringPage(ScriptedPage):

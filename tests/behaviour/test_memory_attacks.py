@@ -257,7 +257,7 @@ async def test_messages_of_too_many_values_are_refused_from_both_sides(tmp_path:
 
     def answer(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
         text = f'{{"jsonrpc":"2.0","id":{message["id"]},"result":{{"content":[],"more":{many}}}}}'
-        worker.say(event, Kind.RES, text)
+        worker.send_text(event, Kind.RES, text)
 
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes") as worker:
         request = relay.modern("tools/call", {"name": "echo", "arguments": {}})

@@ -45,7 +45,7 @@ class Asking:
     def _ask(self, message: Message) -> None:
         self.waiting.append(message)
         extra = {"relatedRequestId": message["id"], "resumptionToken": "r"} if self._names else {}
-        self.page.say({**jsonrpc.request(f"q{message['id']}", "elicitation/create", FORM), **extra})
+        self.page.queue({**jsonrpc.request(f"q{message['id']}", "elicitation/create", FORM), **extra})
 
     async def answers(self, number: int = 1) -> list[Message]:
         """The relay's responses to that many questions; each call is then answered with its own."""
@@ -137,7 +137,7 @@ class Flooding:
         self.waiting.append(message)
         for number in range(self.number):
             question = jsonrpc.request(f"q{message['id']}-{number}", "elicitation/create", self._params)
-            self.page.say({**question, "relatedRequestId": message["id"]})
+            self.page.queue({**question, "relatedRequestId": message["id"]})
 
     async def refused(self, count: int) -> set[str]:
         """What the relay says of the questions that it does not pass on, once they are so many."""
@@ -311,8 +311,8 @@ async def test_a_question_that_the_page_withdraws_is_withdrawn_from_its_caller(
     headers = await session(relay, ABLE)
     running = asyncio.create_task(relay.http.post("/notes", json=call(), headers=headers))
     await page.until(lambda: bool(waiting))
-    page.say(jsonrpc.request("q1", "elicitation/create", FORM))
-    page.say(jsonrpc.notification("notifications/cancelled", {"requestId": "q1", "reason": "timeout"}))
+    page.queue(jsonrpc.request("q1", "elicitation/create", FORM))
+    page.queue(jsonrpc.notification("notifications/cancelled", {"requestId": "q1", "reason": "timeout"}))
     page.answer(waiting[0], {"content": []})
     await page.flush()
     question, withdrawn, _ = map(json.loads, events((await running).text))
@@ -328,7 +328,7 @@ async def test_a_log_message_goes_to_the_call_it_belongs_to_at_its_level(
 ) -> None:
     def talk(page: ScriptedPage, message: Message) -> None:
         for level in ("debug", "warning"):
-            page.say(jsonrpc.notification("notifications/message", {"level": level, "data": level}))
+            page.queue(jsonrpc.notification("notifications/message", {"level": level, "data": level}))
         page.answer(message, {"content": []})
 
     page.on_call = talk

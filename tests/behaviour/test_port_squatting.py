@@ -17,7 +17,7 @@ import pytest
 from tabrelay.admission.tokens import Tokens
 from tabrelay.server.runner import bind
 from tests.support.acp_child import AGENT, Child, Tools
-from tests.support.bridge_harness import BridgeChild
+from tests.support.bridge_harness import BridgeProcess
 from tests.support.child_process import Program
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.port_squatter import MODES, RunningSquatter, squatter
@@ -85,7 +85,7 @@ async def test_a_bridge_that_runs_shows_another_program_nothing_and_works_again_
     tmp_path: Path, mode: str
 ) -> None:
     port = free_port()
-    async with BridgeChild("notes", "--home", str(tmp_path), "--port", str(port)) as child:
+    async with BridgeProcess("notes", "--home", str(tmp_path), "--port", str(port)) as child:
         async with (
             RunningRelay(tmp_path, port=port, servers=("notes",)) as relay,
             CPythonWorker(relay.url, relay.token, "notes", Tools()),
@@ -179,7 +179,7 @@ async def test_a_bridge_whose_proof_has_ended_makes_another(tmp_path: Path) -> N
     ):
         await relay.has_read("notes")
         arguments = ("notes", "--home", str(tmp_path), "--port", str(relay.port))
-        async with BridgeChild(*arguments) as child:
+        async with BridgeProcess(*arguments) as child:
             assert "result" in await child.initialize()
             before = relay.tokens._proofs()
             # As if a minute had passed: what was issued until now is too old.

@@ -11,10 +11,10 @@ from tabserver.timing import DEFAULTS, steady_ms
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
 from tests.support.fake_clock import JUMPS_S, Clock, WallClock, settle
-from tests.support.transport_harness import ONE_REQUEST, Bench
+from tests.support.transport_harness import ONE_REQUEST, TransportHarness
 
 
-async def step(bench: Bench, chance: random.Random) -> None:
+async def step(bench: TransportHarness, chance: random.Random) -> None:
     """One thing that networks, relays and computers do."""
     dial, relay = bench.dialer.last, bench.relay
     what = chance.randrange(6)
@@ -40,7 +40,7 @@ async def step(bench: Bench, chance: random.Random) -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 async def test_the_connection_comes_back_however_time_jumps(seed: int) -> None:
-    bench, chance = Bench(), random.Random(seed)
+    bench, chance = TransportHarness(), random.Random(seed)
     await bench.start()
     for _ in range(80):
         await step(bench, chance)
@@ -64,10 +64,10 @@ async def test_the_connection_comes_back_however_time_jumps(seed: int) -> None:
     await bench.transport.close()
 
 
-async def another(bench: Bench) -> Bench:
+async def another(bench: TransportHarness) -> TransportHarness:
     """The relay has given the session up, which has its own tests: begin anew."""
     await bench.transport.close()
-    bench = Bench()
+    bench = TransportHarness()
     await bench.start()
     return bench
 

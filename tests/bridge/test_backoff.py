@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from tabrelay.bridge.backoff import listen_wait_s, post_wait_s, read_retry_after
-from tests.support.bridge_harness import BridgeHere, QuickClock
+from tests.support.bridge_harness import InProcessBridge, QuickClock
 from tests.support.fake_upstream import Upstream, cut, result, status
 
 
 @pytest.mark.parametrize("code", [429, 500, 502, 503, 504])
 async def test_a_passing_trouble_is_tried_three_times_in_all(code: int) -> None:
     clock = QuickClock()
-    async with Upstream({"tools/list": status(code)}) as server, BridgeHere(server.url, clock=clock) as bridge:
+    async with Upstream({"tools/list": status(code)}) as server, InProcessBridge(server.url, clock=clock) as bridge:
         error = (await bridge.ask("tools/list"))["error"]
         assert (error["code"], error["data"]["status"]) == (-32001, code)
         assert len(server.all("tools/list")) == 3
@@ -24,14 +24,14 @@ async def test_a_passing_trouble_is_tried_three_times_in_all(code: int) -> None:
 
 async def test_a_trouble_that_passes_is_not_noticed() -> None:
     on: Any = {"tools/list": [status(503), cut, result("fine")]}
-    async with Upstream(on) as server, BridgeHere(server.url) as bridge:
+    async with Upstream(on) as server, InProcessBridge(server.url) as bridge:
         assert (await bridge.ask("tools/list"))["result"] == "fine"
 
 
 @pytest.mark.parametrize("code", [400, 403, 404, 405, 410, 413, 501])
 async def test_a_refusal_is_not_tried_again(code: int) -> None:
     clock = QuickClock()
-    async with Upstream({"tools/list": status(code)}) as server, BridgeHere(server.url, clock=clock) as bridge:
+    async with Upstream({"tools/list": status(code)}) as server, InProcessBridge(server.url, clock=clock) as bridge:
         assert (await bridge.ask("tools/list"))["error"]["data"]["status"] == code
         assert (len(server.seen), clock.sleeps) == (1, [])
 
@@ -39,7 +39,7 @@ async def test_a_refusal_is_not_tried_again(code: int) -> None:
 @pytest.mark.parametrize("method", ["tools/call", "tasks/update", "something/else"])
 @pytest.mark.parametrize("handler", [status(503, Retry_After="1"), status(500), cut], ids=["503", "500", "cut"])
 async def test_what_may_have_been_done_is_never_sent_twice(method: str, handler: Any) -> None:
-    async with Upstream({method: [handler, result("twice")]}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({method: [handler, result("twice")]}) as server, InProcessBridge(server.url) as bridge:
         assert (await bridge.ask(method, {"name": "pay"}))["error"]["code"] in (-32000, -32001)
         assert server.methods == [method]
 
@@ -60,7 +60,7 @@ async def test_what_certainly_did_not_arrive_is_sent_again_even_a_call() -> None
     server = Upstream({"tools/call": result("done")})
     server.port = port
     clock = Late()
-    async with BridgeHere(f"http://127.0.0.1:{port}/mcp", clock=clock) as bridge:
+    async with InProcessBridge(f"http://127.0.0.1:{port}/mcp", clock=clock) as bridge:
         assert (await bridge.ask("tools/call"))["result"] == "done"
         assert clock.sleeps == [0.2, 0.4]
     await server.__aexit__()
@@ -71,7 +71,7 @@ async def test_a_server_that_is_not_there_is_named_with_the_cause_and_later_requ
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/mcp"
     clock = QuickClock()
-    async with BridgeHere(url + "?secret=1", clock=clock) as bridge:
+    async with InProcessBridge(url + "?secret=1", clock=clock) as bridge:
         error = (await bridge.ask("initialize", {}))["error"]
         assert error["code"] == -32000
         assert error["message"] == f"upstream request failed: {url}: Connection refused"
@@ -92,7 +92,7 @@ async def test_a_server_that_is_not_there_is_named_with_the_cause_and_later_requ
 async def test_retry_after_is_honoured_up_to_a_minute(header: str, sleeps: list[float]) -> None:
     clock = QuickClock()
     on: Any = {"tools/list": status(503, Retry_After=header)}
-    async with Upstream(on) as server, BridgeHere(server.url, clock=clock) as bridge:
+    async with Upstream(on) as server, InProcessBridge(server.url, clock=clock) as bridge:
         data = (await bridge.ask("tools/list"))["error"]["data"]
         assert clock.sleeps == sleeps
         assert len(server.seen) == len(sleeps) + 1

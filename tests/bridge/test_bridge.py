@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.bridge_harness import BridgeChild, request
+from tests.support.bridge_harness import BridgeProcess, request
 from tests.support.child_process import quiet
 from tests.support.child_specs import is_alive, until
 from tests.support.fake_upstream import Reply, Upstream, hang, result, status
@@ -23,7 +23,7 @@ SECRET = "canary-" + "q" * 24
 
 async def test_a_conversation_and_its_end() -> None:
     on = {"tools/call": result({"content": []}), "DELETE": status(200)}
-    async with Upstream(on) as server, BridgeChild(server.url) as child:
+    async with Upstream(on) as server, BridgeProcess(server.url) as child:
         assert (await child.initialize())["result"]["serverInfo"]["name"] == "upstream"
         assert (await child.ask("tools/call", id="ä"))["id"] == "ä"
         child.close()
@@ -34,7 +34,7 @@ async def test_a_conversation_and_its_end() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 async def test_a_signal_ends_it_with_0_and_without_a_word(number: signal.Signals) -> None:
-    async with Upstream({"x": hang}) as server, BridgeChild(server.url) as child:
+    async with Upstream({"x": hang}) as server, BridgeProcess(server.url) as child:
         await child.initialize()
         await child.send(request("x"))
         await server.until_seen("x")
@@ -44,7 +44,7 @@ async def test_a_signal_ends_it_with_0_and_without_a_word(number: signal.Signals
 
 
 async def test_at_the_end_of_input_a_call_that_hangs_does_not_keep_it() -> None:
-    async with Upstream({"x": hang, "GET": hang}) as server, BridgeChild(server.url) as child:
+    async with Upstream({"x": hang, "GET": hang}) as server, BridgeProcess(server.url) as child:
         await child.initialize()
         await child.send(request("x"))
         await server.until_seen("x")
@@ -54,7 +54,7 @@ async def test_at_the_end_of_input_a_call_that_hangs_does_not_keep_it() -> None:
 
 
 async def test_while_initialize_hangs_the_end_of_input_is_noticed() -> None:
-    async with Upstream({"initialize": hang}) as server, BridgeChild(server.url) as child:
+    async with Upstream({"initialize": hang}) as server, BridgeProcess(server.url) as child:
         await child.send(request("initialize", {}))
         await server.until_seen("initialize")
         child.close()
@@ -62,7 +62,7 @@ async def test_while_initialize_hangs_the_end_of_input_is_noticed() -> None:
 
 
 async def test_a_closed_stdout_is_no_error_and_ends_it() -> None:
-    async with Upstream() as server, BridgeChild(server.url) as child:
+    async with Upstream() as server, BridgeProcess(server.url) as child:
         await child.initialize()
         child.close_output()
         await child.send(request("ping"))
@@ -98,7 +98,7 @@ async def test_a_program_that_is_asked_for_a_token_ends_with_the_bridge(tmp_path
         note.unlink(missing_ok=True)
         async with (
             Upstream() as server,
-            BridgeChild(server.url, "--token-command", f'{sys.executable} -c "{code}"') as child,
+            BridgeProcess(server.url, "--token-command", f'{sys.executable} -c "{code}"') as child,
         ):
             await until(lambda: note.exists() and note.read_text())
             if is_signal:
@@ -118,7 +118,7 @@ async def test_a_bridge_that_is_killed_lets_go_of_the_server() -> None:
         await reply.is_gone.wait()
         gone.set()
 
-    async with Upstream({"x": slow}) as server, BridgeChild(server.url) as child:
+    async with Upstream({"x": slow}) as server, BridgeProcess(server.url) as child:
         await child.send(request("x"))
         await server.until_seen("x")
         child.process.kill()
@@ -128,7 +128,7 @@ async def test_a_bridge_that_is_killed_lets_go_of_the_server() -> None:
 
 
 async def test_characters_split_between_reads_arrive_whole() -> None:
-    async with Upstream({"x": result({})}) as server, BridgeChild(server.url) as child:
+    async with Upstream({"x": result({})}) as server, BridgeProcess(server.url) as child:
         line = json.dumps(request("x", {"text": "ä€𝄞"}), ensure_ascii=False).encode() + b"\r\n"
         for byte in line:
             await child.write(bytes([byte]))
@@ -155,7 +155,7 @@ async def test_a_server_that_does_not_read_does_not_hold_up_the_rest() -> None:
 
     server = await asyncio.start_server(deaf, "127.0.0.1", 0, limit=1 << 16)
     port = server.sockets[0].getsockname()[1]
-    async with BridgeChild(f"http://127.0.0.1:{port}/mcp", "--grant", "none") as child:
+    async with BridgeProcess(f"http://127.0.0.1:{port}/mcp", "--grant", "none") as child:
         writing = asyncio.create_task(child.send(request("x", {"big": "y" * 20_000_000}, 1)))
         await accepted.wait()
         await writing
@@ -171,7 +171,7 @@ async def test_lines_of_fifty_megabytes_cross_both_ways() -> None:
         body = b'{"jsonrpc":"2.0","id":1,"result":"' + reply.seen.body[-50_000_002:-2]
         await reply.body(body + b'"}', type="application/json")
 
-    async with Upstream({"x": echo}) as server, BridgeChild(server.url) as child:
+    async with Upstream({"x": echo}) as server, BridgeProcess(server.url) as child:
         payload = b"z" * 50_000_000
         writing = asyncio.create_task(
             child.write(b'{"jsonrpc":"2.0","id":1,"method":"x","params":"' + payload + b'"}\n')
@@ -183,7 +183,7 @@ async def test_lines_of_fifty_megabytes_cross_both_ways() -> None:
 
 
 async def test_a_line_that_is_too_long_is_answered_and_the_next_one_read() -> None:
-    async with Upstream() as server, BridgeChild(server.url) as child:
+    async with Upstream() as server, BridgeProcess(server.url) as child:
         writing = asyncio.create_task(child.write(b'{"jsonrpc":"2.0","id":7,"params":"' + b"z" * (65 << 20) + b'"}\n'))
         answer = await child.next()
         await writing
@@ -206,7 +206,7 @@ async def test_a_client_that_does_not_read_slows_the_server_down() -> None:
         await reply.answer("done")
         await reply.end()
 
-    async with Upstream({"x": flood}) as server, BridgeChild(server.url) as child:
+    async with Upstream({"x": flood}) as server, BridgeProcess(server.url) as child:
         child.pause()
         await child.send(request("x"))
         await quiet(child.process.pid)
@@ -225,7 +225,7 @@ async def test_no_secret_is_said_even_at_trace() -> None:
 
     flags = ("--log-level", "trace", "--header", "X-Key:${KEY}", "--header", "Authorization: Bearer ${TOKEN}")
     env = {"KEY": "key-" + SECRET, "TOKEN": "token-" + SECRET}
-    async with Upstream({"x": tell}) as server, BridgeChild(server.url, *flags, env=env) as child:
+    async with Upstream({"x": tell}) as server, BridgeProcess(server.url, *flags, env=env) as child:
         await child.send(request("x"))
         line = await child.line()
         child.close()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tabrelay.bridge.credentials import Command, CredentialsError, Fixed, TokenFile, bearer
-from tests.support.bridge_harness import BridgeHere, request
+from tests.support.bridge_harness import InProcessBridge, request
 from tests.support.fake_upstream import Reply, Upstream, status
 
 
@@ -46,13 +46,16 @@ class Counting:
 
 
 async def test_a_refused_token_is_fetched_anew_and_the_message_sent_once_more() -> None:
-    async with Upstream(wanting("t-2")) as server, BridgeHere(server.url, credentials=Counting()) as bridge:
+    async with Upstream(wanting("t-2")) as server, InProcessBridge(server.url, credentials=Counting()) as bridge:
         assert (await bridge.ask("x"))["result"] == {}
         assert [seen.headers["authorization"] for seen in server.seen] == ["Bearer t-1", "Bearer t-2"]
 
 
 async def test_a_second_refusal_is_for_the_client() -> None:
-    async with Upstream({"x": status(401, b"no")}) as server, BridgeHere(server.url, credentials=Counting()) as bridge:
+    async with (
+        Upstream({"x": status(401, b"no")}) as server,
+        InProcessBridge(server.url, credentials=Counting()) as bridge,
+    ):
         error = (await bridge.ask("x"))["error"]
         assert error["code"] == -32001
         assert error["data"] == {"status": 401, "body": "no"}
@@ -62,7 +65,7 @@ async def test_a_second_refusal_is_for_the_client() -> None:
 
 async def test_many_refused_at_once_fetch_one_token() -> None:
     credentials = Counting()
-    async with Upstream(wanting("t-2")) as server, BridgeHere(server.url, credentials=credentials) as bridge:
+    async with Upstream(wanting("t-2")) as server, InProcessBridge(server.url, credentials=credentials) as bridge:
         for number in range(6):
             await bridge.send(request("x", id=number))
         assert {(await bridge.next())["id"] for _ in range(6)} == set(range(6))
@@ -72,13 +75,13 @@ async def test_many_refused_at_once_fetch_one_token() -> None:
 async def test_a_token_that_can_not_change_is_tried_once_and_does_not_come_back_in_the_error() -> None:
     secret = "canary-1234567890"
     credentials = Fixed(bearer(secret), "Look at it.")
-    async with Upstream(wanting("other")) as server, BridgeHere(server.url, credentials=credentials) as bridge:
+    async with Upstream(wanting("other")) as server, InProcessBridge(server.url, credentials=credentials) as bridge:
         line = await asyncio.wait_for(_ask(bridge), 20)
         assert b"who are you" in line and secret.encode() not in line
         assert len(server.seen) == 1
 
 
-async def _ask(bridge: BridgeHere) -> bytes:
+async def _ask(bridge: InProcessBridge) -> bytes:
     await bridge.send(request("x"))
     return await bridge.line()
 
@@ -92,7 +95,7 @@ async def test_a_token_file_is_read_again_when_its_token_was_refused(tmp_path: P
         await reply.body(b"", 401)
 
     on = {"x": [rotate, wanting("new-token")["x"]]}
-    async with Upstream(on) as server, BridgeHere(server.url, credentials=TokenFile(path, "No.")) as bridge:
+    async with Upstream(on) as server, InProcessBridge(server.url, credentials=TokenFile(path, "No.")) as bridge:
         assert (await bridge.ask("x"))["result"] == {}
 
 
@@ -109,7 +112,7 @@ async def test_a_command_prints_the_token_and_is_asked_again_when_that_was_refus
     count.write_text("")
     code = f"import pathlib; p = pathlib.Path({str(count)!r}); p.write_text(p.read_text() + 'x'); print(p.read_text())"
     command = Command([sys.executable, "-c", code])
-    async with Upstream(wanting("xx")) as server, BridgeHere(server.url, credentials=command) as bridge:
+    async with Upstream(wanting("xx")) as server, InProcessBridge(server.url, credentials=command) as bridge:
         await command.prepare()
         assert (await bridge.ask("x"))["result"] == {}
         assert (await bridge.ask("x"))["result"] == {}

@@ -10,7 +10,7 @@ import pytest
 
 from tabrelay.bridge import bridge
 from tabrelay.bridge.outbound import OutboundLimits
-from tests.support.bridge_harness import BridgeHere, request, until
+from tests.support.bridge_harness import InProcessBridge, request, until
 from tests.support.fake_upstream import Reply, Upstream, cut, hang, result, status
 from tests.support.waiting import BOUND_S
 
@@ -23,7 +23,7 @@ async def test_a_message_arrives_byte_for_byte_and_so_does_its_answer() -> None:
     async def answer(reply: Reply) -> None:
         await reply.body(back, type="Application/JSON; charset=utf-8")
 
-    async with Upstream({"x/y": answer}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"x/y": answer}) as server, InProcessBridge(server.url) as bridge:
         await bridge.write(body + b"\n")
         assert await bridge.line() == back
         [seen] = server.seen
@@ -35,12 +35,12 @@ async def test_a_message_arrives_byte_for_byte_and_so_does_its_answer() -> None:
 
 @pytest.mark.parametrize("id", [0, 7, -1, "7", "", "ünï", 9007199254740993])
 async def test_ids_keep_their_type(id: Any) -> None:
-    async with Upstream() as server, BridgeHere(server.url) as bridge:
+    async with Upstream() as server, InProcessBridge(server.url) as bridge:
         assert await bridge.ask("ping", id=id) == {"jsonrpc": "2.0", "id": id, "result": {}}
 
 
 async def test_what_is_not_json_is_answered_and_the_next_line_is_read() -> None:
-    async with Upstream() as server, BridgeHere(server.url) as bridge:
+    async with Upstream() as server, InProcessBridge(server.url) as bridge:
         await bridge.write(b'{"id":1,\n[]\n7\n{"id":5}\n\n\r\n')
         answers = [await bridge.next() for _ in range(4)]
         assert [(answer["id"], answer["error"]["code"]) for answer in answers] == [
@@ -55,7 +55,7 @@ async def test_what_is_not_json_is_answered_and_the_next_line_is_read() -> None:
 
 async def test_a_clients_answer_that_is_too_long_is_an_error_for_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bridge, "MAX_LINE", 10_000)
-    async with Upstream() as server, BridgeHere(server.url) as here:
+    async with Upstream() as server, InProcessBridge(server.url) as here:
         await here.send({"jsonrpc": "2.0", "id": 3, "result": {"text": "x" * 20_000}})
         assert (await here.ask("ping"))["id"] == 1
         assert server.methods == ["answer", "ping"]
@@ -65,7 +65,7 @@ async def test_a_clients_answer_that_is_too_long_is_an_error_for_the_server(monk
 
 
 async def test_a_notification_and_an_answer_yield_no_line() -> None:
-    async with Upstream() as server, BridgeHere(server.url) as bridge:
+    async with Upstream() as server, InProcessBridge(server.url) as bridge:
         await bridge.send({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"})
         await bridge.send({"jsonrpc": "2.0", "id": 3, "result": {}})
         assert (await bridge.ask("ping"))["id"] == 1
@@ -74,7 +74,7 @@ async def test_a_notification_and_an_answer_yield_no_line() -> None:
 
 
 async def test_the_agreed_version_goes_with_every_later_message_and_never_with_initialize() -> None:
-    async with Upstream(version="2025-06-18") as server, BridgeHere(server.url) as bridge:
+    async with Upstream(version="2025-06-18") as server, InProcessBridge(server.url) as bridge:
         assert (await bridge.initialize())["result"]["protocolVersion"] == "2025-06-18"
         await bridge.ask("ping")
         await bridge.initialize()
@@ -94,7 +94,7 @@ async def server_saw(server: Upstream, count: int) -> Any:
 
 async def test_headers_of_the_users_go_along_but_never_in_the_place_of_the_protocols() -> None:
     given = {"x-api-key": "k", "accept": "text/html", "mcp-session-id": "mine", "mcp-protocol-version": "2025-03-26"}
-    async with Upstream() as server, BridgeHere(server.url, headers=given) as bridge:
+    async with Upstream() as server, InProcessBridge(server.url, headers=given) as bridge:
         await bridge.initialize()
         await bridge.ask("ping")
         opening, _, ping = await server_saw(server, 3)
@@ -111,7 +111,7 @@ async def test_a_slow_call_holds_up_nothing() -> None:
         await done.wait()
         await reply.result("slow")
 
-    async with Upstream({"tools/call": slow}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"tools/call": slow}) as server, InProcessBridge(server.url) as bridge:
         await bridge.send(request("tools/call", {"name": "slow"}, 1))
         assert (await bridge.ask("ping", id=2))["id"] == 2
         done.set()
@@ -120,7 +120,7 @@ async def test_a_slow_call_holds_up_nothing() -> None:
 
 
 async def test_messages_set_out_in_the_order_in_which_they_came() -> None:
-    async with Upstream({"n": result({})}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"n": result({})}) as server, InProcessBridge(server.url) as bridge:
         for number in range(40):
             await bridge.send(request("n", {"number": number}, number))
         answers = {(await bridge.next())["id"] for _ in range(40)}
@@ -135,7 +135,7 @@ async def test_nothing_passes_initialize() -> None:
         await may_answer.wait()
         await reply.result({"protocolVersion": "2025-11-25"})
 
-    async with Upstream({"initialize": slow}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"initialize": slow}) as server, InProcessBridge(server.url) as bridge:
         await bridge.send(request("initialize", {}, 0))
         await bridge.send(request("ping", id=1))
         await server.until_seen("initialize")
@@ -161,7 +161,7 @@ async def test_serial_means_one_request_at_a_time_but_answers_and_cancellations_
 
     async with (
         Upstream({"tools/call": asks, "answer": note}) as server,
-        BridgeHere(server.url, is_serial=True) as bridge,
+        InProcessBridge(server.url, is_serial=True) as bridge,
     ):
         await bridge.send(request("tools/call", {}, 1))
         await bridge.send(request("ping", id=2))
@@ -181,14 +181,14 @@ async def test_an_array_becomes_one_line_per_element_and_keeps_its_numbers() -> 
         texts = [f'{{"jsonrpc":"2.0","id":{id},"result":{{"n":1e400,"m":[1,{{}}]}}}}' for id in ids]
         await reply.body(f"[ {', '.join(texts)}\n]".encode(), type="application/json")
 
-    async with Upstream({"batch": answer}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"batch": answer}) as server, InProcessBridge(server.url) as bridge:
         await bridge.send([request("a", id=1), request("b", id=2), {"jsonrpc": "2.0", "method": "notifications/x"}])
         lines = [await bridge.line(), await bridge.line()]
         assert lines == [b'{"jsonrpc":"2.0","id":%d,"result":{"n":1e400,"m":[1,{}]}}' % id for id in (1, 2)]
 
 
 async def test_every_request_of_an_array_that_fails_is_told_so() -> None:
-    async with Upstream({"batch": status(500, b"no")}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"batch": status(500, b"no")}) as server, InProcessBridge(server.url) as bridge:
         await bridge.send([request("a", id=1), request("b", id="2")])
         answers = [await bridge.next(), await bridge.next()]
         assert [(answer["id"], answer["error"]["code"]) for answer in answers] == [(1, -32001), ("2", -32001)]
@@ -200,7 +200,7 @@ async def test_json_over_several_lines_becomes_one() -> None:
             b'{\r\n  "jsonrpc": "2.0",\n  "id": 1,\n  "result": {"a": "b c"}\n}\n', type="application/json"
         )
 
-    async with Upstream({"x": answer}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"x": answer}) as server, InProcessBridge(server.url) as bridge:
         assert (await bridge.ask("x"))["result"] == {"a": "b c"}
 
 
@@ -219,7 +219,7 @@ async def test_events_come_out_as_they_arrive() -> None:
         await reply.chunk(b'data: {"jsonrpc":"2.0","id":1,\r\ndata: "result":"done"}\r\n\r\n')
         await reply.end()
 
-    async with Upstream({"tools/call": steps}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"tools/call": steps}) as server, InProcessBridge(server.url) as bridge:
         await bridge.send(request("tools/call"))
         assert (await bridge.next())["method"] == "notifications/progress"
         may_end.set()
@@ -237,7 +237,7 @@ async def test_a_character_split_over_two_chunks_survives() -> None:
             await asyncio.sleep(0)
         await reply.end()
 
-    async with Upstream({"x": bytewise}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"x": bytewise}) as server, InProcessBridge(server.url) as bridge:
         assert (await bridge.ask("x"))["result"] == "ä€𝄞"
 
 
@@ -247,7 +247,7 @@ async def test_the_last_event_need_not_be_complete() -> None:
         await reply.chunk(b'data: {"jsonrpc":"2.0","id":1,"result":"x"}')
         await reply.end()
 
-    async with Upstream({"x": answer}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"x": answer}) as server, InProcessBridge(server.url) as bridge:
         assert (await bridge.ask("x"))["result"] == "x"
 
 
@@ -260,7 +260,7 @@ async def test_a_stream_that_stays_open_after_the_answer_is_left() -> None:
         await reply.is_gone.wait()
         left.set()
 
-    async with Upstream({"x": lingering}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"x": lingering}) as server, InProcessBridge(server.url) as bridge:
         assert (await bridge.ask("x"))["result"] == "x"
         async with asyncio.timeout(BOUND_S):
             await left.wait()
@@ -281,7 +281,7 @@ async def test_an_event_over_the_limit_ends_the_stream_and_the_request_is_told()
             gone.set()
 
     limits = OutboundLimits(timeout_ms=10_000, max_event=1 << 20)
-    async with Upstream({"x": flood}) as server, BridgeHere(server.url, limits=limits) as bridge:
+    async with Upstream({"x": flood}) as server, InProcessBridge(server.url, limits=limits) as bridge:
         error = (await bridge.ask("x"))["error"]
         assert error["code"] == -32000
         assert "1 MiB" in error["message"] and "--max-buffer" in error["message"]
@@ -330,7 +330,7 @@ NO_ANSWER = [
 
 @pytest.mark.parametrize(("handler", "words"), NO_ANSWER)
 async def test_a_request_that_gets_no_answer_gets_an_error(handler: Any, words: str) -> None:
-    async with Upstream({"tools/call": handler}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"tools/call": handler}) as server, InProcessBridge(server.url) as bridge:
         await bridge.send(request("tools/call", {"name": "x"}))
         answer = await bridge.next()
         if "method" in answer:
@@ -347,7 +347,7 @@ async def test_a_request_that_gets_no_answer_gets_an_error(handler: Any, words: 
 
 async def test_a_refusal_has_status_and_the_beginning_of_the_body() -> None:
     body = "é".encode() * 60_000
-    async with Upstream({"x": status(418, body)}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"x": status(418, body)}) as server, InProcessBridge(server.url) as bridge:
         error = (await bridge.ask("x"))["error"]
         assert error["code"] == -32001
         assert error["message"].endswith("upstream returned 418")
@@ -355,7 +355,7 @@ async def test_a_refusal_has_status_and_the_beginning_of_the_body() -> None:
 
 
 async def test_a_server_that_knows_only_the_transport_before_is_named_as_that() -> None:
-    async with Upstream({"initialize": status(405)}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"initialize": status(405)}) as server, InProcessBridge(server.url) as bridge:
         error = (await bridge.ask("initialize", {}))["error"]
         assert (error["code"], error["data"]["status"]) == (-32001, 405)
         assert "HTTP+SSE" in error["message"] and "tabrelay serve -c" in error["message"]
@@ -364,20 +364,23 @@ async def test_a_server_that_knows_only_the_transport_before_is_named_as_that() 
 async def test_a_refusal_in_the_servers_own_words_gets_the_requests_id() -> None:
     words = {"code": -32602, "message": "No such thing", "data": {"uri": "x"}}
     body = json.dumps({"jsonrpc": "2.0", "id": None, "error": words}).encode()
-    async with Upstream({"x": status(400, body), "y": status(200, body)}) as server, BridgeHere(server.url) as bridge:
+    async with (
+        Upstream({"x": status(400, body), "y": status(200, body)}) as server,
+        InProcessBridge(server.url) as bridge,
+    ):
         assert await bridge.ask("x", id="me") == {"jsonrpc": "2.0", "id": "me", "error": words}
         assert await bridge.ask("y", id=2) == {"jsonrpc": "2.0", "id": 2, "error": words}
 
 
 async def test_a_notification_that_is_refused_says_nothing_to_the_client() -> None:
-    async with Upstream({"notifications/x": status(400)}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"notifications/x": status(400)}) as server, InProcessBridge(server.url) as bridge:
         await bridge.send({"jsonrpc": "2.0", "method": "notifications/x"})
         assert (await bridge.ask("ping"))["result"] == {}
         assert bridge.is_silent
 
 
 async def test_a_redirect_is_followed_on_the_same_origin_only_and_with_the_message() -> None:
-    async with Upstream(session=None) as other, Upstream() as server, BridgeHere(server.url) as bridge:
+    async with Upstream(session=None) as other, Upstream() as server, InProcessBridge(server.url) as bridge:
         away = status(307, Location=other.url)
         server.on["a"] = [status(307, Location="/moved"), result("here")]
         server.on["b"] = [away]
@@ -404,7 +407,7 @@ async def silent_stream(reply: Reply) -> None:
 @pytest.mark.parametrize("handler", [hang, silent_stream], ids=["no-head", "silent-stream"])
 async def test_silence_ends_with_an_error_after_the_timeout(handler: Any) -> None:
     limits = OutboundLimits(timeout_ms=700)
-    async with Upstream({"tools/list": handler}) as server, BridgeHere(server.url, limits=limits) as bridge:
+    async with Upstream({"tools/list": handler}) as server, InProcessBridge(server.url, limits=limits) as bridge:
         error = (await bridge.ask("tools/list"))["error"]
         assert error["code"] == -32000
         assert "upstream timed out after 700 ms" in error["message"]
@@ -422,7 +425,7 @@ async def test_a_stream_that_goes_on_may_take_longer_than_the_timeout() -> None:
         await reply.end()
 
     limits = OutboundLimits(timeout_ms=2000)
-    async with Upstream({"x": drip}) as server, BridgeHere(server.url, limits=limits) as bridge:
+    async with Upstream({"x": drip}) as server, InProcessBridge(server.url, limits=limits) as bridge:
         assert (await bridge.ask("x"))["result"] == "late"
 
 
@@ -445,7 +448,7 @@ async def test_a_cancelled_call_of_the_handshake_era_is_told_to_the_server_and_i
         await reply.accepted()
 
     on = {"tools/call": slow, "notifications/cancelled": note}
-    async with Upstream(on) as server, BridgeHere(server.url) as bridge:
+    async with Upstream(on) as server, InProcessBridge(server.url) as bridge:
         await bridge.initialize()
         await bridge.send(request("tools/call", {}, 5))
         await server.until_seen("tools/call")
@@ -464,7 +467,7 @@ async def test_too_many_requests_at_a_time_are_refused_one_by_one(monkeypatch: p
         await may_answer.wait()
         await reply.result({})
 
-    async with Upstream({"x": slow}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"x": slow}) as server, InProcessBridge(server.url) as bridge:
         for number in range(5):
             await bridge.send(request("x", id=number))
         answer = await bridge.next()
@@ -474,7 +477,7 @@ async def test_too_many_requests_at_a_time_are_refused_one_by_one(monkeypatch: p
 
 
 async def test_an_id_that_is_used_again_means_the_new_request() -> None:
-    async with Upstream({"x": [hang, result("second")]}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"x": [hang, result("second")]}) as server, InProcessBridge(server.url) as bridge:
         await bridge.send(request("x", id=1))
         await server.until_seen("x")
         assert (await bridge.ask("x", id=1))["result"] == "second"
@@ -482,7 +485,7 @@ async def test_an_id_that_is_used_again_means_the_new_request() -> None:
 
 
 async def test_a_bug_leaves_no_request_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with Upstream() as server, BridgeHere(server.url) as bridge:
+    async with Upstream() as server, InProcessBridge(server.url) as bridge:
         monkeypatch.setattr(bridge.bridge._forwarder, "_deliver", None)
         answer = await bridge.ask("ping")
         assert answer["error"]["code"] == -32603
@@ -501,7 +504,7 @@ async def test_at_the_end_of_input_what_is_on_its_way_arrives_and_the_session_is
         await reply.result("done")
 
     async with Upstream({"tools/call": slow, "DELETE": status(200)}) as server:
-        async with BridgeHere(server.url) as bridge:
+        async with InProcessBridge(server.url) as bridge:
             await bridge.initialize()
             await bridge.send(request("tools/call", {}, 5))
             await server.until_seen("tools/call")
@@ -515,14 +518,14 @@ async def test_at_the_end_of_input_what_is_on_its_way_arrives_and_the_session_is
 async def test_what_does_not_arrive_is_left_after_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tabrelay.bridge.bridge.FINISH_S", 0.1)
     async with Upstream({"x": hang, "DELETE": hang}) as server:
-        async with BridgeHere(server.url) as bridge:
+        async with InProcessBridge(server.url) as bridge:
             await bridge.send(request("x"))
             await server.until_seen("x")
         assert bridge.is_silent
 
 
 async def test_it_ends_when_its_output_is_closed() -> None:
-    async with Upstream({"x": hang}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"x": hang}) as server, InProcessBridge(server.url) as bridge:
         await bridge.send(request("x"))
         await server.until_seen("x")
         bridge.output.broken.set()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tabrelay.bridge.outbound import OutboundLimits
-from tests.support.bridge_harness import BridgeHere, QuickClock, until
+from tests.support.bridge_harness import InProcessBridge, QuickClock, until
 from tests.support.fake_upstream import Reply, Upstream, cut, hang, status
 
 NOTICE = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
@@ -26,8 +26,8 @@ async def stay_open(reply: Reply) -> None:
     await hang(reply)
 
 
-def listening(server: Upstream, **options: Any) -> BridgeHere:
-    return BridgeHere(server.url, has_listener=True, **options)
+def listening(server: Upstream, **options: Any) -> InProcessBridge:
+    return InProcessBridge(server.url, has_listener=True, **options)
 
 
 async def test_it_is_opened_after_the_handshake_and_what_it_says_comes_out() -> None:
@@ -46,7 +46,7 @@ async def test_it_is_not_opened_before_the_handshake_or_when_it_is_switched_off(
         async with listening(server) as bridge:
             await bridge.ask("initialize", {})
             await bridge.ask("ping")
-        async with BridgeHere(server.url) as bridge:
+        async with InProcessBridge(server.url) as bridge:
             await bridge.initialize()
             await bridge.ask("ping")
         assert server.all("GET") == []

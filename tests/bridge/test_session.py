@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.bridge_harness import BridgeHere, request
+from tests.support.bridge_harness import InProcessBridge, request
 from tests.support.fake_upstream import Reply, Upstream, result, status
 
 HANDSHAKE = ["initialize", "notifications/initialized"]
@@ -43,7 +43,7 @@ async def test_the_first_session_id_counts_wherever_it_comes_from() -> None:
         await reply.result({}, Mcp_Session_Id="other")
 
     on = {"a": status(400, b"", Mcp_Session_Id="wrong"), "b": give, "c": other}
-    async with Upstream(on, session=None) as server, BridgeHere(server.url) as bridge:
+    async with Upstream(on, session=None) as server, InProcessBridge(server.url) as bridge:
         await bridge.initialize()
         for method in ("a", "b", "c", "ping"):
             await bridge.ask(method)
@@ -52,7 +52,7 @@ async def test_the_first_session_id_counts_wherever_it_comes_from() -> None:
 
 
 async def test_an_error_without_a_session_id_does_not_end_the_session() -> None:
-    async with Upstream({"a": status(500)}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"a": status(500)}) as server, InProcessBridge(server.url) as bridge:
         await bridge.initialize()
         await bridge.ask("a")
         await bridge.ask("ping")
@@ -68,7 +68,7 @@ async def test_an_error_without_a_session_id_does_not_end_the_session() -> None:
     ],
 )
 async def test_a_forgotten_session_is_opened_anew_and_the_message_sent_again(code: int, body: bytes) -> None:
-    async with Forgetful({"tools/call": result("done")}, code, body) as server, BridgeHere(server.url) as bridge:
+    async with Forgetful({"tools/call": result("done")}, code, body) as server, InProcessBridge(server.url) as bridge:
         await bridge.initialize()
         await server.until_seen("notifications/initialized")
         server.forget()
@@ -82,7 +82,7 @@ async def test_a_forgotten_session_is_opened_anew_and_the_message_sent_again(cod
 
 
 async def test_many_who_find_it_gone_share_one_new_session() -> None:
-    async with Forgetful({"x": result("done")}) as server, BridgeHere(server.url) as bridge:
+    async with Forgetful({"x": result("done")}) as server, InProcessBridge(server.url) as bridge:
         await bridge.initialize()
         await server.until_seen("notifications/initialized")
         server.forget()
@@ -94,7 +94,7 @@ async def test_many_who_find_it_gone_share_one_new_session() -> None:
 
 async def test_what_the_server_was_told_before_it_is_told_again() -> None:
     on = {name: result({}) for name in ("logging/setLevel", "resources/subscribe", "resources/unsubscribe", "x")}
-    async with Forgetful(on) as server, BridgeHere(server.url) as bridge:
+    async with Forgetful(on) as server, InProcessBridge(server.url) as bridge:
         await bridge.initialize()
         await bridge.ask("logging/setLevel", {"level": "debug"})
         await bridge.ask("logging/setLevel", {"level": "error"})
@@ -111,7 +111,7 @@ async def test_what_the_server_was_told_before_it_is_told_again() -> None:
 
 
 async def test_a_message_is_sent_again_once_and_then_refused() -> None:
-    async with Upstream({"x": status(404)}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"x": status(404)}) as server, InProcessBridge(server.url) as bridge:
         await bridge.initialize()
         error = (await bridge.ask("x"))["error"]
         assert (error["code"], error["data"]["status"]) == (-32001, 404)
@@ -119,7 +119,7 @@ async def test_a_message_is_sent_again_once_and_then_refused() -> None:
 
 
 async def test_when_no_new_session_can_be_had_the_client_is_told_why_and_the_next_request_tries_again() -> None:
-    async with Forgetful({"x": result("done")}) as server, BridgeHere(server.url) as bridge:
+    async with Forgetful({"x": result("done")}) as server, InProcessBridge(server.url) as bridge:
         await bridge.initialize()
         await server.until_seen("notifications/initialized")
         server.forget()
@@ -131,14 +131,14 @@ async def test_when_no_new_session_can_be_had_the_client_is_told_why_and_the_nex
 
 
 async def test_without_a_session_a_404_is_a_refusal() -> None:
-    async with Upstream({"x": status(404)}, session=None) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"x": status(404)}, session=None) as server, InProcessBridge(server.url) as bridge:
         await bridge.initialize()
         assert (await bridge.ask("x"))["error"]["data"]["status"] == 404
         assert server.methods == [*HANDSHAKE, "x"]
 
 
 async def test_an_answer_to_a_question_of_the_old_session_is_not_for_the_new_one() -> None:
-    async with Forgetful({"x": result("done")}) as server, BridgeHere(server.url) as bridge:
+    async with Forgetful({"x": result("done")}) as server, InProcessBridge(server.url) as bridge:
         await bridge.initialize()
         await server.until_seen("notifications/initialized")
         server.forget()
@@ -170,7 +170,7 @@ async def test_a_broken_stream_is_taken_up_where_it_broke() -> None:
         await reply.end()
 
     on: Any = {"tools/call": begin, "GET": [middle, status(503), finish]}
-    async with Upstream(on) as server, BridgeHere(server.url) as bridge:
+    async with Upstream(on) as server, InProcessBridge(server.url) as bridge:
         await bridge.initialize()
         await bridge.send(request("tools/call", {}, 9))
         methods = [(await bridge.next()).get("method") for _ in range(2)]
@@ -189,7 +189,7 @@ async def test_a_server_without_get_ends_the_wait() -> None:
         await reply.event("", id="e-1")
         await reply.end()
 
-    async with Upstream({"tools/call": begin}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"tools/call": begin}) as server, InProcessBridge(server.url) as bridge:
         assert (await bridge.ask("tools/call"))["error"]["data"]["status"] == 405
         assert server.methods == ["tools/call", "GET"]
 
@@ -200,7 +200,7 @@ async def test_coming_back_ends_after_ten_times_in_vain() -> None:
         await reply.event("", id="e-1")
         await reply.end()
 
-    async with Upstream({"tools/call": begin, "GET": status(500)}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"tools/call": begin, "GET": status(500)}) as server, InProcessBridge(server.url) as bridge:
         assert (await bridge.ask("tools/call"))["error"]["code"] == -32001
         assert len(server.all("GET")) == 10
 
@@ -219,7 +219,7 @@ async def test_questions_of_the_server_and_their_answers_cross() -> None:
         await reply.accepted()
         answered.set_result(reply.seen.message)
 
-    async with Upstream({"tools/call": call, "answer": take}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"tools/call": call, "answer": take}) as server, InProcessBridge(server.url) as bridge:
         await bridge.initialize()
         assert await bridge.ask("tools/call", id=2) == asked
         reply = {"jsonrpc": "2.0", "id": "q-1", "result": {"role": "assistant"}}

@@ -48,7 +48,7 @@ def bridge(task: ClientTask, home: str) -> tuple[list[str], dict[str, str]]:
     return ["-m", "tabrelay", "stdio", task.url, *flags], env
 
 
-class Talk:
+class BridgeClient:
     """JSON lines with the bridge. A refused request is for the suite to judge."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_modern: bool) -> None:
@@ -96,7 +96,7 @@ async def _authorize(template: Path, task: ClientTask, command: list[str], env: 
     reader, writer = await start(template, command[2:], env)
     try:
         async with asyncio.timeout(WAIT_S):
-            talk = Talk(reader, writer, task.version == MODERN)
+            talk = BridgeClient(reader, writer, task.version == MODERN)
             if task.version == MODERN:
                 await talk.ask("server/discover")
             else:

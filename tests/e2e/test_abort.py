@@ -14,8 +14,8 @@ from mcp_types import TextContent
 from playwright.async_api import Browser, BrowserContext, Page
 
 from tests.e2e.conftest import chosen_mode, new_profile
-from tests.support.chaos_app import FAST_RELAY, FAST_WORKER, STEADY_RELAY, STEADY_WORKER, Stage
-from tests.support.chaos_proxy import Frame, Way
+from tests.support.chaos_app import FAST_RELAY, FAST_WORKER, STEADY_RELAY, STEADY_WORKER, ChaosApp
+from tests.support.chaos_proxy import Direction, Frame
 from tests.support.waiting import BOUND_S
 
 HOURS_S = 7200.0
@@ -28,13 +28,13 @@ LEAVING = {
 }
 
 
-async def connects_as_usual(stage: Stage, settings: ModuleType, dials: int) -> None:
+async def connects_as_usual(stage: ChaosApp, settings: ModuleType, dials: int) -> None:
     """A tab that comes later finds nothing in its way, and no other dial was made meanwhile."""
     before = stage.proxy.sockets_accepted
     assert before == dials
     page = await stage.open(settings.BOOT_TIMEOUT_MS)
     assert stage.proxy.sockets_accepted == before + 1
-    assert stage.proxy.held(Way.UP) == stage.proxy.held(Way.DOWN) == 1
+    assert stage.proxy.held(Direction.UP) == stage.proxy.held(Direction.DOWN) == 1
     async with stage.relay.client() as client:
         await client.call_tool("work", {"key": "later"})
     assert await page.evaluate("runs") == {"later": 1}
@@ -44,51 +44,51 @@ async def connects_as_usual(stage: Stage, settings: ModuleType, dials: int) -> N
 async def test_a_page_that_leaves_during_the_handshake_leaves_no_socket(
     context: BrowserContext, settings: ModuleType, tmp_path: Path, how: str
 ) -> None:
-    async with Stage(tmp_path, context, timing=STEADY_WORKER, **STEADY_RELAY) as stage:
-        stage.proxy.weather[Way.DOWN].latency_s = HOURS_S
+    async with ChaosApp(tmp_path, context, timing=STEADY_WORKER, **STEADY_RELAY) as stage:
+        stage.proxy.conditions[Direction.DOWN].latency_s = HOURS_S
         page = await stage.visit()
         await stage.proxy.until(lambda: len(stage.proxy.sockets) == 1, settings.BOOT_TIMEOUT_MS / 1000)
         await LEAVING[how](page)
-        await stage.proxy.until(lambda: stage.proxy.held(Way.UP) == stage.proxy.held(Way.DOWN) == 0)
-        stage.proxy.weather[Way.DOWN].latency_s = 0
+        await stage.proxy.until(lambda: stage.proxy.held(Direction.UP) == stage.proxy.held(Direction.DOWN) == 0)
+        stage.proxy.conditions[Direction.DOWN].latency_s = 0
         await connects_as_usual(stage, settings, dials=1)
 
 
 async def test_a_page_that_leaves_between_handshake_and_welcome_leaves_no_socket(
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
-    async with Stage(tmp_path, context, timing=STEADY_WORKER, **STEADY_RELAY) as stage:
+    async with ChaosApp(tmp_path, context, timing=STEADY_WORKER, **STEADY_RELAY) as stage:
         greeted = asyncio.Event()
 
         def hold_back_the_welcome(frame: Frame) -> bool:
-            if frame.way is Way.UP and '"t":"hello"' in frame.text:
-                stage.proxy.weather[Way.DOWN].latency_s = 1.0
+            if frame.way is Direction.UP and '"t":"hello"' in frame.text:
+                stage.proxy.conditions[Direction.DOWN].latency_s = 1.0
                 greeted.set()
             return False
 
-        trap = stage.proxy.cut_at(hold_back_the_welcome)
+        planned = stage.proxy.cut_at(hold_back_the_welcome)
         page = await stage.visit()
         async with asyncio.timeout(settings.BOOT_TIMEOUT_MS / 1000):
             await greeted.wait()
         await page.evaluate("connection.close()")
-        await stage.proxy.until(lambda: stage.proxy.held(Way.UP) == stage.proxy.held(Way.DOWN) == 0)
-        stage.proxy.release(trap)
-        stage.proxy.weather[Way.DOWN].latency_s = 0
+        await stage.proxy.until(lambda: stage.proxy.held(Direction.UP) == stage.proxy.held(Direction.DOWN) == 0)
+        stage.proxy.release(planned)
+        stage.proxy.conditions[Direction.DOWN].latency_s = 0
         await connects_as_usual(stage, settings, dials=1)
 
 
 async def test_a_page_that_closes_before_the_worker_is_up_causes_no_dial(
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
-    async with Stage(tmp_path, context, timing=STEADY_WORKER, **STEADY_RELAY) as stage:
+    async with ChaosApp(tmp_path, context, timing=STEADY_WORKER, **STEADY_RELAY) as stage:
         # Python comes slowly, so that the page can be closed before it is there.
-        stage.proxy.spares_pages = False
-        stage.proxy.weather[Way.DOWN].bytes_per_s = 1_000_000
+        stage.proxy.only_websockets = False
+        stage.proxy.conditions[Direction.DOWN].bytes_per_s = 1_000_000
         page = await stage.visit()
         attached = "connection.boot !== null && connection.boot.stage !== 'ready'"
         await page.wait_for_function(f"{attached} && (connection.close(), true)")
-        stage.proxy.weather[Way.DOWN].bytes_per_s = None
-        stage.proxy.spares_pages = True
+        stage.proxy.conditions[Direction.DOWN].bytes_per_s = None
+        stage.proxy.only_websockets = True
         await connects_as_usual(stage, settings, dials=0)
 
 
@@ -97,26 +97,26 @@ async def test_a_dial_slower_than_the_timeout_is_closed_and_the_next_one_works(
     context: BrowserContext, settings: ModuleType, tmp_path: Path, slow: str
 ) -> None:
     timing = {**FAST_WORKER, "connect_ms": 1_500}
-    async with Stage(tmp_path, context, timing=timing, **FAST_RELAY) as stage:
-        weather = stage.proxy.weather[Way.DOWN]
+    async with ChaosApp(tmp_path, context, timing=timing, **FAST_RELAY) as stage:
+        conditions = stage.proxy.conditions[Direction.DOWN]
 
         def hold_back_the_welcome(frame: Frame) -> bool:
-            weather.latency_s = 3.0
+            conditions.latency_s = 3.0
             return False
 
         if slow == "handshake":
-            weather.latency_s = 3.0
-        trap = stage.proxy.cut_at(hold_back_the_welcome)
+            conditions.latency_s = 3.0
+        planned = stage.proxy.cut_at(hold_back_the_welcome)
         page = await stage.visit()
         await page.wait_for_function(
             "states.some(({ state, why }) => state === 'waiting' && why === 'timeout')",
             timeout=settings.BOOT_TIMEOUT_MS,
         )
-        stage.proxy.release(trap)
-        weather.latency_s = 0
+        stage.proxy.release(planned)
+        conditions.latency_s = 0
         await page.wait_for_function("connection.state.state === 'connected'")
         # Whatever the attempts before have come to: one socket is left, in the browser and in the relay.
-        await stage.proxy.until(lambda: stage.proxy.held(Way.UP) == stage.proxy.held(Way.DOWN) == 1)
+        await stage.proxy.until(lambda: stage.proxy.held(Direction.UP) == stage.proxy.held(Direction.DOWN) == 1)
         assert stage.proxy.sockets_accepted >= 2
         async with stage.relay.client() as client:
             await client.call_tool("work", {"key": "seen"})
@@ -131,11 +131,11 @@ ERAS = pytest.mark.parametrize("mode", ["auto", "legacy"])
 @pytest.fixture(scope="module")
 async def stage(
     browser: Browser, settings: ModuleType, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[tuple[Stage, Page]]:
+) -> AsyncIterator[tuple[ChaosApp, Page]]:
     """One tab for all calls; each test has keys of its own."""
     async with new_profile(browser, settings, chosen_mode()) as context:
         folder = tmp_path_factory.mktemp("cancelled")
-        async with Stage(folder, context, timing=FAST_WORKER, **FAST_RELAY) as stage:
+        async with ChaosApp(folder, context, timing=FAST_WORKER, **FAST_RELAY) as stage:
             yield stage, await stage.open(settings.BOOT_TIMEOUT_MS)
 
 
@@ -161,7 +161,7 @@ async def begun_in_worker(client: Client, key: str) -> None:
 @ERAS
 @pytest.mark.parametrize("is_away", [False, True], ids=["connected", "away"])
 async def test_a_cancelled_call_stops_the_tool_wherever_it_runs(
-    stage: tuple[Stage, Page], mode: str, is_away: bool
+    stage: tuple[ChaosApp, Page], mode: str, is_away: bool
 ) -> None:
     """A JavaScript tool sees its signal aborted, a Python coroutine gets CancelledError; also if the link was cut."""
     scene, page = stage
@@ -176,7 +176,7 @@ async def test_a_cancelled_call_stops_the_tool_wherever_it_runs(
         if is_away:
             scene.proxy.is_refusing = True
             scene.proxy.cut()
-            await scene.proxy.until(lambda: scene.proxy.held(Way.DOWN) == 0)
+            await scene.proxy.until(lambda: scene.proxy.held(Direction.DOWN) == 0)
         for call in calls:
             call.cancel()
         ends = await asyncio.gather(*calls, return_exceptions=True)
@@ -187,7 +187,7 @@ async def test_a_cancelled_call_stops_the_tool_wherever_it_runs(
     assert await page.evaluate("(key) => runs[key]", in_tab) == 1
 
 
-async def test_a_cancelled_call_leaves_its_neighbours_alone(stage: tuple[Stage, Page]) -> None:
+async def test_a_cancelled_call_leaves_its_neighbours_alone(stage: tuple[ChaosApp, Page]) -> None:
     scene, page = stage
     before = await page.evaluate("Object.keys(aborted)")
     async with scene.relay.client() as client, asyncio.TaskGroup() as tasks:

@@ -17,8 +17,8 @@ from mcp.client.client import Client
 from mcp_types import CallToolResult, TextContent
 from playwright.async_api import Browser, BrowserContext, Page
 
-from tests.support.chaos_app import FAST_RELAY, FAST_WORKER, Stage, expected
-from tests.support.chaos_proxy import Cut, Frame, Moment, Way
+from tests.support.chaos_app import FAST_RELAY, FAST_WORKER, ChaosApp, expected
+from tests.support.chaos_proxy import Cut, Direction, Frame, Moment
 from tests.support.worker_modes import carry
 
 SEED = 20260728
@@ -57,7 +57,7 @@ def jobs(count: int, chance: random.Random) -> list[Job]:
 class Cutter:
     """Cuts the link at frame after frame, chosen by chance, until told to stop."""
 
-    stage: Stage
+    stage: ChaosApp
     chance: random.Random
     longest_pause: int
     ways: dict[Cut, int] = field(default_factory=lambda: {Cut.RESET: 4, Cut.CLOSE: 3, Cut.HALF_OPEN: 1})
@@ -88,7 +88,7 @@ async def check_runs(page: Page, client: Client, wanted: list[Job]) -> None:
     assert counted.structured_content == {job.key: 1 for job in wanted if job.tool == "work_in_worker"}
 
 
-async def do_all(stage: Stage, wanted: list[Job], at_once: int) -> None:
+async def do_all(stage: ChaosApp, wanted: list[Job], at_once: int) -> None:
     """Both eras in turn, several calls at a time; every answer is checked."""
     async with stage.relay.client("auto") as modern, stage.relay.client("legacy") as legacy:
         places = asyncio.Semaphore(at_once)
@@ -113,7 +113,7 @@ async def test_two_hundred_calls_survive_a_link_that_is_cut_all_the_time(
 ) -> None:
     chance = random.Random(SEED)
     wanted = jobs(200, chance)
-    async with Stage(tmp_path, context, timing=FAST_WORKER, **FAST_RELAY, **PATIENT) as stage:
+    async with ChaosApp(tmp_path, context, timing=FAST_WORKER, **FAST_RELAY, **PATIENT) as stage:
         page = await stage.open(settings.BOOT_TIMEOUT_MS)
         cutter = Cutter(stage, chance, longest_pause=40)
         cutting = asyncio.create_task(cutter.run())
@@ -136,7 +136,7 @@ async def test_twenty_calls_survive_cuts_at_the_pace_that_people_get(
     chance = random.Random(SEED)
     wanted = jobs(20, chance)
     # The pauses go on growing, however long a link lasts between two cuts on a busy machine.
-    async with Stage(tmp_path, context, timing={"stable_ms": 60_000}) as stage:
+    async with ChaosApp(tmp_path, context, timing={"stable_ms": 60_000}) as stage:
         page = await stage.open(settings.BOOT_TIMEOUT_MS)
         # A socket that is half-open is known to be so after half a minute at this pace: that has tests of its own.
         cutter = Cutter(stage, chance, longest_pause=50, ways={Cut.RESET: 1, Cut.CLOSE: 1})
@@ -161,18 +161,18 @@ async def test_twenty_calls_survive_cuts_at_the_pace_that_people_get(
 @pytest.fixture(scope="module")
 async def stage(
     browser: Browser, settings: ModuleType, place: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[tuple[Stage, Page]]:
+) -> AsyncIterator[tuple[ChaosApp, Page]]:
     """One for all cuts: a worker that boots for each of them would take longer than the cuts."""
     context = await browser.new_context()
     context.set_default_timeout(settings.ACTION_TIMEOUT_MS)
     await carry(context, place)
     folder = tmp_path_factory.mktemp("directed")
-    async with Stage(folder, context, timing=FAST_WORKER, **FAST_RELAY, **PATIENT) as stage:
+    async with ChaosApp(folder, context, timing=FAST_WORKER, **FAST_RELAY, **PATIENT) as stage:
         yield stage, await stage.open(settings.BOOT_TIMEOUT_MS)
         await context.close()
 
 
-def carries(way: Way, key: str) -> Any:
+def carries(way: Direction, key: str) -> Any:
     """A frame that carries a call of `key` down, or a piece of its result up."""
     return lambda frame: frame.way is way and frame.opcode < 8 and key in frame.text
 
@@ -193,14 +193,14 @@ async def count(page: Page, client: Client, tool: str, key: str) -> Any:
 @pytest.mark.parametrize("tool", ["work", "work_in_worker"])
 @pytest.mark.parametrize("moment", ["before", "within", "after"])
 async def test_a_cut_at_the_request_costs_nothing_but_time(
-    stage: tuple[Stage, Page], moment: Moment, tool: str, cut: Cut
+    stage: tuple[ChaosApp, Page], moment: Moment, tool: str, cut: Cut
 ) -> None:
     scene, page = stage
     key = f"request-{moment}-{tool}-{cut}"
     async with scene.relay.client() as client:
-        trap = scene.proxy.cut_at(carries(Way.DOWN, key), moment, cut)
+        planned = scene.proxy.cut_at(carries(Direction.DOWN, key), moment, cut)
         result = await client.call_tool(tool, {"key": key})
-        assert trap.sprung.is_set()
+        assert planned.sprung.is_set()
         assert text(result) == expected(key, 0)
         assert await count(page, client, tool, key) == 1
 
@@ -209,14 +209,14 @@ async def test_a_cut_at_the_request_costs_nothing_but_time(
 @pytest.mark.parametrize(("tool", "size"), [("work", 2_000_000), ("work_in_worker", 0)], ids=["large", "small"])
 @pytest.mark.parametrize("moment", ["before", "within", "after"])
 async def test_a_cut_at_the_result_costs_nothing_but_time(
-    stage: tuple[Stage, Page], moment: Moment, tool: str, size: int, cut: Cut
+    stage: tuple[ChaosApp, Page], moment: Moment, tool: str, size: int, cut: Cut
 ) -> None:
     scene, page = stage
     key = f"result-{moment}-{size}-{tool}-{cut}"
     async with scene.relay.client() as client:
-        trap = scene.proxy.cut_at(carries(Way.UP, key), moment, cut)
+        planned = scene.proxy.cut_at(carries(Direction.UP, key), moment, cut)
         result = await client.call_tool(tool, {"key": key, "size": size})
-        assert trap.sprung.is_set()
+        assert planned.sprung.is_set()
         assert text(result) == expected(key, size)
         assert await count(page, client, tool, key) == 1
 
@@ -225,7 +225,7 @@ async def test_a_cut_at_the_result_costs_nothing_but_time(
 @ERAS
 @pytest.mark.parametrize("is_back_first", [True, False], ids=["back-first", "done-first"])
 async def test_a_cut_while_the_tool_runs_costs_nothing(
-    stage: tuple[Stage, Page], is_back_first: bool, mode: str, cut: Cut
+    stage: tuple[ChaosApp, Page], is_back_first: bool, mode: str, cut: Cut
 ) -> None:
     """The tool ends after the link is back, or while it is away."""
     scene, page = stage
@@ -248,7 +248,7 @@ async def test_over_the_grace_a_call_in_flight_has_an_unknown_outcome_and_a_new_
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
     quick = {"grace_s": 1.5, "away_wait_s": 0.7}
-    async with Stage(tmp_path, context, timing=FAST_WORKER, **FAST_RELAY, **quick) as stage:
+    async with ChaosApp(tmp_path, context, timing=FAST_WORKER, **FAST_RELAY, **quick) as stage:
         page = await stage.open(settings.BOOT_TIMEOUT_MS)
         async with stage.relay.client() as client:
             call = asyncio.create_task(client.call_tool("gate", {"key": "lost"}))
@@ -277,11 +277,11 @@ async def test_over_the_grace_a_call_in_flight_has_an_unknown_outcome_and_a_new_
 async def test_a_call_made_while_the_browser_is_away_waits_for_it(
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
-    async with Stage(tmp_path, context, timing=FAST_WORKER, **FAST_RELAY, **PATIENT) as stage:
+    async with ChaosApp(tmp_path, context, timing=FAST_WORKER, **FAST_RELAY, **PATIENT) as stage:
         page = await stage.open(settings.BOOT_TIMEOUT_MS)
         stage.proxy.is_refusing = True
         stage.proxy.cut()
-        await stage.proxy.until(lambda: stage.proxy.held(Way.DOWN) == 0)
+        await stage.proxy.until(lambda: stage.proxy.held(Direction.DOWN) == 0)
         async with stage.relay.client("2026-07-28") as client:
             refused = stage.proxy.sockets_accepted
             call = asyncio.create_task(client.call_tool("work", {"key": "patient"}))

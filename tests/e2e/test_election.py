@@ -13,7 +13,7 @@ from mcp.client.client import Client
 from mcp_types import CallToolResult, TextContent
 from playwright.async_api import Browser, async_playwright
 
-from tests.support.chaos_app import STEADY_RELAY, STEADY_WORKER, Stage
+from tests.support.chaos_app import STEADY_RELAY, STEADY_WORKER, ChaosApp
 from tests.support.unmanaged_tab import Tab
 from tests.support.waiting import BOUND_S
 
@@ -51,7 +51,7 @@ def text(result: CallToolResult) -> str:
 class Tabs:
     """Tabs of one browser, by their titles. The first one opened leads."""
 
-    def __init__(self, browser: Browser, stage: Stage, boot_timeout_s: float) -> None:
+    def __init__(self, browser: Browser, stage: ChaosApp, boot_timeout_s: float) -> None:
         self._browser, self.stage, self._boot_timeout_s = browser, stage, boot_timeout_s
         self.open_tabs: dict[str, Tab] = {}
 
@@ -102,7 +102,7 @@ async def tabs(settings: ModuleType, snapshot: None, tmp_path: Path) -> AsyncIte
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(**options)
         context = await browser.new_context()
-        async with Stage(tmp_path, context, timing=STEADY_WORKER, **STEADY_RELAY) as stage:
+        async with ChaosApp(tmp_path, context, timing=STEADY_WORKER, **STEADY_RELAY) as stage:
             yield Tabs(browser, stage, settings.BOOT_TIMEOUT_MS / 1000)
         await browser.close()
 

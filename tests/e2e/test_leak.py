@@ -13,7 +13,7 @@ from types import ModuleType
 from mcp import MCPError
 from playwright.async_api import BrowserContext
 
-from tests.support.chaos_app import FAST_WORKER, Stage
+from tests.support.chaos_app import FAST_WORKER, ChaosApp
 
 PAGE = """<!doctype html>
 <title>TITLE</title>
@@ -74,7 +74,7 @@ def is_settled(before: dict[str, int], after: dict[str, int]) -> bool:
 async def test_calls_that_are_over_leave_nothing_behind(
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
-    async with Stage(tmp_path, context, timing=FAST_WORKER) as stage:
+    async with ChaosApp(tmp_path, context, timing=FAST_WORKER) as stage:
         (stage.site.folder / "alive.py").write_text(ALIVE)
         stage.write("leak.html", PAGE, "Leak")
         await stage.open(settings.BOOT_TIMEOUT_MS, "leak.html", tool="in_tab")

@@ -16,8 +16,8 @@ from mcp import MCPError
 from mcp_types import CallToolResult, TextContent
 from playwright.async_api import Browser, BrowserContext, Error, Page, async_playwright
 
-from tests.support.chaos_app import FAST_RELAY, FAST_WORKER, OFFERED, STEADY_RELAY, STEADY_WORKER, Stage
-from tests.support.chaos_proxy import Way
+from tests.support.chaos_app import FAST_RELAY, FAST_WORKER, OFFERED, STEADY_RELAY, STEADY_WORKER, ChaosApp
+from tests.support.chaos_proxy import Direction
 from tests.support.waiting import BOUND_S
 from tests.support.worker_modes import SHARED_ONLY
 
@@ -31,8 +31,8 @@ def text(result: CallToolResult) -> str:
 
 
 @pytest.fixture
-async def stage(context: BrowserContext, tmp_path: Path) -> AsyncIterator[Stage]:
-    async with Stage(tmp_path, context, timing=STEADY_WORKER, **STEADY_RELAY) as stage:
+async def stage(context: BrowserContext, tmp_path: Path) -> AsyncIterator[ChaosApp]:
+    async with ChaosApp(tmp_path, context, timing=STEADY_WORKER, **STEADY_RELAY) as stage:
         yield stage
 
 
@@ -40,7 +40,7 @@ async def offered(page: Page, settings: ModuleType) -> None:
     await page.wait_for_function(OFFERED.replace("TOOL", "work"), timeout=settings.BOOT_TIMEOUT_MS)
 
 
-async def worker_target(browser: Browser, stage: Stage) -> tuple[Any, str]:
+async def worker_target(browser: Browser, stage: ChaosApp) -> tuple[Any, str]:
     """A way to the browser's targets, and the one that is the worker of this stage."""
     session = await browser.new_browser_cdp_session()
     found = (await session.send("Target.getTargets"))["targetInfos"]
@@ -51,7 +51,7 @@ async def worker_target(browser: Browser, stage: Stage) -> tuple[Any, str]:
 
 @SHARED_ONLY
 async def test_the_worker_its_link_and_its_calls_outlive_the_reload_of_the_only_tab(
-    stage: Stage, settings: ModuleType
+    stage: ChaosApp, settings: ModuleType
 ) -> None:
     page = await stage.open(settings.BOOT_TIMEOUT_MS)
     async with stage.relay.client() as client:
@@ -72,7 +72,7 @@ async def test_the_worker_its_link_and_its_calls_outlive_the_reload_of_the_only_
 
 @SHARED_ONLY
 async def test_when_the_last_tab_closes_the_worker_serves_on_and_the_tabs_tools_go(
-    stage: Stage, context: BrowserContext, settings: ModuleType
+    stage: ChaosApp, context: BrowserContext, settings: ModuleType
 ) -> None:
     page = await stage.open(settings.BOOT_TIMEOUT_MS)
     await context.new_page()  # a browser with no page at all may end
@@ -97,7 +97,7 @@ async def test_when_the_last_tab_closes_the_worker_serves_on_and_the_tabs_tools_
 
 
 @SHARED_ONLY
-async def test_the_worker_outlives_a_visit_to_another_site(stage: Stage, settings: ModuleType) -> None:
+async def test_the_worker_outlives_a_visit_to_another_site(stage: ChaosApp, settings: ModuleType) -> None:
     page = await stage.open(settings.BOOT_TIMEOUT_MS)
     async with stage.relay.client() as client:
         await client.call_tool("work_in_worker", {"key": "before"})
@@ -114,7 +114,7 @@ async def test_the_worker_outlives_a_visit_to_another_site(stage: Stage, setting
 
 @SHARED_ONLY
 async def test_tabs_start_a_dead_worker_again_and_its_calls_are_answered(
-    stage: Stage, browser: Browser, settings: ModuleType
+    stage: ChaosApp, browser: Browser, settings: ModuleType
 ) -> None:
     first = await stage.open(settings.BOOT_TIMEOUT_MS)
     second = await stage.open(settings.BOOT_TIMEOUT_MS, "other.html", "other")
@@ -168,7 +168,7 @@ async def test_a_browser_that_slept_goes_on_where_it_was_and_one_that_was_killed
         browser = await playwright.chromium.launch(**settings.quick_boot_options())
         context = await browser.new_context()
         patient = {**FAST_RELAY, "grace_s": 60, "away_wait_s": 1}
-        async with Stage(tmp_path, context, timing=FAST_WORKER, **patient) as stage:
+        async with ChaosApp(tmp_path, context, timing=FAST_WORKER, **patient) as stage:
             page = await stage.open(settings.BOOT_TIMEOUT_MS)
             family = {
                 pid: command
@@ -181,7 +181,7 @@ async def test_a_browser_that_slept_goes_on_where_it_was_and_one_that_was_killed
                 # Asleep: nothing answers the relay's pings, so it lets the socket go and keeps the call.
                 send(signal.SIGSTOP, family)
                 try:
-                    await stage.proxy.until(lambda: stage.proxy.held(Way.DOWN) == 0)
+                    await stage.proxy.until(lambda: stage.proxy.held(Direction.DOWN) == 0)
                     assert not running.done()
                 finally:
                     send(signal.SIGCONT, family)

@@ -12,8 +12,8 @@ from mcp_types import CallToolResult, TextContent
 from playwright.async_api import Browser, BrowserContext, Error
 
 from tabrelay.config.settings import Settings
-from tests.support.chaos_app import OFFERED, STEADY_RELAY, STEADY_WORKER, Stage
-from tests.support.chaos_proxy import ChaosProxy, Way
+from tests.support.chaos_app import OFFERED, STEADY_RELAY, STEADY_WORKER, ChaosApp
+from tests.support.chaos_proxy import ChaosProxy, Direction
 from tests.support.demo import Demo
 from tests.support.link_worker import SyntheticWorker
 from tests.support.running_relay import ACCEPT, modern
@@ -41,7 +41,7 @@ async def test_a_worker_that_is_blocked_for_a_minute_keeps_its_link_and_returns_
 
     The worker's own watchdog has its real time, which is shorter than the block: it must read before it judges.
     """
-    async with Stage(tmp_path, context, ping_interval_s=2, ping_timeout_s=2) as stage:
+    async with ChaosApp(tmp_path, context, ping_interval_s=2, ping_timeout_s=2) as stage:
         page = await stage.open(settings.BOOT_TIMEOUT_MS)
         async with stage.relay.client() as client, asyncio.TaskGroup() as tasks, asyncio.timeout(BLOCKED_S * 3):
             blocked = tasks.create_task(client.call_tool("block", {"key": "long", "seconds": BLOCKED_S}))
@@ -65,7 +65,7 @@ async def test_a_frozen_tab_fails_its_own_calls_by_name_and_works_again_when_it_
     own = await browser.browser_type.launch(**settings.quick_boot_options())
     try:
         context = await own.new_context()
-        async with Stage(tmp_path, context, timing=SHORT, **STEADY_RELAY) as stage:
+        async with ChaosApp(tmp_path, context, timing=SHORT, **STEADY_RELAY) as stage:
             tab = await Tab.open(own, f"{stage.site.origin}/index.html")
             # In front of the first, which is hidden now: a tab that is looked at does not freeze.
             other = await Tab.open(own, f"{stage.site.origin}/other.html")
@@ -76,7 +76,7 @@ async def test_a_frozen_tab_fails_its_own_calls_by_name_and_works_again_when_it_
         await own.close()
 
 
-async def freeze_and_unfreeze(stage: Stage, tab: Tab) -> None:
+async def freeze_and_unfreeze(stage: ChaosApp, tab: Tab) -> None:
     async with stage.relay.client() as client:
         call = asyncio.create_task(client.call_tool("gate", {"key": "cold"}))
         await tab.until("runs.cold === 1")
@@ -103,7 +103,7 @@ async def freeze_and_unfreeze(stage: Stage, tab: Tab) -> None:
 async def test_a_tab_that_computes_without_a_pause_is_waited_for_and_then_given_up(
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
-    async with Stage(tmp_path, context, timing=SHORT, **STEADY_RELAY) as stage:
+    async with ChaosApp(tmp_path, context, timing=SHORT, **STEADY_RELAY) as stage:
         await stage.open(settings.BOOT_TIMEOUT_MS, "other.html", "other")
         page = await stage.open(settings.BOOT_TIMEOUT_MS)
         async with stage.relay.client() as client:
@@ -124,7 +124,7 @@ async def test_a_tab_that_computes_without_a_pause_is_waited_for_and_then_given_
 async def test_a_crashed_tab_fails_its_own_calls_by_name_and_nobody_elses(
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
-    async with Stage(tmp_path, context, timing=SHORT, **STEADY_RELAY) as stage:
+    async with ChaosApp(tmp_path, context, timing=SHORT, **STEADY_RELAY) as stage:
         # The worker lives in the process of the tab that started it: that one must not be the one that crashes.
         await stage.open(settings.BOOT_TIMEOUT_MS, "other.html", "other")
         page = await stage.open(settings.BOOT_TIMEOUT_MS)
@@ -190,7 +190,7 @@ async def test_a_browser_that_does_not_read_is_let_go_in_time_and_keeps_its_sess
         sid = worker.link.sid
         [caller] = [connection.relay_sees[1] for connection in proxy.sockets]
         assert is_held(relay.port, caller) is CAN_TELL
-        proxy.freeze(Way.DOWN)
+        proxy.freeze(Direction.DOWN)
         began = loop.time()
         # More than the buffers of the relay, the proxy and both kernels hold.
         arguments = {"pad": "x" * 3_000_000}
@@ -203,7 +203,7 @@ async def test_a_browser_that_does_not_read_is_let_go_in_time_and_keeps_its_sess
                 await relay.status()  # it has let go of the browser, but not of the descriptor yet
         assert loop.time() - began <= 35 / scale + 5
         proxy.cut()
-        proxy.unfreeze(Way.DOWN)
+        proxy.unfreeze(Direction.DOWN)
         await worker.dropped()
         await worker.dial()
         await worker.until(lambda: worker.link.is_up)

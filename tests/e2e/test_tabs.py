@@ -23,7 +23,7 @@ from mcp_types import (
 )
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
-from tests.support.chaos_app import SERVER, STEADY_RELAY, STEADY_WORKER, Stage
+from tests.support.chaos_app import SERVER, STEADY_RELAY, STEADY_WORKER, ChaosApp
 from tests.support.unmanaged_tab import Tab
 from tests.support.waiting import BOUND_S, pause
 from tests.support.worker_modes import carry
@@ -78,7 +78,7 @@ connection.offerTool({
 class Tabs:
     """Tabs of one web app, and what MCP clients get from them."""
 
-    def __init__(self, stage: Stage, timeout_ms: float) -> None:
+    def __init__(self, stage: ChaosApp, timeout_ms: float) -> None:
         self.stage = stage
         self._timeout_ms = timeout_ms
         for name in ("tab.html", "next.html"):
@@ -164,7 +164,7 @@ async def profile(
 async def tabs(
     profile: BrowserContext, settings: ModuleType, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Tabs]:
-    async with Stage(tmp_path_factory.mktemp("tabs"), profile, timing=TIMING, **STEADY_RELAY) as stage:
+    async with ChaosApp(tmp_path_factory.mktemp("tabs"), profile, timing=TIMING, **STEADY_RELAY) as stage:
         tabs = Tabs(stage, settings.BOOT_TIMEOUT_MS)
         # The worker lives in the process of the tab that starts it: one that stays.
         await tabs.open("anchor", "Anchor")
@@ -354,7 +354,7 @@ async def test_the_tab_that_the_user_looks_at_gets_the_call(
 ) -> None:
     own = await browser.browser_type.launch(**settings.quick_boot_options())
     try:
-        async with Stage(tmp_path, await own.new_context(), timing=TIMING, **STEADY_RELAY) as stage:
+        async with ChaosApp(tmp_path, await own.new_context(), timing=TIMING, **STEADY_RELAY) as stage:
             tabs = Tabs(stage, settings.BOOT_TIMEOUT_MS)
             opened = []
             for title in ("One", "Two", "Three"):
@@ -382,7 +382,7 @@ async def answer(context: Any, params: ElicitRequestParams) -> ElicitResult:
 async def test_a_client_that_came_before_the_browser_reaches_its_tools_by_the_list_it_read_then(
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
-    async with Stage(tmp_path, context, timing=TIMING, static_tools=SERVER, **STEADY_RELAY) as stage:
+    async with ChaosApp(tmp_path, context, timing=TIMING, static_tools=SERVER, **STEADY_RELAY) as stage:
         tabs = Tabs(stage, settings.BOOT_TIMEOUT_MS)
         async with (
             stage.relay.client("auto", elicitation_callback=answer) as modern,

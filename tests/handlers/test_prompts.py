@@ -14,7 +14,7 @@ from tabserver.handlers.context import Context
 from tabserver.handlers.prompts import declare_prompt
 from tabserver.handlers.toolbox import Toolbox, default_toolbox, prompt
 from tabserver.schema.shapes import SchemaError
-from tests.support.server_harness import Bench
+from tests.support.server_harness import CoreHarness
 
 
 class Tone(enum.Enum):
@@ -28,17 +28,17 @@ def box() -> Toolbox:
 
 
 @pytest.fixture
-def bench(box: Toolbox) -> Bench:
-    return Bench(box)
+def bench(box: Toolbox) -> CoreHarness:
+    return CoreHarness(box)
 
 
-def get(bench: Bench, name: str, **arguments: Any) -> Any:
+def get(bench: CoreHarness, name: str, **arguments: Any) -> Any:
     bench.open()
     answer = bench.request("prompts/get", {"name": name, "arguments": arguments})
     return answer.get("result", answer.get("error"))
 
 
-def test_a_prompt_is_listed_with_the_arguments_of_its_function(box: Toolbox, bench: Bench) -> None:
+def test_a_prompt_is_listed_with_the_arguments_of_its_function(box: Toolbox, bench: CoreHarness) -> None:
     @prompt(title="Review", toolbox=box)
     def review(ctx: Context, code: Annotated[str, "What to review"], tone: Tone = Tone.KIND) -> str:
         """Review a piece of code."""
@@ -57,7 +57,7 @@ def test_a_prompt_is_listed_with_the_arguments_of_its_function(box: Toolbox, ben
     ]
 
 
-def test_arguments_are_text_and_become_what_the_function_takes(box: Toolbox, bench: Bench) -> None:
+def test_arguments_are_text_and_become_what_the_function_takes(box: Toolbox, bench: CoreHarness) -> None:
     @prompt(toolbox=box)
     def story(words: int, about: list[str], tone: Tone = Tone.KIND, sad: bool = False) -> str:
         return f"{words + 1} {about} {tone.name} {sad}"
@@ -98,7 +98,7 @@ def test_arguments_are_text_and_become_what_the_function_takes(box: Toolbox, ben
         ),
     ],
 )
-def test_whatever_is_returned_becomes_messages(box: Toolbox, bench: Bench, value: Any, messages: Any) -> None:
+def test_whatever_is_returned_becomes_messages(box: Toolbox, bench: CoreHarness, value: Any, messages: Any) -> None:
     @prompt(toolbox=box)
     def p() -> Any:
         return value
@@ -106,7 +106,7 @@ def test_whatever_is_returned_becomes_messages(box: Toolbox, bench: Bench, value
     assert get(bench, "p")["messages"] == messages
 
 
-def test_what_is_no_message_is_a_clear_error(box: Toolbox, bench: Bench) -> None:
+def test_what_is_no_message_is_a_clear_error(box: Toolbox, bench: CoreHarness) -> None:
     @prompt(toolbox=box)
     def p() -> Any:
         return [3]
@@ -115,20 +115,20 @@ def test_what_is_no_message_is_a_clear_error(box: Toolbox, bench: Bench) -> None
     assert error["code"] == -32603 and "a prompt returns text, content or Messages, not int" in error["message"]
 
 
-def test_an_unknown_prompt_is_refused_with_what_is_near(box: Toolbox, bench: Bench) -> None:
+def test_an_unknown_prompt_is_refused_with_what_is_near(box: Toolbox, bench: CoreHarness) -> None:
     prompt(name="review", toolbox=box)(lambda: "x")
     error = get(bench, "reveiw")
     assert (error["code"], error["message"]) == (-32602, 'Unknown prompt "reveiw". Did you mean "review"?')
 
 
 @pytest.mark.parametrize("arguments", [[], {"a": 3}])
-def test_arguments_that_are_no_texts_are_refused(bench: Bench, arguments: Any) -> None:
+def test_arguments_that_are_no_texts_are_refused(bench: CoreHarness, arguments: Any) -> None:
     bench.open()
     error = bench.request("prompts/get", {"name": "p", "arguments": arguments})["error"]
     assert error["code"] == -32602 and error["message"].startswith("params.arguments")
 
 
-async def test_an_asynchronous_prompt_can_be_cancelled(box: Toolbox, bench: Bench) -> None:
+async def test_an_asynchronous_prompt_can_be_cancelled(box: Toolbox, bench: CoreHarness) -> None:
     stopped = asyncio.Event()
 
     @prompt(toolbox=box)
@@ -162,7 +162,7 @@ def test_the_bare_decorator_registers_in_the_default_toolbox() -> None:
 # -- completion -------------------------------------------------------------------------------------------------------
 
 
-def complete(bench: Bench, name: str, argument: str, typed: str, **others: str) -> Any:
+def complete(bench: CoreHarness, name: str, argument: str, typed: str, **others: str) -> Any:
     params = {
         "ref": {"type": "ref/prompt", "name": name},
         "argument": {"name": argument, "value": typed},
@@ -173,7 +173,7 @@ def complete(bench: Bench, name: str, argument: str, typed: str, **others: str) 
     return answer["result"]["completion"]["values"] if "result" in answer else answer["error"]
 
 
-def test_lists_types_and_functions_complete(box: Toolbox, bench: Bench) -> None:
+def test_lists_types_and_functions_complete(box: Toolbox, bench: CoreHarness) -> None:
     def streets(typed: str, others: Mapping[str, str]) -> list[str]:
         return [f"{typed} in {others['city']}"]
 
@@ -190,7 +190,7 @@ def test_lists_types_and_functions_complete(box: Toolbox, bench: Bench) -> None:
     assert complete(bench, "nope", "city", "x")["code"] == -32602
 
 
-def test_at_most_a_hundred_values_are_sent(box: Toolbox, bench: Bench) -> None:
+def test_at_most_a_hundred_values_are_sent(box: Toolbox, bench: CoreHarness) -> None:
     prompt(name="p", complete={"a": [f"v{n}" for n in range(150)]}, toolbox=box)(takes_a)
     bench.open()
     params = {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": "v"}}
@@ -202,12 +202,12 @@ def takes_a(a: str) -> str:
     return a
 
 
-def test_a_completer_that_fails_is_an_error(box: Toolbox, bench: Bench) -> None:
+def test_a_completer_that_fails_is_an_error(box: Toolbox, bench: CoreHarness) -> None:
     prompt(name="p", complete={"a": lambda typed: 1 / 0}, toolbox=box)(takes_a)
     assert complete(bench, "p", "a", "x") == {"code": -32603, "message": "ZeroDivisionError: division by zero"}
 
 
-async def test_a_completer_may_be_asynchronous(box: Toolbox, bench: Bench) -> None:
+async def test_a_completer_may_be_asynchronous(box: Toolbox, bench: CoreHarness) -> None:
     async def find(typed: str) -> list[str]:
         await asyncio.sleep(0)
         return [typed + "!"]
@@ -226,7 +226,7 @@ async def test_a_completer_may_be_asynchronous(box: Toolbox, bench: Bench) -> No
         {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": ""}, "context": 3},
     ],
 )
-def test_a_completion_request_that_is_none_is_refused(bench: Bench, params: dict[str, Any]) -> None:
+def test_a_completion_request_that_is_none_is_refused(bench: CoreHarness, params: dict[str, Any]) -> None:
     bench.open()
     assert bench.request("completion/complete", params)["error"]["code"] == -32602
 

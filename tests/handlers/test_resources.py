@@ -14,7 +14,7 @@ from tabserver.handlers.toolbox import Toolbox, resource, resource_updated
 from tabserver.schema.shapes import SchemaError
 from tabserver.wire.eras import META_SUBSCRIPTION
 from tabserver.wire.frames import Kind
-from tests.support.server_harness import READY, Bench
+from tests.support.server_harness import READY, CoreHarness
 
 
 @dataclass
@@ -47,17 +47,17 @@ def box() -> Toolbox:
 
 
 @pytest.fixture
-def bench(box: Toolbox) -> Bench:
-    return Bench(box)
+def bench(box: Toolbox) -> CoreHarness:
+    return CoreHarness(box)
 
 
-def read(bench: Bench, uri: str) -> Any:
+def read(bench: CoreHarness, uri: str) -> Any:
     bench.open()
     answer = bench.request("resources/read", {"uri": uri})
     return answer.get("result", answer.get("error"))
 
 
-def test_resources_and_templates_are_listed_with_what_was_said_about_them(bench: Bench) -> None:
+def test_resources_and_templates_are_listed_with_what_was_said_about_them(bench: CoreHarness) -> None:
     bench.open()
     assert bench.request("resources/list")["result"] == {
         "resources": [
@@ -76,19 +76,19 @@ def test_resources_and_templates_are_listed_with_what_was_said_about_them(bench:
     assert (listed["ttlMs"], listed["cacheScope"]) == (0, "private")
 
 
-def test_what_is_spelt_out_comes_before_a_template(bench: Bench) -> None:
+def test_what_is_spelt_out_comes_before_a_template(bench: CoreHarness) -> None:
     assert read(bench, "notes://all") == {
         "contents": [{"uri": "notes://all", "mimeType": "text/markdown", "text": "# All"}]
     }
 
 
-def test_a_templates_arguments_have_the_types_of_its_function(bench: Bench) -> None:
+def test_a_templates_arguments_have_the_types_of_its_function(bench: CoreHarness) -> None:
     assert read(bench, "notes://7")["contents"][0]["text"] == '{"id": 7, "text": "x"}'
     error = read(bench, "notes://seven")
     assert error["code"] == -32602 and 'arguments.id: expected integer, got string "seven"' in error["message"]
 
 
-async def test_an_argument_may_have_slashes_if_its_template_says_so(bench: Bench) -> None:
+async def test_an_argument_may_have_slashes_if_its_template_says_so(bench: CoreHarness) -> None:
     bench.open()
     bench.request("resources/read", {"uri": "files://a/b%20c"})
     result = await bench.reply("c")
@@ -98,19 +98,19 @@ async def test_an_argument_may_have_slashes_if_its_template_says_so(bench: Bench
 
 
 @pytest.mark.parametrize("uri", ["nowhere://x", "notes://1/2", "notes://100", "notes://", "files://" + "a" * 5000])
-def test_what_is_not_there_is_told_in_the_words_of_the_era(bench: Bench, uri: str) -> None:
+def test_what_is_not_there_is_told_in_the_words_of_the_era(bench: CoreHarness, uri: str) -> None:
     assert read(bench, uri) == {"code": -32002, "message": f"Resource not found: {uri}", "data": {"uri": uri}}
     error = bench.modern("resources/read", {"uri": uri})["error"]
     assert (error["code"], error["data"]) == (-32602, {"uri": uri})
 
 
 @pytest.mark.parametrize("params", [{}, {"uri": 3}])
-def test_reading_needs_a_uri(bench: Bench, params: dict[str, Any]) -> None:
+def test_reading_needs_a_uri(bench: CoreHarness, params: dict[str, Any]) -> None:
     bench.open()
     assert bench.request("resources/read", params)["error"]["message"].startswith("params.uri: expected string")
 
 
-def test_a_function_that_fails_is_an_error_that_names_the_resource(box: Toolbox, bench: Bench) -> None:
+def test_a_function_that_fails_is_an_error_that_names_the_resource(box: Toolbox, bench: CoreHarness) -> None:
     @resource("notes://broken", toolbox=box)
     def broken() -> str:
         raise KeyError("no such note")
@@ -183,11 +183,11 @@ def test_one_uri_is_offered_by_one_function(box: Toolbox) -> None:
 # -- watching ---------------------------------------------------------------------------------------------------------
 
 
-def watched(bench: Bench, box: Toolbox) -> None:
+def watched(bench: CoreHarness, box: Toolbox) -> None:
     box.listen(bench.server.catalogue_changed, bench.server.resource_updated)
 
 
-def test_a_session_is_notified_of_what_it_subscribed_to_until_it_unsubscribes(box: Toolbox, bench: Bench) -> None:
+def test_a_session_is_notified_of_what_it_subscribed_to_until_it_unsubscribes(box: Toolbox, bench: CoreHarness) -> None:
     watched(bench, box)
     bench.open(channel="a")
     bench.open(channel="b")
@@ -202,13 +202,13 @@ def test_a_session_is_notified_of_what_it_subscribed_to_until_it_unsubscribes(bo
     assert len(bench.notes()) == 1
 
 
-def test_subscribing_to_what_is_not_there_is_refused(bench: Bench) -> None:
+def test_subscribing_to_what_is_not_there_is_refused(bench: CoreHarness) -> None:
     bench.open()
     assert bench.request("resources/subscribe", {"uri": "nowhere://x"})["error"]["code"] == -32002
 
 
 def test_a_listener_gets_the_acknowledgement_first_then_what_it_asked_for_and_nothing_else(
-    box: Toolbox, bench: Bench
+    box: Toolbox, bench: CoreHarness
 ) -> None:
     watched(bench, box)
     wanted = {"resourcesListChanged": True, "toolsListChanged": False, "resourceSubscriptions": ["notes://7"]}
@@ -227,7 +227,9 @@ def test_a_listener_gets_the_acknowledgement_first_then_what_it_asked_for_and_no
     ]
 
 
-def test_listening_ends_with_a_response_when_the_server_goes_and_silently_when_the_caller_does(bench: Bench) -> None:
+def test_listening_ends_with_a_response_when_the_server_goes_and_silently_when_the_caller_does(
+    bench: CoreHarness,
+) -> None:
     for channel in ("stays", "leaves"):
         bench.modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id=3, channel=channel)
     bench.close("leaves")
@@ -248,12 +250,12 @@ def test_listening_ends_with_a_response_when_the_server_goes_and_silently_when_t
     "wanted",
     [None, [], {"toolsListChanged": 1}, {"resourceSubscriptions": "x"}, {"resourceSubscriptions": [1]}],
 )
-def test_a_filter_that_is_none_is_refused(bench: Bench, wanted: Any) -> None:
+def test_a_filter_that_is_none_is_refused(bench: CoreHarness, wanted: Any) -> None:
     error = bench.modern("subscriptions/listen", {"notifications": wanted})["error"]
     assert error["code"] == -32602 and error["message"].startswith("params.notifications")
 
 
-def test_list_changed_of_every_kind_reaches_sessions(bench: Bench) -> None:
+def test_list_changed_of_every_kind_reaches_sessions(bench: CoreHarness) -> None:
     bench.open(replace(READY, version="2025-03-26"))
     bench.server.catalogue_changed()
     assert [method for method, _, _ in bench.notes()] == [
@@ -266,13 +268,13 @@ def test_list_changed_of_every_kind_reaches_sessions(bench: Bench) -> None:
 # -- completion -------------------------------------------------------------------------------------------------------
 
 
-def complete(bench: Bench, ref: dict[str, Any], name: str, value: str, **more: Any) -> Any:
+def complete(bench: CoreHarness, ref: dict[str, Any], name: str, value: str, **more: Any) -> Any:
     params = {"ref": ref, "argument": {"name": name, "value": value}, **more}
     answer = bench.modern("completion/complete", params)
     return answer["result"]["completion"] if "result" in answer else answer["error"]
 
 
-def test_an_argument_of_a_template_is_completed(box: Toolbox, bench: Bench) -> None:
+def test_an_argument_of_a_template_is_completed(box: Toolbox, bench: CoreHarness) -> None:
     template = {"type": "ref/resource", "uri": "notes://{id}"}
     assert complete(bench, template, "id", "1") == {"values": ["1", "12"], "total": 2, "hasMore": False}
     assert complete(bench, template, "nothing", "")["code"] == -32602

@@ -16,7 +16,7 @@ from tabserver.mcp import questions
 from tabserver.mcp.parked_calls import MOST_PARKED, TTL_S, ParkedHandles, StateSeal, digest
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Caller, Kind
-from tests.support.server_harness import MODERN, READY, Bench
+from tests.support.server_harness import MODERN, READY, CoreHarness
 
 ALL: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 CLIENT = replace(MODERN, capabilities=ALL)
@@ -38,8 +38,8 @@ def box() -> Toolbox:
 
 
 @pytest.fixture
-def bench(box: Toolbox) -> Bench:
-    return Bench(box)
+def bench(box: Toolbox) -> CoreHarness:
+    return CoreHarness(box)
 
 
 def text_of(result: Any) -> str:
@@ -66,7 +66,7 @@ def retry(first: Any, answers: dict[str, Any], name: str = "greet", **more: Any)
 # -- sessions: a request of the server's own --------------------------------------------------------------------------
 
 
-async def test_a_session_is_asked_by_a_request_that_belongs_to_the_call(box: Toolbox, bench: Bench) -> None:
+async def test_a_session_is_asked_by_a_request_that_belongs_to_the_call(box: Toolbox, bench: CoreHarness) -> None:
     offer_greeting(box)
     bench.open(SESSION)
     bench.request("tools/call", call("greet"), id=5)
@@ -82,7 +82,7 @@ async def test_a_session_is_asked_by_a_request_that_belongs_to_the_call(box: Too
     assert (done["id"], text_of(done["result"])) == (5, "Hello, Alice!")
 
 
-async def test_questions_to_several_sessions_have_ids_of_their_own(box: Toolbox, bench: Bench) -> None:
+async def test_questions_to_several_sessions_have_ids_of_their_own(box: Toolbox, bench: CoreHarness) -> None:
     offer_greeting(box)
     for channel in ("a", "b"):
         bench.open(SESSION, channel)
@@ -95,7 +95,7 @@ async def test_questions_to_several_sessions_have_ids_of_their_own(box: Toolbox,
     assert not [sent for sent in bench.sent if sent[0] == "a" and sent[1] is Kind.RES]
 
 
-async def test_an_error_of_the_client_reaches_the_handler(box: Toolbox, bench: Bench) -> None:
+async def test_an_error_of_the_client_reaches_the_handler(box: Toolbox, bench: CoreHarness) -> None:
     seen: list[int] = []
 
     @tool(toolbox=box)
@@ -116,14 +116,14 @@ async def test_an_error_of_the_client_reaches_the_handler(box: Toolbox, bench: B
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"jsonrpc":"2.0","id":7,"result":{}}', '{"jsonrpc":"2.0","id":"x"}'])
-async def test_an_answer_to_nothing_is_dropped(box: Toolbox, bench: Bench, text: str) -> None:
+async def test_an_answer_to_nothing_is_dropped(box: Toolbox, bench: CoreHarness, text: str) -> None:
     offer_greeting(box)
     bench.open(SESSION)
     bench.server.receive(Received("c", Kind.RES, None, None, text, None))
     assert bench.sent == []
 
 
-async def test_a_call_that_is_cancelled_withdraws_its_question(box: Toolbox, bench: Bench) -> None:
+async def test_a_call_that_is_cancelled_withdraws_its_question(box: Toolbox, bench: CoreHarness) -> None:
     offer_greeting(box)
     bench.open(SESSION)
     bench.request("tools/call", call("greet"), id=5)
@@ -136,7 +136,7 @@ async def test_a_call_that_is_cancelled_withdraws_its_question(box: Toolbox, ben
 
 
 async def test_a_session_that_does_not_answer_is_not_waited_for_for_ever(
-    box: Toolbox, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    box: Toolbox, bench: CoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(questions, "ASK_S", 0.0)
     offer_greeting(box)
@@ -148,7 +148,7 @@ async def test_a_session_that_does_not_answer_is_not_waited_for_for_ever(
 
 
 async def test_an_address_to_open_has_an_id_in_a_session_and_none_for_a_modern_client(
-    box: Toolbox, bench: Bench
+    box: Toolbox, bench: CoreHarness
 ) -> None:
     @tool(toolbox=box)
     async def sign_in(ctx: Context) -> Any:
@@ -171,7 +171,7 @@ async def test_an_address_to_open_has_an_id_in_a_session_and_none_for_a_modern_c
 
 
 async def test_a_modern_client_gets_the_question_as_the_answer_and_the_handler_goes_on_with_the_retry(
-    box: Toolbox, bench: Bench
+    box: Toolbox, bench: CoreHarness
 ) -> None:
     runs: list[str] = []
     offer_greeting(box, runs)
@@ -185,7 +185,7 @@ async def test_a_modern_client_gets_the_question_as_the_answer_and_the_handler_g
 
 
 async def test_what_is_asked_together_is_one_round_and_what_is_missing_is_asked_again(
-    box: Toolbox, bench: Bench
+    box: Toolbox, bench: CoreHarness
 ) -> None:
     @tool(toolbox=box)
     async def all_three(ctx: Context) -> Any:
@@ -204,7 +204,7 @@ async def test_what_is_asked_together_is_one_round_and_what_is_missing_is_asked_
     assert text_of(third) == "Bonjour Alice file:///a"
 
 
-async def test_one_question_after_the_other_is_a_round_each(box: Toolbox, bench: Bench) -> None:
+async def test_one_question_after_the_other_is_a_round_each(box: Toolbox, bench: CoreHarness) -> None:
     @tool(toolbox=box)
     async def two_steps(ctx: Context) -> Any:
         names = [(await ctx.elicit("Name?", Name)).data.name for _ in range(2)]
@@ -217,7 +217,7 @@ async def test_one_question_after_the_other_is_a_round_each(box: Toolbox, bench:
     assert text_of(third) == "Alice and Alice"
 
 
-async def test_prompts_and_resources_may_ask_too(box: Toolbox, bench: Bench) -> None:
+async def test_prompts_and_resources_may_ask_too(box: Toolbox, bench: CoreHarness) -> None:
     @prompt(toolbox=box)
     async def letter(ctx: Context) -> str:
         return f"Write to {(await ctx.elicit('To whom?', Name, key='who')).data.name}."
@@ -237,7 +237,7 @@ async def test_prompts_and_resources_may_ask_too(box: Toolbox, bench: Bench) -> 
     assert (second["contents"][0]["text"], second["ttlMs"]) == ("Notes of Alice", 0)
 
 
-async def test_progress_and_log_go_to_the_request_that_waits_now(box: Toolbox, bench: Bench) -> None:
+async def test_progress_and_log_go_to_the_request_that_waits_now(box: Toolbox, bench: CoreHarness) -> None:
     @tool(toolbox=box)
     async def greet(ctx: Context) -> Any:
         ctx.progress(1)
@@ -251,7 +251,7 @@ async def test_progress_and_log_go_to_the_request_that_waits_now(box: Toolbox, b
     assert notes == [("m1", {"progressToken": "a", "progress": 1}), ("m2", {"progressToken": "b", "progress": 2})]
 
 
-async def test_a_client_that_answers_before_it_is_asked_needs_no_second_round(box: Toolbox, bench: Bench) -> None:
+async def test_a_client_that_answers_before_it_is_asked_needs_no_second_round(box: Toolbox, bench: CoreHarness) -> None:
     offer_greeting(box)
     result = await bench.ask("m1", "tools/call", call("greet", inputResponses={"user_name": ALICE}), CLIENT)
     assert text_of(result) == "Hello, Alice!"
@@ -260,13 +260,13 @@ async def test_a_client_that_answers_before_it_is_asked_needs_no_second_round(bo
 
 
 @pytest.mark.parametrize("answers", [None, 3, [], {"user_name": 12345}, {"user_name": None}])
-async def test_answers_that_are_none_are_refused(box: Toolbox, bench: Bench, answers: Any) -> None:
+async def test_answers_that_are_none_are_refused(box: Toolbox, bench: CoreHarness, answers: Any) -> None:
     offer_greeting(box)
     error = await bench.ask("m1", "tools/call", call("greet", inputResponses=answers), CLIENT)
     assert error["code"] == -32602 and error["message"].startswith("params.inputResponses")
 
 
-async def test_an_answer_that_does_not_fit_the_form_names_the_field(box: Toolbox, bench: Bench) -> None:
+async def test_an_answer_that_does_not_fit_the_form_names_the_field(box: Toolbox, bench: CoreHarness) -> None:
     offer_greeting(box)
     first = await bench.ask("m1", "tools/call", call("greet"), CLIENT)
     wrong = {"action": "accept", "content": {"name": 3}}
@@ -274,7 +274,7 @@ async def test_an_answer_that_does_not_fit_the_form_names_the_field(box: Toolbox
     assert result["isError"] and "content.name: expected string, got number 3" in text_of(result)
 
 
-async def test_a_user_who_declines_is_an_answer_too(box: Toolbox, bench: Bench) -> None:
+async def test_a_user_who_declines_is_an_answer_too(box: Toolbox, bench: CoreHarness) -> None:
     offer_greeting(box)
     first = await bench.ask("m1", "tools/call", call("greet"), CLIENT)
     result = await bench.ask("m2", "tools/call", retry(first, {"user_name": {"action": "decline"}}), CLIENT)
@@ -301,7 +301,7 @@ def flip(state: str) -> str:
     ],
 )
 async def test_a_state_that_was_touched_is_refused_and_the_real_one_still_works(
-    box: Toolbox, bench: Bench, forge: Callable[[str], Any]
+    box: Toolbox, bench: CoreHarness, forge: Callable[[str], Any]
 ) -> None:
     offer_greeting(box)
     first = await bench.ask("m1", "tools/call", call("greet"), CLIENT)
@@ -314,7 +314,7 @@ async def test_a_state_that_was_touched_is_refused_and_the_real_one_still_works(
 
 @pytest.mark.parametrize("is_stateless", [False, True])
 async def test_a_state_is_good_for_its_principal_and_its_request_only(
-    box: Toolbox, bench: Bench, is_stateless: bool
+    box: Toolbox, bench: CoreHarness, is_stateless: bool
 ) -> None:
     @tool(toolbox=box)
     async def greet(ctx: Context, n: int = 0) -> Any:
@@ -336,7 +336,7 @@ async def test_a_state_is_good_for_its_principal_and_its_request_only(
     assert text_of(await bench.ask("d", "tools/call", good, CLIENT)) == "Alice"
 
 
-async def test_a_parked_call_is_resumed_once(box: Toolbox, bench: Bench) -> None:
+async def test_a_parked_call_is_resumed_once(box: Toolbox, bench: CoreHarness) -> None:
     offer_greeting(box)
     first = await bench.ask("m1", "tools/call", call("greet"), CLIENT)
     good = retry(first, {"user_name": ALICE})
@@ -344,7 +344,7 @@ async def test_a_parked_call_is_resumed_once(box: Toolbox, bench: Bench) -> None
     assert (await bench.ask("m3", "tools/call", good, CLIENT))["code"] == -32602
 
 
-async def test_a_state_expires(box: Toolbox, bench: Bench) -> None:
+async def test_a_state_expires(box: Toolbox, bench: CoreHarness) -> None:
     offer_greeting(box)
     first = await bench.ask("m1", "tools/call", call("greet"), CLIENT)
     bench.now += TTL_S
@@ -352,7 +352,7 @@ async def test_a_state_expires(box: Toolbox, bench: Bench) -> None:
 
 
 async def test_a_call_that_nobody_comes_back_for_is_stopped(
-    box: Toolbox, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    box: Toolbox, bench: CoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(questions, "TTL_S", 0.0)
     stopped = asyncio.Event()
@@ -370,7 +370,7 @@ async def test_a_call_that_nobody_comes_back_for_is_stopped(
         await stopped.wait()
 
 
-async def test_one_principal_can_not_park_without_end(box: Toolbox, bench: Bench) -> None:
+async def test_one_principal_can_not_park_without_end(box: Toolbox, bench: CoreHarness) -> None:
     offer_greeting(box)
     for n in range(MOST_PARKED):
         first = await bench.ask(f"m{n}", "tools/call", call("greet"), CLIENT)
@@ -384,7 +384,7 @@ async def test_one_principal_can_not_park_without_end(box: Toolbox, bench: Bench
     assert (await bench.ask("again", "tools/call", call("greet"), CLIENT))["resultType"] == "input_required"
 
 
-async def test_a_caller_that_leaves_the_retry_stops_the_handler(box: Toolbox, bench: Bench) -> None:
+async def test_a_caller_that_leaves_the_retry_stops_the_handler(box: Toolbox, bench: CoreHarness) -> None:
     waiting, stopped = asyncio.Event(), asyncio.Event()
 
     @tool(toolbox=box)
@@ -404,7 +404,9 @@ async def test_a_caller_that_leaves_the_retry_stops_the_handler(box: Toolbox, be
         await stopped.wait()
 
 
-async def test_a_handler_that_ends_while_it_is_parked_gives_its_result_to_the_retry(box: Toolbox, bench: Bench) -> None:
+async def test_a_handler_that_ends_while_it_is_parked_gives_its_result_to_the_retry(
+    box: Toolbox, bench: CoreHarness
+) -> None:
     give_up = asyncio.Event()
 
     @tool(toolbox=box)
@@ -455,7 +457,11 @@ def test_a_parked_thing_is_taken_once_and_frees_its_place() -> None:
     ],
 )
 async def test_only_what_the_client_declared_is_asked(
-    box: Toolbox, bench: Bench, capabilities: dict[str, Any], ask: Callable[[Context], Any], needed: dict[str, Any]
+    box: Toolbox,
+    bench: CoreHarness,
+    capabilities: dict[str, Any],
+    ask: Callable[[Context], Any],
+    needed: dict[str, Any],
 ) -> None:
     @tool(toolbox=box)
     async def curious(ctx: Context) -> Any:
@@ -476,7 +482,7 @@ async def test_only_what_the_client_declared_is_asked(
     assert error["code"] == -32600 and "does not support" in error["message"]
 
 
-async def test_who_asks_after_the_end_is_told_so(box: Toolbox, bench: Bench) -> None:
+async def test_who_asks_after_the_end_is_told_so(box: Toolbox, bench: CoreHarness) -> None:
     contexts: list[Context] = []
 
     @tool(toolbox=box)
@@ -489,7 +495,7 @@ async def test_who_asks_after_the_end_is_told_so(box: Toolbox, bench: Bench) -> 
         await contexts[0].roots()
 
 
-async def test_a_handler_may_do_without(box: Toolbox, bench: Bench) -> None:
+async def test_a_handler_may_do_without(box: Toolbox, bench: CoreHarness) -> None:
     @tool(toolbox=box)
     async def modest(ctx: Context) -> Any:
         try:
@@ -513,7 +519,7 @@ def offer_counting(box: Toolbox, rounds: int) -> None:
         return f"{reached} {ctx.input_responses['n']['content']['name']} {ctx.era}"
 
 
-async def test_a_returned_question_enters_the_handler_again_with_its_state(box: Toolbox, bench: Bench) -> None:
+async def test_a_returned_question_enters_the_handler_again_with_its_state(box: Toolbox, bench: CoreHarness) -> None:
     offer_counting(box, 2)
     first = await bench.ask("m1", "tools/call", call("count"), CLIENT)
     second = await bench.ask("m2", "tools/call", retry(first, {"n": ALICE}, "count"), CLIENT)
@@ -522,7 +528,7 @@ async def test_a_returned_question_enters_the_handler_again_with_its_state(box: 
     assert text_of(third) == "2 Alice modern"
 
 
-async def test_a_session_gets_returned_questions_as_requests(box: Toolbox, bench: Bench) -> None:
+async def test_a_session_gets_returned_questions_as_requests(box: Toolbox, bench: CoreHarness) -> None:
     offer_counting(box, 2)
     bench.open(SESSION)
     bench.request("tools/call", call("count"))
@@ -533,7 +539,7 @@ async def test_a_session_gets_returned_questions_as_requests(box: Toolbox, bench
     assert text_of(await bench.reply("c")) == "2 Alice legacy"
 
 
-async def test_a_session_is_not_asked_without_end(box: Toolbox, bench: Bench) -> None:
+async def test_a_session_is_not_asked_without_end(box: Toolbox, bench: CoreHarness) -> None:
     offer_counting(box, 1000)
     bench.open(SESSION)
     bench.request("tools/call", call("count"))
@@ -543,7 +549,7 @@ async def test_a_session_is_not_asked_without_end(box: Toolbox, bench: Bench) ->
     assert error["code"] == -32603 and "after 8 rounds" in error["message"]
 
 
-async def test_a_client_error_ends_a_returned_question(box: Toolbox, bench: Bench) -> None:
+async def test_a_client_error_ends_a_returned_question(box: Toolbox, bench: CoreHarness) -> None:
     @tool(toolbox=box)
     def both(ctx: Context) -> Any:
         return InputRequired({"a": Elicit("?", Name), "b": Sample("?")})
@@ -561,7 +567,7 @@ async def test_a_client_error_ends_a_returned_question(box: Toolbox, bench: Benc
 
 @pytest.mark.parametrize("caller", [MODERN, READY])
 async def test_a_returned_question_that_the_client_can_not_take_is_a_clear_error(
-    box: Toolbox, bench: Bench, caller: Caller
+    box: Toolbox, bench: CoreHarness, caller: Caller
 ) -> None:
     offer_counting(box, 1)
     if caller is MODERN:
@@ -571,7 +577,7 @@ async def test_a_returned_question_that_the_client_can_not_take_is_a_clear_error
         assert bench.request("tools/call", call("count"))["result"]["isError"]
 
 
-async def test_a_state_alone_is_a_reason_to_come_again(box: Toolbox, bench: Bench) -> None:
+async def test_a_state_alone_is_a_reason_to_come_again(box: Toolbox, bench: CoreHarness) -> None:
     @tool(toolbox=box)
     def later(ctx: Context) -> Any:
         return "now" if ctx.request_state else InputRequired(state={"since": 1})

@@ -9,11 +9,11 @@ import pytest
 from tabserver.handlers.context import Context
 from tabserver.handlers.toolbox import Toolbox, tool
 from tabserver.mcp.caller_state import LIFE_S, MOST_CALLERS, CallerStates, caller_key
-from tests.support.server_harness import MODERN, READY, Bench
+from tests.support.server_harness import MODERN, READY, CoreHarness
 
 
 @pytest.fixture
-def bench() -> Bench:
+def bench() -> CoreHarness:
     box = Toolbox()
 
     @tool(toolbox=box)
@@ -21,24 +21,24 @@ def bench() -> Bench:
         ctx.state["calls"] = ctx.state.get("calls", 0) + 1
         return int(ctx.state["calls"])
 
-    return Bench(box)
+    return CoreHarness(box)
 
 
 def counted(answer: dict[str, dict[str, list[dict[str, str]]]]) -> int:
     return int(answer["result"]["content"][0]["text"])
 
 
-def call(bench: Bench, id: int, channel: str) -> int:
+def call(bench: CoreHarness, id: int, channel: str) -> int:
     return counted(bench.request("tools/call", {"name": "count"}, id=id, channel=channel))
 
 
-def test_a_session_has_a_state_of_its_own(bench: Bench) -> None:
+def test_a_session_has_a_state_of_its_own(bench: CoreHarness) -> None:
     for channel in ("a", "b"):
         bench.open(replace(READY, session=f"session {channel}"), channel)
     assert [call(bench, 1, "a"), call(bench, 2, "a"), call(bench, 1, "b")] == [1, 2, 1]
 
 
-def test_a_session_that_comes_back_on_another_channel_finds_its_state(bench: Bench) -> None:
+def test_a_session_that_comes_back_on_another_channel_finds_its_state(bench: CoreHarness) -> None:
     bench.open(replace(READY, session="one"), "a")
     assert call(bench, 1, "a") == 1
     bench.close("a", "the relay started a new session")
@@ -46,13 +46,13 @@ def test_a_session_that_comes_back_on_another_channel_finds_its_state(bench: Ben
     assert call(bench, 1, "z") == 2
 
 
-def test_a_session_without_an_id_is_its_channel(bench: Bench) -> None:
+def test_a_session_without_an_id_is_its_channel(bench: CoreHarness) -> None:
     bench.open(READY, "a")
     bench.open(READY, "b")
     assert [call(bench, 1, "a"), call(bench, 2, "a"), call(bench, 1, "b")] == [1, 2, 1]
 
 
-def test_a_modern_client_finds_its_state_by_token_and_name(bench: Bench) -> None:
+def test_a_modern_client_finds_its_state_by_token_and_name(bench: CoreHarness) -> None:
     others = [replace(MODERN, principal="token:other"), replace(MODERN, client={"name": "another"})]
     told = [
         counted(bench.modern("tools/call", {"name": "count"}, channel=f"m{number}", caller=caller))

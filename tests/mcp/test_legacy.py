@@ -10,15 +10,15 @@ from tabserver.handlers.content import Audio, Link
 from tabserver.handlers.toolbox import prompt
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
-from tests.support.held_calls import Bench
+from tests.support.held_calls import HeldServer
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def bench() -> HeldServer:
+    return HeldServer()
 
 
-def test_a_long_list_comes_in_pages(bench: Bench) -> None:
+def test_a_long_list_comes_in_pages(bench: HeldServer) -> None:
     bench.catalogue.offered = [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(250)]
     bench.open()
     seen, cursor, sizes = [], None, []
@@ -34,7 +34,7 @@ def test_a_long_list_comes_in_pages(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("cursor", ["x", "dG9vbHM6LTE=", "cHJvbXB0czoxMDA=", 3, "", "é"])
-def test_a_cursor_that_is_not_ours_is_refused(bench: Bench, cursor: object) -> None:
+def test_a_cursor_that_is_not_ours_is_refused(bench: HeldServer, cursor: object) -> None:
     bench.open()
     error = bench.request("tools/list", {"cursor": cursor})["error"]
     assert error["code"] == -32602 and error["message"].startswith("params.cursor: unknown cursor")
@@ -51,7 +51,7 @@ def test_a_cursor_that_is_not_ours_is_refused(bench: Bench, cursor: object) -> N
     ],
 )
 def test_a_result_that_is_no_object_is_wrapped_for_those_who_know_only_objects(
-    bench: Bench, schema: Any, value: Any, wrapped: Any
+    bench: HeldServer, schema: Any, value: Any, wrapped: Any
 ) -> None:
     tool: dict[str, Any] = {"name": "add", "inputSchema": {"type": "object"}}
     bench.catalogue.offered = [tool | ({"outputSchema": schema} if schema else {})]
@@ -77,7 +77,7 @@ def test_a_result_that_is_no_object_is_wrapped_for_those_who_know_only_objects(
     ],
 )
 def test_content_that_a_revision_does_not_know_is_said_in_its_own_way(
-    bench: Bench, version: str, kinds: list[str]
+    bench: HeldServer, version: str, kinds: list[str]
 ) -> None:
     blocks = [Audio(b"\x00").block(), Link("a:b", "B").block()]
 

@@ -15,7 +15,7 @@ from tabserver.wire.frames import Caller, Kind
 from tabserver.wire.jsonrpc import INTERNAL_ERROR
 from tests.support.fake_port import FakePort
 from tests.support.odd_values import anything, nested, params
-from tests.support.server_harness import MODERN, READY, Bench
+from tests.support.server_harness import MODERN, READY, CoreHarness
 
 METHODS = [
     *("initialize", "ping", "server/discover", "tools/list", "tools/call", "resources/list", "resources/read"),
@@ -35,7 +35,7 @@ class Core:
         box = Toolbox()
         self.now_ms = 0.0
         hub = Hub(box, now_ms=lambda: self.now_ms, defer=lambda due: None, later=lambda delay_ms, ring: None)
-        self.bench = Bench(hub)
+        self.bench = CoreHarness(hub)
         hub.attach(FakePort(), {"id": "a", "title": "A", "visible": True, "watches": False})
 
         @tool(toolbox=box)

@@ -14,7 +14,7 @@ from tabserver.handlers.toolbox import Toolbox, prompt, tool
 from tabserver.mcp.parked_calls import MOST_USED_STATES, TTL_S, StateSeal, UsedStates
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.running_relay import RunningRelay
-from tests.support.server_harness import MODERN, Bench
+from tests.support.server_harness import MODERN, CoreHarness
 
 FORM: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 ALICE: dict[str, Any] = {"action": "accept", "content": {"name": "Alice"}}
@@ -57,8 +57,8 @@ def offers(runs: list[str]) -> Toolbox:
     return box
 
 
-def worker_of(box: Toolbox, key: str = "of the relay") -> Bench:
-    bench = Bench(box)
+def worker_of(box: Toolbox, key: str = "of the relay") -> CoreHarness:
+    bench = CoreHarness(box)
     bench.server.use_key(key)
     return bench
 

@@ -14,7 +14,7 @@ from tabserver.wire.eras import META_LOG_LEVEL, META_SERVER_INFO
 from tabserver.wire.errors import BufferFull, MessageTooLarge
 from tabserver.wire.events import Closed, Received
 from tabserver.wire.frames import Kind
-from tests.support.held_calls import ADD, INFO, LEGACY, Bench, refused
+from tests.support.held_calls import ADD, INFO, LEGACY, HeldServer, refused
 from tests.support.server_harness import MODERN, READY
 
 CAPABILITIES = {
@@ -27,8 +27,8 @@ CAPABILITIES = {
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def bench() -> HeldServer:
+    return HeldServer()
 
 
 # -- legacy: handshake ------------------------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ def bench() -> Bench:
     ],
 )
 def test_initialize_negotiates_the_version(asked: object, given: str) -> None:
-    bench = Bench("Be kind.")
+    bench = HeldServer("Be kind.")
     bench.open(LEGACY)
     assert bench.request("initialize", {"protocolVersion": asked, "capabilities": {}})["result"] == {
         "protocolVersion": given,
@@ -55,7 +55,7 @@ def test_initialize_negotiates_the_version(asked: object, given: str) -> None:
     }
 
 
-def test_before_initialize_only_ping_is_answered(bench: Bench) -> None:
+def test_before_initialize_only_ping_is_answered(bench: HeldServer) -> None:
     bench.open(LEGACY)
     assert bench.request("ping")["result"] == {}
     assert refused(bench.request("tools/list")) == (-32600, "tools/list came before initialize", "invalid_request")
@@ -63,12 +63,12 @@ def test_before_initialize_only_ping_is_answered(bench: Bench) -> None:
     assert bench.request("tools/list")["result"] == {"tools": [ADD]}
 
 
-def test_a_session_that_is_opened_again_needs_no_handshake(bench: Bench) -> None:
+def test_a_session_that_is_opened_again_needs_no_handshake(bench: HeldServer) -> None:
     bench.open(READY)
     assert bench.request("tools/list")["result"] == {"tools": [ADD]}
 
 
-def test_list_changed_goes_to_sessions_past_their_handshake_only(bench: Bench) -> None:
+def test_list_changed_goes_to_sessions_past_their_handshake_only(bench: HeldServer) -> None:
     bench.open(READY, "ready")
     bench.open(LEGACY, "greeted")
     bench.request("initialize", {"protocolVersion": "2025-11-25"}, channel="greeted")
@@ -92,7 +92,7 @@ def test_list_changed_goes_to_sessions_past_their_handshake_only(bench: Bench) -
 
 
 def test_discover_tells_versions_and_capabilities() -> None:
-    assert Bench("Be kind.").modern("server/discover")["result"] == {
+    assert HeldServer("Be kind.").modern("server/discover")["result"] == {
         "resultType": "complete",
         "supportedVersions": ["2026-07-28"],
         "capabilities": CAPABILITIES,
@@ -103,7 +103,7 @@ def test_discover_tells_versions_and_capabilities() -> None:
     }
 
 
-def test_a_modern_list_is_complete_and_says_how_long_it_may_be_kept(bench: Bench) -> None:
+def test_a_modern_list_is_complete_and_says_how_long_it_may_be_kept(bench: HeldServer) -> None:
     assert bench.modern("tools/list")["result"] == {
         "resultType": "complete",
         "tools": [ADD],
@@ -113,7 +113,7 @@ def test_a_modern_list_is_complete_and_says_how_long_it_may_be_kept(bench: Bench
     }
 
 
-def test_a_modern_call_adds_the_type_of_the_result_and_the_server(bench: Bench) -> None:
+def test_a_modern_call_adds_the_type_of_the_result_and_the_server(bench: HeldServer) -> None:
     bench.catalogue.on_call = lambda context, done: done(text_result("3") | {"_meta": {"mine": 1}})
     assert bench.modern("tools/call", {"name": "add", "arguments": {"a": 1}})["result"] == {
         "resultType": "complete",
@@ -122,13 +122,13 @@ def test_a_modern_call_adds_the_type_of_the_result_and_the_server(bench: Bench) 
     }
 
 
-def test_a_result_may_bring_its_own_type(bench: Bench) -> None:
+def test_a_result_may_bring_its_own_type(bench: HeldServer) -> None:
     bench.catalogue.on_call = lambda context, done: done({"resultType": "input_required", "content": []})
     assert bench.modern("tools/call", {"name": "add"})["result"]["resultType"] == "input_required"
 
 
 @pytest.mark.parametrize("wish", ["progressToken", "tabrelay/pin"])
-def test_a_wish_that_python_finds_equal_to_the_last_one_is_still_looked_at(bench: Bench, wish: str) -> None:
+def test_a_wish_that_python_finds_equal_to_the_last_one_is_still_looked_at(bench: HeldServer, wish: str) -> None:
     """What the last caller wished for is kept, and in Python `1 == True`."""
     bench.catalogue.on_call = lambda context, done: done(text_result("3"))
     good, bad = (1, True) if wish == "progressToken" else (True, 1)
@@ -138,22 +138,22 @@ def test_a_wish_that_python_finds_equal_to_the_last_one_is_still_looked_at(bench
 
 
 @pytest.mark.parametrize("method", ["initialize", "ping", "logging/setLevel", "resources/subscribe", "nonsense"])
-def test_what_the_modern_era_removed_is_unknown_there(bench: Bench, method: str) -> None:
+def test_what_the_modern_era_removed_is_unknown_there(bench: HeldServer, method: str) -> None:
     assert refused(bench.modern(method)) == (-32601, f"Method not found: {method}", "method_not_found")
 
 
 @pytest.mark.parametrize("method", ["server/discover", "nonsense"])
-def test_what_the_legacy_era_lacks_is_unknown_there(bench: Bench, method: str) -> None:
+def test_what_the_legacy_era_lacks_is_unknown_there(bench: HeldServer, method: str) -> None:
     bench.open()
     assert bench.request(method)["error"]["code"] == -32601
 
 
-def test_a_modern_channel_is_gone_with_its_answer(bench: Bench) -> None:
+def test_a_modern_channel_is_gone_with_its_answer(bench: HeldServer) -> None:
     bench.modern("tools/list")
     assert bench.request("tools/list", channel="m") is None
 
 
-def test_a_modern_caller_that_leaves_cancels_and_receives_nothing_more(bench: Bench) -> None:
+def test_a_modern_caller_that_leaves_cancels_and_receives_nothing_more(bench: HeldServer) -> None:
     bench.modern("tools/call", {"name": "add", "_meta": {"progressToken": 1, META_LOG_LEVEL: "debug"}})
     _, _, context, done = bench.catalogue.calls[0]
     bench.server.receive(Closed("m", "the caller left"))
@@ -164,7 +164,7 @@ def test_a_modern_caller_that_leaves_cancels_and_receives_nothing_more(bench: Be
     assert bench.sent == []
 
 
-def test_a_posted_cancellation_does_not_touch_a_modern_call(bench: Bench) -> None:
+def test_a_posted_cancellation_does_not_touch_a_modern_call(bench: HeldServer) -> None:
     bench.modern("tools/call", {"name": "add"}, id=5)
     bench.note("notifications/cancelled", {"requestId": 5}, channel="m")
     assert bench.catalogue.cancelled == []
@@ -173,7 +173,7 @@ def test_a_posted_cancellation_does_not_touch_a_modern_call(bench: Bench) -> Non
 # -- calls ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_call_reaches_the_catalogue_and_its_result_the_caller(bench: Bench) -> None:
+def test_a_call_reaches_the_catalogue_and_its_result_the_caller(bench: HeldServer) -> None:
     bench.open()
     assert bench.request("tools/call", {"name": "add", "arguments": {"a": 1}}, id="r") is None
     name, arguments, context, done = bench.catalogue.calls[0]
@@ -184,14 +184,14 @@ def test_a_call_reaches_the_catalogue_and_its_result_the_caller(bench: Bench) ->
     assert bench.sent == [("c", Kind.RES, answer, "r", None)]
 
 
-def test_arguments_may_be_absent(bench: Bench) -> None:
+def test_arguments_may_be_absent(bench: HeldServer) -> None:
     bench.open()
     bench.request("tools/call", {"name": "add"}, id=1)
     bench.request("tools/call", {"name": "add", "arguments": None}, id=2)
     assert [arguments for _, arguments, _, _ in bench.catalogue.calls] == [{}, {}]
 
 
-def test_a_request_may_name_a_tab_as_results_do(bench: Bench) -> None:
+def test_a_request_may_name_a_tab_as_results_do(bench: HeldServer) -> None:
     bench.open()
     for id, named in enumerate(["a", {"id": "a", "title": "Tab a"}]):
         bench.request("tools/call", {"name": "add", "_meta": {"tabrelay/tab": named}}, id=id)
@@ -200,7 +200,7 @@ def test_a_request_may_name_a_tab_as_results_do(bench: Bench) -> None:
     assert "params._meta.tabrelay/tab: expected the id of a tab" in refused["error"]["message"]
 
 
-def test_a_pin_is_told_to_the_relay_and_holds_at_once(bench: Bench) -> None:
+def test_a_pin_is_told_to_the_relay_and_holds_at_once(bench: HeldServer) -> None:
     def pin(request: Request, done: Done) -> None:
         request.pin("a")
         done({"content": []})
@@ -215,14 +215,14 @@ def test_a_pin_is_told_to_the_relay_and_holds_at_once(bench: Bench) -> None:
     assert bench.catalogue.calls[-1][2].caller.tab == "a"
 
 
-def test_the_same_request_again_is_answered_once(bench: Bench) -> None:
+def test_the_same_request_again_is_answered_once(bench: HeldServer) -> None:
     bench.open()
     bench.request("tools/call", {"name": "add"})
     bench.request("tools/call", {"name": "add"})
     assert len(bench.catalogue.calls) == 1
 
 
-def test_an_unknown_tool_is_a_protocol_error_that_names_what_is_near(bench: Bench) -> None:
+def test_an_unknown_tool_is_a_protocol_error_that_names_what_is_near(bench: HeldServer) -> None:
     bench.open()
     answer = bench.request("tools/call", {"name": "ad"})
     assert refused(answer) == (-32602, 'Unknown tool "ad". Did you mean "add"?', "invalid_params")
@@ -232,7 +232,7 @@ def test_an_unknown_tool_is_a_protocol_error_that_names_what_is_near(bench: Benc
     assert refused(answer)[:2] == (-32602, 'Unknown tool "add". No tools are offered right now.')
 
 
-def test_invalid_arguments_are_an_error_that_the_model_can_read(bench: Bench) -> None:
+def test_invalid_arguments_are_an_error_that_the_model_can_read(bench: HeldServer) -> None:
     def refuse(request: Request, done: Done) -> None:
         raise InvalidArguments('arguments.a: expected integer, got string "x"')
 
@@ -244,7 +244,7 @@ def test_invalid_arguments_are_an_error_that_the_model_can_read(bench: Bench) ->
         assert answer["result"]["content"] == [{"type": "text", "text": text}]
 
 
-def test_a_catalogue_that_raises_is_a_failed_call(bench: Bench) -> None:
+def test_a_catalogue_that_raises_is_a_failed_call(bench: HeldServer) -> None:
     def fail(request: Request, done: Done) -> None:
         raise RuntimeError("no tab")
 
@@ -254,20 +254,20 @@ def test_a_catalogue_that_raises_is_a_failed_call(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), {1, 2}, object()])
-def test_a_result_that_is_no_json_is_a_clear_error(bench: Bench, value: object) -> None:
+def test_a_result_that_is_no_json_is_a_clear_error(bench: HeldServer, value: object) -> None:
     bench.catalogue.on_call = lambda context, done: done({"content": [], "structuredContent": {"x": value}})
     bench.open()
     result = bench.request("tools/call", {"name": "add"})["result"]
     assert result["isError"] is True and "can't be sent as JSON" in result["content"][0]["text"]
 
 
-def test_half_a_surrogate_pair_does_not_leave_the_worker(bench: Bench) -> None:
+def test_half_a_surrogate_pair_does_not_leave_the_worker(bench: HeldServer) -> None:
     bench.catalogue.on_call = lambda context, done: done(text_result("é\ud800"))
     bench.open()
     assert bench.request("tools/call", {"name": "add"})["result"]["content"][0]["text"] == "é\N{REPLACEMENT CHARACTER}"
 
 
-def test_no_more_than_the_limit_run_at_once_for_one_caller(bench: Bench) -> None:
+def test_no_more_than_the_limit_run_at_once_for_one_caller(bench: HeldServer) -> None:
     bench.open()
     for id in range(MAX_RUNNING):
         assert bench.request("tools/call", {"name": "add"}, id=id) is None
@@ -278,7 +278,7 @@ def test_no_more_than_the_limit_run_at_once_for_one_caller(bench: Bench) -> None
     assert bench.request("tools/call", {"name": "add"}, id=MAX_RUNNING) is None
 
 
-def test_cancelling_stops_the_call_and_ends_its_stream(bench: Bench) -> None:
+def test_cancelling_stops_the_call_and_ends_its_stream(bench: HeldServer) -> None:
     bench.open()
     bench.request("tools/call", {"name": "add"}, id=5)
     bench.note("notifications/cancelled", {"requestId": 5, "reason": "too slow"})
@@ -290,14 +290,14 @@ def test_cancelling_stops_the_call_and_ends_its_stream(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("id", [6, "5", None, True, [5]])
-def test_cancelling_what_does_not_run_does_nothing(bench: Bench, id: object) -> None:
+def test_cancelling_what_does_not_run_does_nothing(bench: HeldServer, id: object) -> None:
     bench.open()
     bench.request("tools/call", {"name": "add"}, id=5)
     bench.note("notifications/cancelled", {"requestId": id})
     assert bench.sent == [] and bench.catalogue.cancelled == []
 
 
-def test_a_session_that_ends_cancels_what_runs(bench: Bench) -> None:
+def test_a_session_that_ends_cancels_what_runs(bench: HeldServer) -> None:
     bench.open()
     for id in range(3):
         bench.request("tools/call", {"name": "add"}, id=id)
@@ -305,7 +305,7 @@ def test_a_session_that_ends_cancels_what_runs(bench: Bench) -> None:
     assert bench.catalogue.cancelled == ["gone"] * 3 and bench.sent == []
 
 
-def test_one_callers_ids_do_not_touch_anothers(bench: Bench) -> None:
+def test_one_callers_ids_do_not_touch_anothers(bench: HeldServer) -> None:
     bench.open(channel="a")
     bench.open(channel="b")
     bench.request("tools/call", {"name": "add"}, id=1, channel="a")
@@ -319,7 +319,7 @@ def test_one_callers_ids_do_not_touch_anothers(bench: Bench) -> None:
 
 @pytest.mark.parametrize("is_modern", [True, False])
 def test_progress_goes_to_the_request_that_asked_for_it_rises_and_stops_with_the_answer(
-    bench: Bench, is_modern: bool
+    bench: HeldServer, is_modern: bool
 ) -> None:
     params = {"name": "add", "_meta": {"progressToken": "p"}}
     if is_modern:
@@ -341,14 +341,14 @@ def test_progress_goes_to_the_request_that_asked_for_it_rises_and_stops_with_the
     ]
 
 
-def test_without_a_token_there_is_no_progress(bench: Bench) -> None:
+def test_without_a_token_there_is_no_progress(bench: HeldServer) -> None:
     bench.open()
     bench.request("tools/call", {"name": "add"})
     bench.catalogue.calls[0][2].progress(1)
     assert bench.sent == []
 
 
-def test_a_session_receives_its_level_and_above_and_may_change_it(bench: Bench) -> None:
+def test_a_session_receives_its_level_and_above_and_may_change_it(bench: HeldServer) -> None:
     bench.open()
     bench.request("tools/call", {"name": "add"}, id=9)
     context = bench.catalogue.calls[0][2]
@@ -365,7 +365,7 @@ def test_a_session_receives_its_level_and_above_and_may_change_it(bench: Bench) 
 
 @pytest.mark.parametrize(("level", "received"), [(None, []), ("debug", ["debug", "error"]), ("error", ["error"])])
 def test_a_modern_request_receives_only_the_level_it_asked_for(
-    bench: Bench, level: str | None, received: list[str]
+    bench: HeldServer, level: str | None, received: list[str]
 ) -> None:
     bench.modern("tools/call", {"name": "add", "_meta": {META_LOG_LEVEL: level} if level else {}})
     bench.catalogue.calls[0][2].log("debug", "x")
@@ -373,7 +373,7 @@ def test_a_modern_request_receives_only_the_level_it_asked_for(
     assert [params["level"] for _, params, _ in bench.notes()] == received
 
 
-def test_an_unknown_level_is_refused(bench: Bench) -> None:
+def test_an_unknown_level_is_refused(bench: HeldServer) -> None:
     bench.open()
     levels = "debug, info, notice, warning, error, critical, alert, emergency"
     answer = bench.request("logging/setLevel", {"level": "loud"})
@@ -417,7 +417,9 @@ def test_an_unknown_level_is_refused(bench: Bench) -> None:
         ('{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"x"}}', -32602),
     ],
 )
-def test_a_bad_request_is_answered_with_its_id_and_the_channel_lives_on(bench: Bench, text: str, code: int) -> None:
+def test_a_bad_request_is_answered_with_its_id_and_the_channel_lives_on(
+    bench: HeldServer, text: str, code: int
+) -> None:
     bench.open()
     answer = bench.raw(text, id=1)
     assert (answer["id"], answer["error"]["code"]) == (1, code)
@@ -425,13 +427,13 @@ def test_a_bad_request_is_answered_with_its_id_and_the_channel_lives_on(bench: B
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"jsonrpc":"2.0"}', '{"jsonrpc":"2.0","method":"x","params":[]}'])
-def test_a_bad_notification_is_dropped(bench: Bench, text: str) -> None:
+def test_a_bad_notification_is_dropped(bench: HeldServer, text: str) -> None:
     bench.open()
     bench.server.receive(Received("c", Kind.NOTE, None, None, text, None))
     assert bench.sent == []
 
 
-def test_responses_and_unknown_channels_are_dropped(bench: Bench) -> None:
+def test_responses_and_unknown_channels_are_dropped(bench: HeldServer) -> None:
     bench.open()
     bench.server.receive(Received("c", Kind.RES, 1, None, '{"jsonrpc":"2.0","id":1,"result":{}}', None))
     bench.request("ping", channel="nowhere")
@@ -440,7 +442,7 @@ def test_responses_and_unknown_channels_are_dropped(bench: Bench) -> None:
     assert bench.sent == []
 
 
-def test_a_bug_in_the_catalogue_is_an_internal_error(bench: Bench) -> None:
+def test_a_bug_in_the_catalogue_is_an_internal_error(bench: HeldServer) -> None:
     bench.open()
     bench.catalogue.offered = None  # type: ignore[assignment]
     error = bench.request("tools/call", {"name": "add"})["result"]
@@ -455,7 +457,7 @@ def test_a_bug_in_the_catalogue_is_an_internal_error(bench: Bench) -> None:
 # -- a link without room ----------------------------------------------------------------------------------------------
 
 
-def test_a_result_that_is_too_large_is_told_as_such(bench: Bench) -> None:
+def test_a_result_that_is_too_large_is_told_as_such(bench: HeldServer) -> None:
     def refuse(kind: Kind, text: str) -> None:
         if len(text) > 1000:
             raise MessageTooLarge("message of 2,000 bytes, at most 1,000")
@@ -469,7 +471,7 @@ def test_a_result_that_is_too_large_is_told_as_such(bench: Bench) -> None:
     assert error["data"]["reason"] == "result_too_large"
 
 
-def test_a_notice_that_finds_no_room_is_lost_and_the_call_goes_on(bench: Bench) -> None:
+def test_a_notice_that_finds_no_room_is_lost_and_the_call_goes_on(bench: HeldServer) -> None:
     def refuse(kind: Kind, text: str) -> None:
         if kind is Kind.NOTE:
             raise BufferFull("full")
@@ -485,7 +487,7 @@ def test_a_notice_that_finds_no_room_is_lost_and_the_call_goes_on(bench: Bench) 
 # -- sessions ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_session_may_let_its_stream_go_and_a_modern_call_can_not(bench: Bench) -> None:
+def test_a_session_may_let_its_stream_go_and_a_modern_call_can_not(bench: HeldServer) -> None:
     bench.open()
     bench.request("tools/call", {"name": "add"}, id=4)
     bench.modern("tools/call", {"name": "add"})
@@ -494,7 +496,7 @@ def test_a_session_may_let_its_stream_go_and_a_modern_call_can_not(bench: Bench)
     assert bench.notes() == [("$/tabrelay/closeStream", {"retryMs": 500}, 4)]
 
 
-def test_initialize_says_who_calls(bench: Bench) -> None:
+def test_initialize_says_who_calls(bench: HeldServer) -> None:
     bench.open(LEGACY)
     client = {"name": "probe", "version": "2"}
     params = {"protocolVersion": "2025-06-18", "capabilities": {"roots": {}}, "clientInfo": client}

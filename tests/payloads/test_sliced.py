@@ -35,7 +35,7 @@ def says(worker: SyntheticWorker, text: str) -> None:
     """Answers every call with this text."""
 
     def answer(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
-        worker.say(event, Kind.RES, text)
+        worker.send_text(event, Kind.RES, text)
 
     worker.on_call = answer
 
@@ -67,7 +67,7 @@ async def test_a_long_result_arrives_in_a_session_at_once_and_as_a_stream(
     note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "soon"}}
     worker.link.send(waiting[0].channel, Kind.NOTE, json.dumps(note), 0.0, related=2)
     said = json.dumps({"jsonrpc": "2.0", "id": 2, "result": {"content": [{"type": "text", "text": LONG}]}})
-    worker.say(waiting[0], Kind.RES, said)
+    worker.send_text(waiting[0], Kind.RES, said)
     await worker.flush()
     assert f"data: {said}\n\n" in (await running).text
 

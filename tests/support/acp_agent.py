@@ -47,7 +47,7 @@ def start(declared: list[Message]) -> None:
 
 
 def note(pid: int) -> None:
-    """For a test that wants to see that everything is ended."""
+    """Lets a test check that every child process has ended."""
     for word in sys.argv:
         if word.startswith("note="):
             with open(word.removeprefix("note="), "a") as file:
@@ -78,7 +78,7 @@ def prompt(params: Message) -> str:
 
 
 def flood(lines: int, size: int) -> None:
-    """As many updates as that, each with its number."""
+    """That many updates, each with its number."""
     for number in range(lines):
         write(method="session/update", params={"number": number, "text": "x" * size})
 

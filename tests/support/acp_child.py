@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tabserver.handlers.toolbox import Toolbox, tool
-from tests.support.acp_harness import Side
+from tests.support.acp_harness import ScriptedProgram
 from tests.support.child_process import Program
 
 AGENT = str(Path(__file__).parent / "acp_agent.py")
@@ -23,11 +23,11 @@ class Tools(Toolbox):
             return a + b
 
 
-class Child(Program, Side):
+class Child(Program, ScriptedProgram):
     """Start it with `async with`: it never outlives the test."""
 
     def __init__(self, *arguments: str | Path, env: dict[str, str] | None = None) -> None:
-        Side.__init__(self)
+        ScriptedProgram.__init__(self)
         Program.__init__(self, "acp", *arguments, env=env)
 
     def send(self, **message: Any) -> None:

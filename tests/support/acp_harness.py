@@ -1,4 +1,4 @@
-"""The conductor in the test's own loop, between an editor and an agent that the test plays line by line."""
+"""The conductor in the test's event loop, between a scripted editor and a scripted agent."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ WAIT_S = BOUND_S
 PROGRAM = ("/opt/tabrelay",)
 
 
-class Side:
-    """Lines that one program got, and what it says."""
+class ScriptedProgram:
+    """Lines received from one program, and the lines that the test sends as that program."""
 
     def __init__(self) -> None:
         self.got: asyncio.Queue[bytes] = asyncio.Queue()
@@ -34,7 +34,7 @@ class Side:
         return json.loads(await self.line())
 
     async def until(self, is_it: Callable[[Any], bool]) -> Any:
-        """The next message of that kind; others before it are passed over."""
+        """The next message for which the condition is true; earlier ones are skipped."""
         while not is_it(message := await self.next()):
             pass
         return message
@@ -44,7 +44,7 @@ class Side:
         return self.got.empty()
 
 
-class PlayedEditor(Side):
+class ScriptedEditor(ScriptedProgram):
     def __init__(self) -> None:
         super().__init__()
         self.broken = asyncio.Event()
@@ -70,12 +70,12 @@ class PlayedEditor(Side):
         self.chunks_in.put_nowait(b"")
 
 
-class PlayedComponent(ChildProcess, Side):
+class ScriptedComponent(ChildProcess, ScriptedProgram):
     """An agent or a proxy without a process."""
 
     def __init__(self) -> None:
         ChildProcess.__init__(self, ["played"])
-        Side.__init__(self)
+        ScriptedProgram.__init__(self)
         self.out: asyncio.Queue[bytes] = asyncio.Queue()
         self.starts = 0
         self.is_ended = False
@@ -120,7 +120,7 @@ class PlayedComponent(ChildProcess, Side):
 
 
 class NoRelay(RelayClient):
-    """No relay runs; a test may name servers nevertheless."""
+    """Stands in for the relay's client: no relay runs. Tests may declare servers."""
 
     def __init__(self, *servers: str, home: Path = Path("/nowhere")) -> None:
         super().__init__(home, lambda: "http://127.0.0.1:1")
@@ -134,10 +134,10 @@ class NoRelay(RelayClient):
         self.reports.append(sessions)
 
     async def close(self) -> None:
-        """There is nothing to leave."""
+        """There is no connection to close."""
 
 
-class Stage:
+class ConductorHarness:
     """Start it with `async with`."""
 
     def __init__(
@@ -147,15 +147,15 @@ class Stage:
         profile: Dialect | None = None,
         wants_http: bool = False,
         proxies: int = 0,
-        agent: PlayedComponent | None = None,
+        agent: ScriptedComponent | None = None,
     ) -> None:
-        self.editor = PlayedEditor()
-        self.agent = agent or PlayedComponent()
-        self.proxies = [PlayedComponent() for _ in range(proxies)]
+        self.editor = ScriptedEditor()
+        self.agent = agent or ScriptedComponent()
+        self.proxies = [ScriptedComponent() for _ in range(proxies)]
         self.access = access or NoRelay()
         options = ConductorOptions(PROGRAM, wants_http=wants_http, dialect=profile)
         self.conductor = Conductor(self.editor, self.agent, self.access, options, self.proxies)
-        self._plugs: list[Plug] = []
+        self._plugs: list[McpProgram] = []
 
     async def __aenter__(self) -> Self:
         self.task = asyncio.create_task(self.conductor.run(self.editor.chunks()))
@@ -173,7 +173,7 @@ class Stage:
             return await self.task
 
     async def greet(self, **capabilities: Any) -> Any:
-        """`initialize`, with an agent that can what is said; gives what the editor gets."""
+        """`initialize`, with an agent of these capabilities; returns the answer that the editor receives."""
         return await self.greet_with({"mcpCapabilities": capabilities})
 
     async def greet_with(self, capabilities: Any, version: int = 1) -> Any:
@@ -184,7 +184,7 @@ class Stage:
         return await self.editor.next()
 
     async def ask_for_session(self, *servers: Any, method: str = "session/new", id: Any = 1, **params: Any) -> Any:
-        """Gives the servers that the agent gets."""
+        """Returns the servers that the agent receives."""
         params = {"cwd": "/", "mcpServers": list(servers), **params}
         self.editor.send(id=id, method=method, params=params)
         return (await self.agent.next())["params"]["mcpServers"]
@@ -195,24 +195,24 @@ class Stage:
         assert (await self.editor.next())["result"] == {"sessionId": session}
         return found
 
-    async def plug(self, server: Any, nonce: str | None = None) -> Plug:
-        """What `tabrelay mcp` does."""
+    async def plug(self, server: Any, nonce: str | None = None) -> McpProgram:
+        """Connects as `tabrelay mcp` does."""
         port = int(server["args"][-1])
-        plug = Plug(*(await asyncio.open_connection("127.0.0.1", port, limit=1 << 26)))
+        plug = McpProgram(*(await asyncio.open_connection("127.0.0.1", port, limit=1 << 26)))
         plug.raw((nonce if nonce is not None else server["env"][0]["value"]).encode())
         self._plugs.append(plug)
         return plug
 
 
-class Plug(Side):
-    """An agent's MCP client, at the conductor's port."""
+class McpProgram(ScriptedProgram):
+    """An agent's MCP client, connected to the conductor's port."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         super().__init__()
         self._reader, self.writer = reader, writer
 
     async def line(self) -> bytes:
-        """Empty when it was hung up on."""
+        """Empty when the conductor has closed the connection."""
         async with asyncio.timeout(WAIT_S):
             with suppress(ConnectionError):
                 return await self._reader.readline()

@@ -1,4 +1,4 @@
-"""A real relay with a browser behind it and a conductor in front of it, for tests of the servers of agents."""
+"""A real relay with a browser behind it and a conductor in front of it, for tests of an agent's servers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from tabrelay.acp.relay_client import RelayClient
 from tabserver import Context
 from tabserver.handlers.toolbox import Toolbox, tool
-from tests.support.acp_harness import Stage
+from tests.support.acp_harness import ConductorHarness
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.nodejs import MODULES
 from tests.support.running_relay import RunningRelay, modern
@@ -34,7 +34,7 @@ class Tools(Toolbox):
 
         @tool(toolbox=self)
         def whose(context: Context) -> dict[str, Any]:
-            """Which session calls?"""
+            """The session of the caller."""
             return {} if context.acp is None else context.acp.to_dict()
 
         @tool(toolbox=self)
@@ -49,10 +49,10 @@ class Tools(Toolbox):
             return "never"
 
 
-class Scene:
+class ConductorWithRelay:
     """A relay with a browser behind it, and a conductor in front."""
 
-    def __init__(self, relay: RunningRelay, tools: Tools, stage: Stage) -> None:
+    def __init__(self, relay: RunningRelay, tools: Tools, stage: ConductorHarness) -> None:
         self.relay, self.tools, self.stage = relay, tools, stage
 
     async def sessions(self, is_so: Any = bool) -> Any:
@@ -69,12 +69,12 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(home: Path, *, names: tuple[str, ...] = (), **options: Any) -> AsyncIterator[Scene]:
+async def scene(home: Path, *, names: tuple[str, ...] = (), **options: Any) -> AsyncIterator[ConductorWithRelay]:
     tools = Tools()
     async with RunningRelay(home) as relay, CPythonWorker(relay.url, relay.token, "notes", tools):
         await relay.has_read("notes")
-        async with Stage(RelayClient(home, lambda: relay.url, names), **options) as stage:
-            yield Scene(relay, tools, stage)
+        async with ConductorHarness(RelayClient(home, lambda: relay.url, names), **options) as stage:
+            yield ConductorWithRelay(relay, tools, stage)
 
 
 def check_schema(value: Any, version: str, name: str) -> None:

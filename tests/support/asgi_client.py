@@ -16,7 +16,7 @@ Headers = Iterable[tuple[str, str]]
 
 @dataclass
 class Answer:
-    """What came back: an HTTP response, or what happened to a WebSocket handshake."""
+    """The outcome: an HTTP response, or the result of a WebSocket handshake."""
 
     status: int = 0
     headers: list[tuple[str, str]] = field(default_factory=list)
@@ -51,7 +51,8 @@ def http_scope(method: str, path: str, headers: Headers) -> dict[str, Any]:
 
 
 async def request(app: ASGIApp, method: str, path: str, headers: Headers = (), body: bytes = b"") -> Answer:
-    """One HTTP request; the whole body comes in one piece, and the client then stays until the answer is there."""
+    """One HTTP request. The body arrives in one piece, and the client stays connected until the response is
+    complete."""
     answer = Answer()
     chunks: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -71,7 +72,7 @@ async def request(app: ASGIApp, method: str, path: str, headers: Headers = (), b
 async def dial(
     app: ASGIApp, path: str, headers: Headers = (), subprotocols: Iterable[str] = (), can_answer: bool = True
 ) -> Answer:
-    """One WebSocket handshake. ``can_answer``: does the server know how to refuse with an HTTP response?"""
+    """One WebSocket handshake. ``can_answer``: the server supports refusals with an HTTP response."""
     answer = Answer()
     scope = http_scope("GET", path, headers)
     del scope["method"]

@@ -1,6 +1,7 @@
-"""A real authorization server: authlib's, with PKCE, dynamic registration and JWT access tokens, on a port of its own.
+"""A real authorization server: authlib's, with PKCE, dynamic registration and JWT access tokens, on its own port.
 
-Its user says yes to everything. Keys can be rotated, and tokens made by hand for what a good server would never sign.
+Its user consents to every request. Keys can be rotated, and tokens can be signed that a correct server would never
+issue.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ USER = "ada@example.org"
 
 
 class Client(ClientMixin):
-    """A public client, as it registered itself."""
+    """A public client, as it has registered."""
 
     def __init__(self, id: str, about: dict[str, Any]) -> None:
         self.id = id
@@ -66,7 +67,7 @@ class Client(ClientMixin):
 
 
 class Code:
-    """An authorization code that was given out."""
+    """An issued authorization code."""
 
     def __init__(self, code: str, request: Any, resource: str) -> None:
         data = request.payload.data
@@ -198,11 +199,11 @@ class Issuer:
         self._oauth.register_token_generator("default", Generator(self))
 
     def rotate(self, kid: str) -> None:
-        """Sign with another key from now on; the one before is not published any more."""
+        """Sign with a new key from now on; the previous one is no longer published."""
         self.key = RSAKey.generate_key(2048, {"kid": kid, "use": "sig", "alg": "RS256"})
 
     def sign(self, key: Any = None, alg: str = "RS256", **claims: Any) -> str:
-        """A token, whatever it says."""
+        """A token with any claims."""
         said = {"iss": self.url, "sub": USER, "exp": int(time.time()) + 3600, "iat": int(time.time()), **claims}
         said = {name: value for name, value in said.items() if value is not None}
         key = key or self.key
@@ -278,7 +279,7 @@ class _Json(JsonPayload):
 
 
 def other_key(kid: str = "first") -> RSAKey:
-    """Another client's, under the same name."""
+    """A key of another issuer, under the same key id."""
     return RSAKey.generate_key(2048, {"kid": kid})
 
 

@@ -1,4 +1,4 @@
-"""The stdio bridge, in the test's own loop (with a clock of the test's) or as a real child process."""
+"""The stdio bridge, in the test's event loop with a clock that the test controls, or as a real child process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLIENT = {"name": "test", "version": "1"}
 
 
 class QuickClock(Clock):
-    """No real wait: it only notes for how long it would be. `chance` is what the test says."""
+    """A clock that does not wait: it records for how long it would have. The test sets `chance`."""
 
     def __init__(self, chance: float = 0.0) -> None:
         self.sleeps: list[float] = []
@@ -40,7 +40,7 @@ class QuickClock(Clock):
 
 
 class RecordingOutput:
-    """Lines, one by one. It can break, and it can stop reading."""
+    """Records lines one by one. It can fail, and it can stop accepting output."""
 
     def __init__(self) -> None:
         self.broken = asyncio.Event()
@@ -51,8 +51,8 @@ class RecordingOutput:
         self.lines.put_nowait(line)
 
 
-class Talk:
-    """What a client does with either of them."""
+class BridgeClient:
+    """The client's side of a bridge, for both kinds."""
 
     async def write(self, data: bytes) -> None:
         raise NotImplementedError
@@ -67,12 +67,12 @@ class Talk:
         return json.loads(await self.line())
 
     async def ask(self, method: str, params: Any = None, id: Any = 1) -> Any:
-        """A request, and the next thing that is said."""
+        """Send a request and return the next message."""
         await self.send(request(method, params, id))
         return await self.next()
 
     async def call(self, method: str, params: Any = None, id: Any = 1) -> Any:
-        """A request and its answer, whatever is said in between."""
+        """Send a request and return its answer; other messages in between are skipped."""
         answer = await self.ask(method, params, id)
         while "method" in answer:
             answer = await self.next()
@@ -90,7 +90,7 @@ def request(method: str, params: Any = None, id: Any = 1) -> dict[str, Any]:
     return message if params is None else {**message, "params": params}
 
 
-class BridgeHere(Talk):
+class InProcessBridge(BridgeClient):
     """Start it with `async with`."""
 
     def __init__(
@@ -113,7 +113,7 @@ class BridgeHere(Talk):
         )
         self._input: asyncio.Queue[bytes] = asyncio.Queue()
 
-    async def __aenter__(self) -> BridgeHere:
+    async def __aenter__(self) -> InProcessBridge:
         self.task = asyncio.create_task(self.bridge.run(self._chunks()))
         return self
 
@@ -142,8 +142,8 @@ class BridgeHere(Talk):
         return self.output.lines.empty()
 
 
-class BridgeChild(Program, Talk):
-    """`tabrelay stdio` as a client starts it. Use `async with`: it never outlives the test."""
+class BridgeProcess(Program, BridgeClient):
+    """`tabrelay stdio` as a client starts it. Use `async with`: the process ends with the test."""
 
     def __init__(self, *arguments: str | Path, env: dict[str, str] | None = None) -> None:
         super().__init__("stdio", *arguments, env=env)
@@ -154,7 +154,7 @@ class BridgeChild(Program, Talk):
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """For what has no event: the tasks of this loop are given the time that they need."""
+    """Waits for a condition that has no event, by letting the loop's tasks run."""
     async with asyncio.timeout(WAIT_S):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.001)

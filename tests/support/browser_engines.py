@@ -1,7 +1,7 @@
-"""Browsers of every engine, behind the few things that the core tests do with one.
+"""Browsers of every engine, behind the operations that the core tests need.
 
-Playwright drives Chromium and Firefox. WebKit is WebKitGTK's own, over WebDriver: Playwright's build of it is none that
-users have on their computers.
+Playwright drives Chromium and Firefox. WebKit is WebKitGTK's own, over WebDriver: no user has Playwright's build of
+WebKit.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ class Engine(Protocol):
     version: str
 
     async def renew(self) -> None:
-        """Begin with an empty profile: no tab, no storage and no worker is left. To be called first."""
+        """Start with an empty profile: no tab, storage or worker remains. Call it first."""
 
     async def open(self, url: str) -> Tab: ...
 
 
 async def until(tab: Tab, expression: str, timeout_s: float) -> None:
-    """Wait for an expression to be true. Asked from outside: a page in the background has slow timers."""
+    """Wait for an expression to be true. The test polls from outside the page, because timers of background pages are
+    slow."""
     try:
         async with asyncio.timeout(timeout_s):
             while not await tab.run(f"() => Boolean({expression})"):  # noqa: ASYNC110
@@ -118,7 +119,7 @@ Promise.resolve((FUNCTION)(argument)).then((value) => done({ value }), (error) =
 
 
 class _WebKit:
-    """One command at a time, each for the window it is meant for."""
+    """Runs one command at a time, each in the window that it is for."""
 
     name = "webkit"
 
@@ -173,7 +174,7 @@ class _WebKit:
         self._driver.refresh()
 
     def close_window(self) -> None:
-        if len(self._driver.window_handles) == 1:  # with the last one the whole browser would go
+        if len(self._driver.window_handles) == 1:  # closing the last one would end the whole browser
             self._driver.get("about:blank")
             self._first = self._driver.current_window_handle
         else:
@@ -207,7 +208,7 @@ async def _webkit(settings: ModuleType) -> AsyncIterator[Engine]:
     if found is None:
         raise FileNotFoundError("no WebKitGTK with its driver found; `make test-browsers` installs it")
     driver_path, browser_path = found
-    # It wants a display and a message bus of its own.
+    # It needs a display and a message bus, which are started here.
     wrappers = ["xvfb-run", "-a", "dbus-run-session", "--"]
     process = await asyncio.create_subprocess_exec(
         *wrappers,
@@ -221,7 +222,7 @@ async def _webkit(settings: ModuleType) -> AsyncIterator[Engine]:
         await _listening(port, settings.LAUNCH_TIMEOUT_MS / 1000)
 
         def connect() -> WebDriver:
-            # Half a second of imports, where WebKitGTK is driven.
+            # The import takes half a second, so only runs that drive WebKitGTK do it.
             from selenium import webdriver
             from selenium.webdriver.remote.client_config import ClientConfig
             from selenium.webdriver.remote.remote_connection import RemoteConnection

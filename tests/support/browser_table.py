@@ -21,7 +21,7 @@ class Verdicts:
         self._passed: dict[tuple[str, str, str], bool] = {}
 
     def add(self, browser: str, mode: str, item: pytest.Item, has_passed: bool) -> None:
-        """A test says in `shows` what it stands for; of several that show the same, all must pass."""
+        """A test names in `shows` the items that it covers. An item passes if all of its tests pass."""
         marker = item.get_closest_marker("shows")
         if marker is not None:
             key = (browser, mode, marker.args[0])

@@ -20,11 +20,11 @@ from tests.support.waiting import until
 
 SERVER = "notes"
 
-# Scaled down from what people get, in the same proportions: a lost socket is known and replaced in a second or two.
+# The defaults scaled down in proportion: a lost socket is detected and replaced in a second or two.
 FAST_RELAY = {"ping_interval_s": 0.5, "ping_timeout_s": 1.0, "abort_after_s": 0.1, "heartbeat_s": 0.5}
 FAST_WORKER = {"first_delay_ms": 100, "longest_delay_ms": 300, "stable_ms": 1_000, "watchdog_ms": 1_500}
 
-# For stages on which no socket is lost unnoticed: one that is only slow, on a busy machine, is not taken for dead.
+# For tests that lose no socket unnoticed: a socket that is only slow, on a busy machine, is not treated as dead.
 STEADY_RELAY = {**FAST_RELAY, "ping_interval_s": 60.0, "ping_timeout_s": 60.0}
 STEADY_WORKER = {**FAST_WORKER, "watchdog_ms": 120_000, "connect_ms": 60_000}
 
@@ -158,11 +158,11 @@ OFFERED = """connection.state.state === "connected"
 
 
 def expected(key: str, size: int) -> str:
-    """What both `work` tools return."""
+    """The result of both `work` tools."""
     return f"{key};" * (-(-size // (len(key) + 1)) or 1)
 
 
-class Stage:
+class ChaosApp:
     """Start it with `async with`; then open tabs. `timing` is the worker's, `settings` are the relay's."""
 
     is_direct = False
@@ -177,7 +177,7 @@ class Stage:
         self._stack = AsyncExitStack()
         self.proxy = ChaosProxy()
 
-    async def __aenter__(self) -> Stage:
+    async def __aenter__(self) -> ChaosApp:
         app = self._folder / "app"
         app.mkdir()
         self.site = self._stack.enter_context(Site(app))
@@ -216,8 +216,8 @@ class Stage:
         return page
 
     async def away(self) -> None:
-        """Wait until the relay knows that the socket is gone. For what was sent before,
-        it is unknown whether it arrived."""
+        """Wait until the relay knows that the socket is gone. It is then unknown whether earlier messages have
+        arrived."""
 
         async def is_known() -> bool:
             rows = (await self.relay.status())["servers"]
@@ -226,7 +226,7 @@ class Stage:
         await until(is_known)
 
     async def runs(self, page: Page, key: str, count: int = 1) -> None:
-        """Wait until a tool of this tab has begun so many runs for a key."""
+        """Wait until a tool of this tab has started this many runs for a key."""
         await page.wait_for_function("([key, count]) => (runs[key] ?? 0) >= count", arg=[key, count])
 
     async def open(self, boot_timeout_ms: float, name: str = "index.html", tool: str = "work") -> Page:
@@ -236,7 +236,7 @@ class Stage:
         return page
 
 
-class DirectStage(Stage):
-    """The browser connects to the relay itself: no proxy answers for a relay that does not."""
+class DirectApp(ChaosApp):
+    """The browser connects to the relay directly: no proxy answers while the relay is down."""
 
     is_direct = True

@@ -1,7 +1,7 @@
-"""A TCP proxy that misbehaves on purpose: put it between a browser and the relay, then cut, delay, starve or refuse.
+"""A TCP proxy that injects faults between a browser and the relay: cuts, delays, throttling and refused connections.
 
-It forwards bytes and looks into them only as far as it must: the request's head tells a WebSocket from a page, and the
-frames of a WebSocket tell a good moment for a cut. What the frames mean is the tests' business.
+It forwards bytes and parses only what it needs: the head of a request tells a WebSocket from a page, and the frames of
+a WebSocket determine where to cut. It does not interpret their contents.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any, Final, Literal
 
 READ_SIZE: Final = 64 * 1024
 HEAD_END: Final = b"\r\n\r\n"
-SHOWN: Final = 2_000  # bytes of a frame that a trap gets to see: a link's header and the beginning of its payload
-AT_ONCE: Final = struct.pack("ii", 1, 0)  # SO_LINGER: on, for no time; the close becomes a reset
+SHOWN: Final = 2_000  # a frame's bytes that a planned cut can inspect: a link's header, the start of its payload
+AT_ONCE: Final = struct.pack("ii", 1, 0)  # SO_LINGER on with zero seconds: the close becomes a reset
 
 
-class Way(StrEnum):
+class Direction(StrEnum):
     """A direction: UP is from the browser to the relay."""
 
     UP = "up"
@@ -29,7 +29,7 @@ class Way(StrEnum):
 
 
 class Cut(StrEnum):
-    """How a connection ends: reset, closed in good order, or not at all although nothing gets through any more."""
+    """How a connection ends: with a reset, with a regular close, or open but with nothing forwarded any more."""
 
     RESET = "reset"
     CLOSE = "close"
@@ -40,8 +40,8 @@ Moment = Literal["before", "within", "after"]
 
 
 @dataclass(slots=True)
-class Weather:
-    """What one direction is like. `chunk`: bytes per write. `is_frozen`: nothing is read, so that buffers fill up."""
+class Conditions:
+    """Conditions of one direction. `chunk`: bytes per write. `is_frozen`: nothing is read, so that buffers fill up."""
 
     latency_s: float = 0.0
     bytes_per_s: float | None = None
@@ -51,17 +51,17 @@ class Weather:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One WebSocket frame on its way, and the beginning of what it says."""
+    """One WebSocket frame that is being forwarded, and the beginning of its payload."""
 
-    way: Way
+    way: Direction
     opcode: int
     size: int
     text: str
 
 
 @dataclass(slots=True, eq=False)
-class Trap:
-    """A cut that waits for its frame. It springs once, on whichever connection carries the frame."""
+class PlannedCut:
+    """A cut at a certain frame. It happens once, on the first connection that carries such a frame."""
 
     when: Callable[[Frame], bool]
     moment: Moment
@@ -70,15 +70,16 @@ class Trap:
 
 
 class ChaosProxy:
-    """Start it with `async with`, then say where the `target` is.
+    """Start it with `async with`, then set `target`.
 
-    With `spares_pages` weather, cuts and refusals are for WebSockets only. Counters count what came from the browser.
+    With `only_websockets`, conditions, cuts and refusals do not apply to pages. Counters count what the browser has
+    sent.
     """
 
-    def __init__(self, *, spares_pages: bool = True) -> None:
+    def __init__(self, *, only_websockets: bool = True) -> None:
         self.target: tuple[str, int] = ("127.0.0.1", 0)
-        self.spares_pages = spares_pages
-        self.weather = {way: Weather() for way in Way}
+        self.only_websockets = only_websockets
+        self.conditions = {way: Conditions() for way in Direction}
         self.is_refusing = False
         self.accepted = 0
         self.sockets_accepted = 0
@@ -86,7 +87,7 @@ class ChaosProxy:
         self.port = 0
         self._server: asyncio.Server | None = None
         self._connections: set[Connection] = set()
-        self._traps: list[Trap] = []
+        self._traps: list[PlannedCut] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._change = asyncio.Condition()
 
@@ -96,11 +97,11 @@ class ChaosProxy:
 
     @property
     def sockets(self) -> list[Connection]:
-        """The WebSockets that can carry something."""
+        """The WebSockets that still forward data."""
         return [each for each in self._connections if each.is_socket and not each.is_cut and all(each.is_held.values())]
 
-    def held(self, way: Way) -> int:
-        """How many WebSockets the end at which a direction begins has not let go of, be they cut or not."""
+    def held(self, way: Direction) -> int:
+        """How many WebSockets are still open at the end where a direction begins, including those that are cut."""
         return sum(each.is_socket and each.is_held[way] for each in self._connections)
 
     async def __aenter__(self) -> ChaosProxy:
@@ -116,52 +117,52 @@ class ChaosProxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.wait_closed()
 
-    # -- what a test does ---------------------------------------------------------------------------------------------
+    # -- operations of a test ------------------------------------------------------------------------------------------
 
     def cut(self, how: Cut = Cut.RESET) -> int:
-        """Cut what is there now; gives how many connections that were."""
-        victims = [each for each in self._connections if not each.is_cut and self.bothers(each)]
+        """Cut all present connections; returns how many there were."""
+        victims = [each for each in self._connections if not each.is_cut and self.affects(each)]
         for connection in victims:
             connection.cut(how)
         return len(victims)
 
-    def cut_at(self, when: Callable[[Frame], bool], moment: Moment = "before", cut: Cut = Cut.RESET) -> Trap:
-        """Cut a WebSocket at the next frame of which `when` is true: before it, in its middle, or after it."""
-        trap = Trap(when, moment, cut)
-        self._traps.append(trap)
-        return trap
+    def cut_at(self, when: Callable[[Frame], bool], moment: Moment = "before", cut: Cut = Cut.RESET) -> PlannedCut:
+        """Cut a WebSocket at the next frame for which `when` is true: before it, in its middle, or after it."""
+        planned = PlannedCut(when, moment, cut)
+        self._traps.append(planned)
+        return planned
 
-    def release(self, trap: Trap) -> None:
-        """Take a trap away that did not spring."""
-        self._traps.remove(trap)
+    def release(self, planned: PlannedCut) -> None:
+        """Cancel a planned cut that has not happened."""
+        self._traps.remove(planned)
 
-    def cut_after(self, way: Way, count: int, cut: Cut = Cut.RESET) -> None:
-        """Let so many more bytes of each WebSocket that is there pass in one direction, then cut it."""
+    def cut_after(self, way: Direction, count: int, cut: Cut = Cut.RESET) -> None:
+        """Forward this many more bytes of each present WebSocket in one direction, then cut it."""
         for connection in self.sockets:
             connection.allowance[way] = (count, cut)
 
-    def freeze(self, way: Way) -> None:
-        self.weather[way].is_frozen = True
+    def freeze(self, way: Direction) -> None:
+        self.conditions[way].is_frozen = True
 
-    def unfreeze(self, way: Way) -> None:
-        self.weather[way].is_frozen = False
+    def unfreeze(self, way: Direction) -> None:
+        self.conditions[way].is_frozen = False
         self.changed()
 
     async def until(self, condition: Callable[[], bool], timeout_s: float | None = 15.0) -> None:
-        """Wait for something about the connections to become true."""
+        """Wait for a condition on the connections."""
         async with asyncio.timeout(timeout_s), self._change:
             await self._change.wait_for(condition)
 
-    # -- what connections ask and tell --------------------------------------------------------------------------------
+    # -- called by connections -----------------------------------------------------------------------------------------
 
-    def bothers(self, connection: Connection) -> bool:
-        return connection.is_socket or not self.spares_pages
+    def affects(self, connection: Connection) -> bool:
+        return connection.is_socket or not self.only_websockets
 
-    def spring(self, frame: Frame) -> Trap | None:
-        trap = next((trap for trap in self._traps if trap.when(frame)), None)
-        if trap is not None:
-            self._traps.remove(trap)
-        return trap
+    def trigger(self, frame: Frame) -> PlannedCut | None:
+        planned = next((planned for planned in self._traps if planned.when(frame)), None)
+        if planned is not None:
+            self._traps.remove(planned)
+        return planned
 
     def changed(self) -> None:
         self._run(self._notify())
@@ -182,7 +183,7 @@ class ChaosProxy:
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = None
         try:
-            if self.is_refusing and not self.spares_pages:
+            if self.is_refusing and not self.only_websockets:
                 return
             head = await reader.readuntil(HEAD_END)
             is_socket = b"upgrade: websocket" in head.lower()
@@ -195,7 +196,7 @@ class ChaosProxy:
             self.changed()
             await connection.carry(head)
         except (OSError, asyncio.IncompleteReadError):
-            pass  # one of the ends left: what that means is for the other end to find out
+            pass  # one end has closed; the other end detects that by itself
         finally:
             if connection is not None:
                 self._connections.discard(connection)
@@ -204,7 +205,7 @@ class ChaosProxy:
             self.changed()
 
 
-# What is on its way: when it may leave, the bytes, and the frame that they are; None is the end of the stream.
+# Queued data: when it may be sent, the bytes, and the frame that they belong to; None is the end of the stream.
 _Queue = asyncio.Queue[tuple[float, bytes, Frame | None] | None]
 
 
@@ -221,19 +222,19 @@ class Connection:
     ) -> None:
         self.is_socket = is_socket
         self.is_cut = False
-        self.is_held = dict.fromkeys(Way, True)
-        self.allowance: dict[Way, tuple[int, Cut]] = {}
-        self.relay_sees = relay[1].get_extra_info("sockname")  # the address from which the relay is called
+        self.is_held = dict.fromkeys(Direction, True)
+        self.allowance: dict[Direction, tuple[int, Cut]] = {}
+        self.relay_sees = relay[1].get_extra_info("sockname")  # the address from which the relay is connected
         self._proxy = proxy
-        self._source = {Way.UP: browser, Way.DOWN: relay}
-        self._sink = {Way.UP: relay[1], Way.DOWN: browser[1]}
+        self._source = {Direction.UP: browser, Direction.DOWN: relay}
+        self._sink = {Direction.UP: relay[1], Direction.DOWN: browser[1]}
 
     async def carry(self, head: bytes) -> None:
-        """Forward in both directions until both ends have let go."""
+        """Forward in both directions until both ends have closed."""
         async with asyncio.TaskGroup() as tasks:
-            for way in Way:
+            for way in Direction:
                 queue: _Queue = asyncio.Queue(maxsize=64)
-                tasks.create_task(self._read(way, queue, head if way is Way.UP else b""))
+                tasks.create_task(self._read(way, queue, head if way is Direction.UP else b""))
                 tasks.create_task(self._write(way, queue))
 
     def cut(self, how: Cut) -> None:
@@ -253,10 +254,10 @@ class Connection:
             _reset(writer)
 
     @property
-    def _weather(self) -> dict[Way, Weather]:
-        return self._proxy.weather if self._proxy.bothers(self) else dict.fromkeys(Way, Weather())
+    def _conditions(self) -> dict[Direction, Conditions]:
+        return self._proxy.conditions if self._proxy.affects(self) else dict.fromkeys(Direction, Conditions())
 
-    async def _read(self, way: Way, queue: _Queue, head: bytes) -> None:
+    async def _read(self, way: Direction, queue: _Queue, head: bytes) -> None:
         reader = self._source[way][0]
         slicer = Slicer(way) if self.is_socket else None
         loop = asyncio.get_running_loop()
@@ -264,18 +265,18 @@ class Connection:
         try:
             while data or (data := await reader.read(READ_SIZE)):
                 for piece, frame in slicer.feed(data) if slicer else ((data, None),):
-                    await queue.put((loop.time() + self._weather[way].latency_s, piece, frame))
+                    await queue.put((loop.time() + self._conditions[way].latency_s, piece, frame))
                 data = b""
-                if self._weather[way].is_frozen:
-                    await self._proxy.until(lambda: self.is_cut or not self._weather[way].is_frozen, None)
+                if self._conditions[way].is_frozen:
+                    await self._proxy.until(lambda: self.is_cut or not self._conditions[way].is_frozen, None)
         except OSError:
             if not self.is_cut:
-                self.let_go()  # a reset goes through as one
+                self.let_go()  # a reset is forwarded as a reset
         self.is_held[way] = False
         self._proxy.changed()
         await queue.put(None)
 
-    async def _write(self, way: Way, queue: _Queue) -> None:
+    async def _write(self, way: Direction, queue: _Queue) -> None:
         loop = asyncio.get_running_loop()
         while (item := await queue.get()) is not None:
             due, piece, frame = item
@@ -286,33 +287,34 @@ class Connection:
                     await self._pass(way, piece, frame)
             except OSError:
                 self.let_go()
-        # The end of a stream goes through as well, unless nothing does: then each end is on its own.
+        # The end of a stream is forwarded too, unless nothing is forwarded any more: then each end detects it by
+        # itself.
         with suppress(OSError):
             if self.is_cut:
                 self._source[way][1].close()
             else:
                 self._sink[way].write_eof()
 
-    async def _pass(self, way: Way, piece: bytes, frame: Frame | None) -> None:
-        trap = self._proxy.spring(frame) if frame is not None else None
-        if trap is None:
+    async def _pass(self, way: Direction, piece: bytes, frame: Frame | None) -> None:
+        planned = self._proxy.trigger(frame) if frame is not None else None
+        if planned is None:
             await self._send(way, piece)
             return
-        if trap.moment != "before":
-            await self._send(way, piece[: len(piece) // 2] if trap.moment == "within" else piece)
-        self.cut(trap.cut)
-        trap.sprung.set()
+        if planned.moment != "before":
+            await self._send(way, piece[: len(piece) // 2] if planned.moment == "within" else piece)
+        self.cut(planned.cut)
+        planned.sprung.set()
 
-    async def _send(self, way: Way, data: bytes) -> None:
-        weather, sink = self._weather[way], self._sink[way]
+    async def _send(self, way: Direction, data: bytes) -> None:
+        conditions, sink = self._conditions[way], self._sink[way]
         left, cut = self.allowance.get(way, (None, Cut.RESET))
         if left is not None:
             data = data[:left]
             self.allowance[way] = (left - len(data), cut)
-        for start in range(0, len(data), weather.chunk):
-            chunk = data[start : start + weather.chunk]
-            if weather.bytes_per_s is not None:
-                await asyncio.sleep(len(chunk) / weather.bytes_per_s)
+        for start in range(0, len(data), conditions.chunk):
+            chunk = data[start : start + conditions.chunk]
+            if conditions.bytes_per_s is not None:
+                await asyncio.sleep(len(chunk) / conditions.bytes_per_s)
             if self.is_cut:
                 return
             sink.write(chunk)
@@ -324,7 +326,7 @@ class Connection:
 class Slicer:
     """Cuts one direction of a WebSocket into its HTTP head and its frames, RFC 6455 section 5.2."""
 
-    def __init__(self, way: Way) -> None:
+    def __init__(self, way: Direction) -> None:
         self._way = way
         self._buffer = bytearray()
         self._is_open = False
@@ -337,8 +339,8 @@ class Slicer:
             if end < 0:
                 return
             self._is_open = True
-            # An answer that is no 101 is followed by a body, not by frames.
-            self._is_refused = self._way is Way.DOWN and b" 101 " not in self._buffer.partition(b"\r\n")[0]
+            # An answer other than 101 is followed by a body, not by frames.
+            self._is_refused = self._way is Direction.DOWN and b" 101 " not in self._buffer.partition(b"\r\n")[0]
             yield self._take(end + len(HEAD_END)), None
         if self._is_refused:
             yield self._take(len(self._buffer)), None
@@ -354,8 +356,8 @@ class Slicer:
 
 
 def _frame_size(data: bytearray) -> tuple[int, int] | None:
-    """How long header and payload of the frame at the beginning are, once enough of it is there to tell."""
-    # Two bytes tell, unless they say that the length follows; such a frame is longer than the ten that it takes then.
+    """The length of the header and payload of the next frame, once enough of it has arrived to compute it."""
+    # Two bytes are enough, unless the length follows; such a frame is longer than the ten bytes that it then takes.
     if len(data) < 2 or (len(data) < 10 and data[1] & 0x7F >= 126):
         return None
     masked, length = data[1] & 0x80, data[1] & 0x7F

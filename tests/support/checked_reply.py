@@ -1,4 +1,4 @@
-"""A reply to a list request, checked in one go."""
+"""Validation of a reply to a list request in one call."""
 
 from __future__ import annotations
 

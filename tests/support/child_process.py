@@ -1,4 +1,4 @@
-"""A verb of ours as a real child process, and what can be known of any process from outside."""
+"""A `tabrelay` command as a real child process, and what can be read of any process from outside."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WAIT_S = BOUND_S
 
 
 class Program:
-    """`tabrelay VERB …` with pipes on all sides. Use `async with`: it never outlives the test."""
+    """`tabrelay VERB …` with pipes on all sides. Use `async with`: the process ends with the test."""
 
     def __init__(self, verb: str, *arguments: str | Path, env: dict[str, str] | None = None) -> None:
         self._command = [sys.executable, "-m", "tabrelay", verb, *map(str, arguments)]
@@ -46,11 +46,11 @@ class Program:
         self.stdin.close()
 
     def close_output(self) -> None:
-        """As a client does that has died, but for its other end."""
+        """Close the pipe as a client does that has died, while another process still holds its other end."""
         self._stdout._transport.close()  # type: ignore[attr-defined]
 
     def pause(self) -> None:
-        """Read nothing any more."""
+        """Stop reading."""
         self._stdout._transport.pause_reading()  # type: ignore[attr-defined]
 
     def resume(self) -> None:
@@ -61,13 +61,13 @@ class Program:
             return await self.process.wait()
 
     async def log(self) -> str:
-        """What it said on stderr, when it has ended."""
+        """Its whole stderr, once it has ended."""
         async with asyncio.timeout(WAIT_S):
             return (await self._log).decode()
 
 
 def children(pid: int) -> list[int]:
-    """The processes that it started, except the guard process of `tabrelay.system.process_guard`."""
+    """The processes that it has started, except the guard process of `tabrelay.system.process_guard`."""
     return [child for child in all_children(pid) if not is_guard(child)]
 
 
@@ -76,7 +76,7 @@ def all_children(pid: int) -> list[int]:
 
 
 def is_guard(pid: int) -> bool:
-    """A process that has just been started has no command line for a moment, after its parent goes on already."""
+    """A new process has no command line for a moment, while its parent already goes on."""
     until_s = time.monotonic() + WAIT_S
     try:
         while not (line := Path(f"/proc/{pid}/cmdline").read_text()) and time.monotonic() < until_s:
@@ -88,7 +88,7 @@ def is_guard(pid: int) -> bool:
 
 
 def memory(pid: int) -> int:
-    """The most that it ever had at once, in bytes."""
+    """The peak memory, in bytes."""
     [line] = [one for one in Path(f"/proc/{pid}/status").read_text().splitlines() if one.startswith("VmHWM")]
     return int(line.split()[1]) << 10
 
@@ -98,7 +98,7 @@ def traffic(pid: int) -> str:
 
 
 async def gone(pid: int) -> None:
-    """It has ended, whether or not its parent has noticed."""
+    """The process has ended, whether or not its parent has collected it."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -115,7 +115,7 @@ async def gone(pid: int) -> None:
 
 
 async def quiet(pid: int) -> None:
-    """It has read and written nothing for a while: whatever it could do, it did."""
+    """The process has read and written nothing for a while, so it has finished its work."""
     seen, calm = "", 0
     async with asyncio.timeout(WAIT_S):
         while calm < 10:

@@ -1,4 +1,4 @@
-"""Upstreams for tests: specs of the scripted child, and what is left of processes."""
+"""Specs of the scripted child as an upstream, and checks of what remains of processes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ WAIT_S = BOUND_S
 
 
 def child(name: str, era: str = "legacy", **more: Any) -> StdioSpec:
-    """Without site packages: it starts in a fraction of the time."""
+    """Starts without site packages, which takes a fraction of the time."""
     return StdioSpec(name, sys.executable, ("-I", "-S", str(CHILD), era), **more)
 
 
 def is_alive(pid: int) -> bool:
-    """One that has ended and was not collected yet does not count, once its last thread has ended too."""
+    """A zombie does not count as alive once its last thread has ended."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         return state != "Z" or len(os.listdir(f"/proc/{pid}/task")) > 1

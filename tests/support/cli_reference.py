@@ -1,4 +1,4 @@
-"""The command line's parser in words: every verb, action, argument and flag, with its example."""
+"""Reference of the command line, from its parser: every command, action, argument and flag, with its example."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The official conformance suite: runs it against a URL or against clients, and reads what it found."""
+"""The official conformance suite: runs it against a URL or against clients, and reads its results."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Literal
 
 from tests.support.nodejs import SUITE, node
 
-# What the suite writes down about what it sent and received, in the form of checks.
+# Entries in which the suite logs its traffic, in the form of checks.
 TRAFFIC = frozenset({"outgoing-request", "incoming-response", "incoming-sse-event", "stream-closed"})
-# The one scenario whose verdicts depend on a clock: these checks give a stream 500 to 1500 ms to say something, however
-# busy the machine is. When no other check fails, the scenario runs once more with timers 20 times as long.
+# The one scenario whose verdicts depend on a clock: its checks expect a message within 500 to 1500 ms, however busy the
+# machine is. When no other check fails, the scenario runs once more with timers 20 times as long.
 CLOCKED = "server-stateless"
 CLOCKED_CHECKS = frozenset(
     {
@@ -28,14 +28,14 @@ CLOCKED_CHECKS = frozenset(
     }
 )
 LONG_TIMERS = Path(__file__).with_name("long_timers.mjs")
-# How long a run of the whole suite may take, which starts up to 32 clients at once, and one client of it.
+# Deadlines for a run of the whole suite, which starts up to 32 clients at once, and for one client of it.
 RUN_S = 1800
 CLIENT_S = 1700
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One scenario of a run: how many of its checks passed, and what did not."""
+    """One scenario of a run: the number of passed checks, and the failed ones."""
 
     name: str
     is_scored: bool
@@ -66,7 +66,7 @@ async def run(url: str, revision: str, folder: Path) -> dict[str, Scenario]:
 
 
 async def run_clients(command: str, revision: str, folder: Path, env: dict[str, str]) -> dict[str, Scenario]:
-    """`command` is started once per scenario, with the address of the suite's server behind it."""
+    """`command` is started once per scenario; the address of the suite's server is its last argument."""
     required = await scored(revision, "Client")
     flags = ("--command", command, "--requirements", revision, "--timeout", str(CLIENT_S * 1000), "-o", folder)
     ended = await node(SUITE, "client", *flags, timeout_s=RUN_S, env=env)

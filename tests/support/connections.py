@@ -1,4 +1,4 @@
-"""Connections of a running relay, on the relay's own classes or on those of the libraries."""
+"""Connections of a running relay, with the relay's own classes or with those of the libraries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.running_relay import RunningRelay
 
 
 def http_connections(relay: RunningRelay) -> list[Any]:
-    """Those that are no WebSockets."""
+    """Connections that are not WebSockets."""
     assert relay._server is not None
     kind: Any = relay._server.config.http_protocol_class
     if issubclass(kind, GuardedHttp):
@@ -20,11 +20,11 @@ def http_connections(relay: RunningRelay) -> list[Any]:
 
 
 def has_request(connection: Any) -> bool:
-    """Did the application get a request from it?"""
+    """Whether the application has received a request from it."""
     is_guarded = isinstance(connection, GuardedHttp)
     return (connection._scope if is_guarded else connection.cycle) is not None
 
 
 def buffered_bytes() -> int:
-    """Of messages of WebSockets that are not complete or not read."""
+    """Bytes of WebSocket messages that are incomplete or unread."""
     return WebSocketProtocol.buffered.total + GuardedWebSocket.buffered.total

@@ -1,4 +1,4 @@
-"""Real WebSockets for the worker's real transport, outside a browser: its schedule can be watched without one."""
+"""Real WebSockets for the worker's real transport without a browser, to observe its reconnect schedule."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.waiting import BOUND_S
 
 
 class NetworkSocket:
-    """One open WebSocket. Sending only queues: a task writes in order."""
+    """One open WebSocket. `send` only queues: a task writes in order."""
 
     def __init__(self, connection: ClientConnection, on_message: Callable[[str, str | None], None]) -> None:
         self._connection = connection
@@ -57,11 +57,11 @@ class NetworkSocket:
 
 
 class NetworkDialer:
-    """Dials one server of a relay; counts how often, and how many of the dials gave a socket."""
+    """Connects to one server of a relay; counts the attempts, and how many of them opened a socket."""
 
     def __init__(self, url: str, token: str, server: str) -> None:
         self._server = server
-        self.aim(url)
+        self.set_target(url)
         self._bearer = frames.BEARER_PREFIX + base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
         self._tasks: set[asyncio.Task[None]] = set()
         self._connection: ClientConnection | None = None
@@ -69,16 +69,16 @@ class NetworkDialer:
         self.dials = 0
         self.opened = 0
 
-    def aim(self, url: str) -> None:
-        """The relay that is dialled from now on."""
+    def set_target(self, url: str) -> None:
+        """Set the relay for later connections."""
         self._url = url.replace("http", "ws", 1) + "/" + self._server
 
-    def roam(self, *urls: str) -> None:
-        """Dial another one of these each time, as behind a load balancer."""
+    def rotate_targets(self, *urls: str) -> None:
+        """Connect to another one of these each time, as behind a load balancer."""
         self._others = itertools.cycle(urls)
 
     def cut(self) -> None:
-        """Lose the socket without a word, as a network does."""
+        """Drop the socket without a close frame, as a failing network does."""
         assert self._connection is not None
         self._connection.transport.abort()
 
@@ -87,7 +87,7 @@ class NetworkDialer:
     ) -> NetworkSocket:
         self.dials += 1
         if self._others is not None:
-            self.aim(next(self._others))
+            self.set_target(next(self._others))
         try:
             connection = await connect(
                 self._url,
@@ -116,7 +116,7 @@ class NetworkDialer:
 
 
 class RemoteWorker:
-    """A worker's transport with the product's own schedule; remembers every state it went through, and when."""
+    """A worker's transport with the product's schedule; records every state and its time."""
 
     def __init__(self, url: str, token: str, server: str, timing: Timing = DEFAULTS, **listeners: Any) -> None:
         """`listeners`: as in Transport."""

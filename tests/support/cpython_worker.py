@@ -1,6 +1,6 @@
-"""The browser's Python without a browser: the real transport, hub and MCP core, on a WebSocket of CPython's.
+"""The worker's Python without a browser: the real transport, hub and MCP core, over a WebSocket of CPython.
 
-For tests of what a handler and a client say to each other. Tests of the product use Chromium.
+For tests of the messages between a handler and a client. Tests of the product use Chromium.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.support.cpython_dialer import RemoteWorker
 
 
 class CPythonWorker(RemoteWorker):
-    """Start it with `async with`: inside, the server is there."""
+    """Start it with `async with`; inside, the server is connected."""
 
     def __init__(
         self, url: str, token: str, server: str, toolbox: Toolbox = default_toolbox, timing: Timing = DEFAULTS
@@ -56,7 +56,7 @@ class CPythonWorker(RemoteWorker):
     async def __aexit__(self, *exc: object) -> None:
         self.core.stop()
         await self.transport.close()
-        # The default toolbox outlives this worker: what is declared later must not reach for its loop.
+        # The default toolbox outlives this worker: later declarations must not use its event loop.
         self._toolbox.listen(lambda: None, lambda uri: None)
 
 

@@ -1,4 +1,4 @@
-"""`tabrelay demo` in a process of its own, its page in a browser, and MCP clients for it."""
+"""`tabrelay demo` as a separate process, its page in a browser, and MCP clients for it."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ TOOLS = ("add", "count_words", "page_info")
 
 
 def blocked(log: list[str]) -> list[str]:
-    """What browsers reported that the content security policy had kept from a page."""
+    """Violations of the content security policy that browsers have reported."""
     return [line.strip() for line in log if "content security policy:" in line]
 
 
 class Demo:
-    """Start and stop it as often as a test likes; the address and the state directory stay.
+    """A demo that can be stopped and started again; the address and the state directory remain.
 
-    Everything that it and the browsers behind it say is held to the official models.
+    Every message of the relay and of the browsers is checked against the official models.
     """
 
     def __init__(self, home: Path, *flags: str, verb: str = "demo", **settings: object) -> None:
-        """`settings`: by their names in `tabrelay.config.settings`, for those that have no flag."""
+        """`settings`: those without a flag, by their names in `tabrelay.config.settings`."""
         self._home = home
         self._env = {f"TABRELAY_{name.upper()}": str(value) for name, value in settings.items()}
         self._flags = flags
@@ -51,7 +51,7 @@ class Demo:
         self.expects_reports = False
         self.url = ""
         self.mcp_url = ""
-        self.relay_url = ""  # of `dev`: where the relay's own pages are
+        self.relay_url = ""  # with `dev`: the address of the relay's own pages
         self.token = ""
         self.port = 0
 
@@ -65,9 +65,9 @@ class Demo:
             self.recorder.finish()
 
     async def start(self) -> None:
-        # The same port after a restart: the page's address must not change under it.
+        # The same port after a restart: the page's address must not change.
         command = ["-m", "tabrelay", self._verb, "--json", "--port", str(self.port), "--home", str(self._home)]
-        command += ["--log-level", "trace"]  # says when a socket was accepted; and hides no token that is written
+        command += ["--log-level", "trace"]  # logs each accepted socket, and does not hide tokens
         env = {**os.environ, **self.recorder.env, **self._env}
         if self.tree is not None:
             env["PYTHONPATH"] = os.pathsep.join(
@@ -114,23 +114,23 @@ class Demo:
         return self._process.pid
 
     async def until(self, condition: Callable[[], bool], timeout_s: float = BOUND_S) -> None:
-        """Wait until what was logged is what a test waits for."""
+        """Wait until the log satisfies a condition."""
         async with asyncio.timeout(timeout_s):
             while not condition():
                 self._logged.clear()
                 await self._logged.wait()
 
     async def stop(self) -> int:
-        """As Ctrl+C does; gives the exit code."""
+        """Stop as Ctrl+C does; returns the exit code."""
         canary.saw_processes()
         self.signal()
         code = await self.ended()
-        # Whatever a test does: the relay's pages and workers never try what their policy forbids.
+        # In every test: the relay's pages and workers never attempt what their policy forbids.
         assert self.expects_reports or blocked(self.log) == []
         return code
 
     def signal(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """Ask it to stop, and do not wait."""
+        """Request a stop without waiting for it."""
         assert self._process is not None
         if self._process.returncode is None:
             self._process.send_signal(number)
@@ -146,7 +146,7 @@ class Demo:
         return code
 
     async def kill(self) -> None:
-        """As a crash does."""
+        """End the process as a crash does."""
         assert self._process is not None and self._log is not None
         self._process.kill()
         await self._process.wait()
@@ -154,7 +154,7 @@ class Demo:
         self.recorder.read()
 
     async def open(self, page: Page, boot_timeout_ms: float, *, url: str | None = None) -> None:
-        """Open the demo page and wait until it offers everything."""
+        """Open the demo page and wait until all of its tools are offered."""
         await page.goto(url or self.url)
         await page.locator("#state[data-state=connected]").wait_for(timeout=boot_timeout_ms)
         for tool in TOOLS:
@@ -162,11 +162,11 @@ class Demo:
 
     @property
     def address(self) -> str:
-        """Of the demo page, for a browser that is paired."""
+        """The address of the demo page, for a browser that is paired."""
         return f"http://127.0.0.1:{self.port}/-/demo/"
 
     async def pair(self) -> str:
-        """An address of the demo page that pairs one more browser, as `tabrelay pair` gives it."""
+        """An address of the demo page that pairs one more browser, as `tabrelay pair` prints it."""
         async with httpx2.AsyncClient(trust_env=False) as http:
             codes = str(httpx2.URL(self.mcp_url).join("/-/codes"))
             response = await http.post(codes, headers={"Authorization": f"Bearer {self.token}"})
@@ -175,14 +175,14 @@ class Demo:
 
     @asynccontextmanager
     async def client(self, mode: str = "auto", **options: Any) -> AsyncIterator[Client]:
-        """The official Python SDK's client. `mode`: "auto" (modern here), "legacy" or a version. `instance`: of the
-        browsers that share the name, this one."""
+        """The official Python SDK's client. `mode`: "auto" (modern here), "legacy" or a version. `instance`: which of
+        the browsers with this name."""
         instance = options.pop("instance", None)
         url = self.mcp_url if instance is None else f"{self.mcp_url}~{instance}"
         headers = {"Authorization": f"Bearer {self.token}"}
         async with (
             httpx2.AsyncClient(headers=headers, trust_env=False, timeout=60) as http,
-            # Its default refuses events over 1 MiB; how large a result may be is for the relay to say here.
+            # Its default refuses events over 1 MiB; here the relay limits the size of results.
             Client(
                 streamable_http_client(url, http_client=http, max_sse_event_size=None), mode=mode, **options
             ) as client,

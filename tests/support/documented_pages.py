@@ -1,7 +1,7 @@
-"""Pages that load the client in each way that the documentation shows, in an app on an origin of its own.
+"""Pages that load the client in each documented way, in an app on its own origin.
 
-The text of each page is the documentation's. What a reader would change is changed here: the address of the relay, and
-a token in the place of pairing by hand.
+The text of each page is the documentation's. The values that a reader would replace are replaced here: the address of
+the relay, and a token instead of manual pairing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 WRITTEN = "http://127.0.0.1:4747"
 LOADER = ROOT / "browser_pkg" / "tabserver" / "js" / "tabrelay.js"
 STANDIN = ROOT / "web_demo" / "examples" / "webmcp" / "standin.js"
-# By its name: the tool that the page offers.
+# Name of a way → the tool that its page offers.
 WAYS = {
     "README": "current_note",
     "guide": "write_note",
@@ -33,22 +33,22 @@ WAYS = {
     "example": "read_note",
     "bundle": "add",
 }
-# The connection of the page, whichever script made it.
+# The page's connection, whichever script has made it.
 CONNECTION = '[...(globalThis[Symbol.for("tabrelay.connections")]?.values() ?? [])][0]'
 OFFERED = f"""{CONNECTION}?.state.state === "connected"
     && {CONNECTION}.catalogue?.tools.some(({{ name }}) => name === "TOOL")"""
-# Keeps what the page says in its console.
+# Records the page's console messages.
 COLLECT = """<script>
 globalThis.said = [];
 const { warn } = console;
 console.warn = (...words) => { said.push(words.join(" ")); warn(...words); };
 </script>"""
-# Runs whether or not the client is there: the app's own code.
+# The app's own code: it runs with and without the client.
 OWN = '<script type="module">globalThis.ownCodeRan = true;</script>'
 
 
 def block(page: str, language: str, start: str) -> str:
-    """The first block of a language that begins with a text."""
+    """The first code block of a language that begins with a text."""
     text = (ROOT / page).read_text(encoding="utf-8")
     found = re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
     return next(str(block) for block in found if start in block)
@@ -62,7 +62,7 @@ def with_token(text: str, token: str) -> str:
 
 
 async def fetch_files(folder: Path, relay: Demo) -> None:
-    """The files of the relay that an app hosts, as `curl` fetches them."""
+    """The relay's files for self-hosting, as `curl` downloads them."""
     here = f"http://127.0.0.1:{relay.port}"
     async with httpx2.AsyncClient(trust_env=False) as http:
         for name in ("tabrelay.js", "webmcp.js"):
@@ -75,7 +75,7 @@ async def fetch_files(folder: Path, relay: Demo) -> None:
 
 
 async def write_page(folder: Path, relay: Demo, way: str) -> str:
-    """The page of one way. Returns its path; the relay's files must be there."""
+    """Write the page of one way; returns its path. The relay's files must exist."""
     if way == "example":
         shutil.copytree(ROOT / "web_demo" / "examples" / "cross_origin", folder / "example")
         shutil.copy(folder / "tabrelay.js", folder / "example" / "tabrelay.js")
@@ -102,7 +102,7 @@ def _written(way: str, folder: Path) -> str:
     if way == "WebMCP":
         shutil.copy(STANDIN, folder / "standin.js")
         html = block("docs/webmcp.md", "html", "registerTool")
-        # The page's own script comes after the stand-in, for browsers that have no WebMCP.
+        # The page's own script follows the stand-in, for browsers without WebMCP.
         return html.replace("<script>", '<script type="module">import "/standin.js";')
     api = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     [described] = re.findall(r"^### `connect`\n(.*?)```", api, re.MULTILINE | re.DOTALL)

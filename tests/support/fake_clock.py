@@ -1,4 +1,4 @@
-"""A clock that moves only when a test says so, with the timers that hang on it."""
+"""A clock that moves only when a test advances it, with its timers."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Clock:
 
     @property
     def pending(self) -> int:
-        """Timers whose time has not come, cancelled ones among them."""
+        """Timers that are not due yet, cancelled ones included."""
         return len(self._timers)
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass: every timer that falls due runs at its own moment, and the tasks it woke run after it."""
+        """Advance the clock: each timer runs at its time, then the tasks that it has woken."""
         end = self.now + seconds
         await settle()
         while self._timers and self._timers[0][0] <= end:
@@ -53,8 +53,8 @@ class Clock:
         self.now = end
 
     async def jump(self, seconds: float, chance: random.Random | None = None) -> None:
-        """The process is suspended for so long, as in a sleep of the computer. Then every timer whose time has come is
-        late, and they fire at once: in the order of their times, or in any order. No task runs between them."""
+        """The process is suspended for this long, as when the computer sleeps. Every timer that is due is then late,
+        and all fire at once: in the order of their times, or in any order. No task runs between them."""
         await settle()
         self.now += seconds
         due = [timer for at, _, timer in sorted(self._timers, key=lambda row: row[:2]) if at <= self.now]
@@ -72,7 +72,7 @@ JUMPS_S: Final = (0.1, 1.0, 5.0, 31.0, 52.0, 600.0, 86_400.0)
 
 
 class WallClock:
-    """The time of day, which people and computers set: it jumps forwards and backwards."""
+    """The time of day, which users and computers set: it jumps forwards and backwards."""
 
     def __init__(self, now: float = 1_800_000_000.0) -> None:
         self.now = now
@@ -82,6 +82,6 @@ class WallClock:
 
 
 async def settle() -> None:
-    """Let every task that can go on do so; nothing here waits for real time."""
+    """Let every task run until it waits. No real time passes."""
     for _ in range(20):
         await asyncio.sleep(0)

@@ -61,7 +61,7 @@ class FakeJsCalls:
         self.carried = self.revoked = 0
 
     def new_hub(self, box: Toolbox, later: Callable[[float, Callable[[], None]], None]) -> Hub:
-        """A hub whose timers fire after what was carried out is recorded, as in the worker."""
+        """A hub whose timers fire after finished calls are recorded, as in the worker."""
         return Hub(
             box,
             now_ms=self._now_ms,
@@ -109,7 +109,7 @@ class FakeJsCalls:
             self._read_states[port].received_pong()
 
     def use(self) -> None:
-        """Another socket."""
+        """Switch to a new socket."""
         self.forget()
         self.next = 0
 
@@ -189,7 +189,7 @@ class FakeJsCalls:
         if entries := self.unrecorded():
             self._next_seq = self.recorder.record(entries)
 
-    # -- called by Python ---------------------------------------------------------------------------------------------
+    # -- called by Python ----------------------------------------------------------------------------------------------
 
     def unrecorded(self) -> str:
         self._next_seq = 0

@@ -28,14 +28,14 @@ class FakePort:
         """See tests/support/fake_js_calls.py."""
 
     def of(self, kind: str) -> list[dict[str, Any]]:
-        """Everything of one kind, in order."""
+        """All messages of one kind, in order."""
         return [message for message in self.sent if message["t"] == kind]
 
     def last(self, kind: str) -> dict[str, Any]:
         return self.of(kind)[-1]
 
     async def until(self, kind: str, count: int = 1) -> list[dict[str, Any]]:
-        """Wait until so many of one kind were sent; gives them all."""
+        """Wait until this many messages of one kind were sent; returns them all."""
         async with asyncio.timeout(BOUND_S):
             while len(found := self.of(kind)) < count:
                 self._said.clear()

@@ -1,4 +1,5 @@
-"""A request to give to a handler without an MCP core: it keeps what the handler said, and answers from a list."""
+"""A request for a handler without an MCP core: records what the handler sends, and answers its questions from a
+list."""
 
 from __future__ import annotations
 
@@ -54,8 +55,7 @@ class RecordingRequest:
 
 
 class RecordingCall(RunningCall):
-    """A call for the hub without an MCP core: it says what it says to a RecordingRequest, and `done` gets its
-    outcome."""
+    """A call for the hub without an MCP core: passes its messages to a RecordingRequest, and its outcome to `done`."""
 
     def __init__(self, request: RecordingRequest, done: Callable[[Any], None]) -> None:
         self._request, self._done = request, done

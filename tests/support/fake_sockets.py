@@ -1,4 +1,4 @@
-"""Sockets without a network: what the transport dials in tests, and the relay's end of the link behind them."""
+"""Sockets without a network: those that the transport opens in tests, and the relay's end of the link behind them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tabserver.wire.link import Link
 
 
 class FakeAbort:
-    """An AbortController: remembers the reason and tells those who asked."""
+    """An AbortController: stores the reason and notifies its listeners."""
 
     def __init__(self) -> None:
         self.reason: str | None = None
@@ -30,7 +30,7 @@ class FakeAbort:
 
 
 class FakeSocket:
-    """One socket: records what was written. The test speaks for the far end with `deliver` and `drop`."""
+    """One socket: records what was written. The test plays the remote end with `deliver` and `drop`."""
 
     def __init__(self, on_message: Callable[[str, str | None], None], on_close: Callable[[int, str], None]) -> None:
         self.deliver = on_message
@@ -51,7 +51,7 @@ class FakeSocket:
 
 
 class FakeDialer:
-    """Hands out sockets when the test says so: each dial waits in `dials` for `open` or `fail`."""
+    """Opens sockets when the test decides: each dial waits in `dials` for `open` or `fail`."""
 
     def __init__(self) -> None:
         self.dials: list[Dial] = []
@@ -93,7 +93,7 @@ class Dial:
 
 
 class FakeRelay:
-    """The relay's end: one accepting Link, moved by hand from socket to socket."""
+    """The relay's end: one accepting Link, which the test moves from socket to socket."""
 
     def __init__(self, clock: Callable[[], float], sid: str = "s1") -> None:
         self._clock = clock
@@ -108,7 +108,7 @@ class FakeRelay:
         self.exchange()
 
     def exchange(self) -> list[Event]:
-        """Read and write until both ends are silent; returns what was read."""
+        """Read and write until neither end has more to send; returns what was read."""
         socket, fresh = self._socket, list[Event]()
         assert socket is not None
         while True:

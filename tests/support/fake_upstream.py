@@ -1,4 +1,4 @@
-"""An MCP server over HTTP that does exactly what a test says, down to the bytes: for the faults of real ones.
+"""An MCP server over HTTP that the test controls down to the bytes, to imitate faults of real servers.
 
 Plain asyncio, so that a test can split a character over two chunks, end a stream in the middle, or cut a connection.
 """
@@ -31,7 +31,7 @@ class Seen:
 
     @property
     def method(self) -> str:
-        """Of the JSON-RPC message, or the verb of a request that has none."""
+        """The method of the JSON-RPC message, or the HTTP method of a request that has none."""
         if self.verb != "POST":
             return self.verb
         message = self.message
@@ -92,7 +92,7 @@ class Reply:
         await self.raw(b"0\r\n\r\n")
 
     def cut(self) -> None:
-        """Without a word, in the middle of it."""
+        """Cut the connection in the middle of the response."""
         self._writer.transport.abort()
 
 
@@ -101,8 +101,8 @@ Handler = Callable[[Reply], Awaitable[None]]
 
 @dataclass
 class Upstream:
-    """Start it with `async with`. `on` has a handler per JSON-RPC method, or per verb (GET, DELETE); lists are used up
-    one by one and the last one stays. `session` is given out by `initialize`."""
+    """Start it with `async with`. `on` has a handler for each JSON-RPC method, or for an HTTP method (GET, DELETE). A
+    list of handlers is used one by one, the last one repeatedly. `initialize` returns `session` as the session id."""
 
     on: dict[str, Any] = field(default_factory=dict)
     session: str | None = "s-1"
@@ -124,7 +124,7 @@ class Upstream:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until what was seen is so."""
+        """Wait until the recorded requests satisfy a condition."""
         async with asyncio.timeout(WAIT_S), self._changed:
             await self._changed.wait_for(condition)
 
@@ -158,12 +158,13 @@ class Upstream:
                 if reader.at_eof():
                     return
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # either side has ended
+            pass  # one of the ends has closed
         finally:
             writer.close()
 
     async def _watch(self, reader: asyncio.StreamReader, reply: Reply) -> None:
-        """A client that waits for its answer sends nothing: whatever comes is its end."""
+        """Detect the client's disconnection: while it waits for its answer it sends nothing, so any read ends with the
+        stream."""
         while not reader.at_eof() and reader.exception() is None:  # noqa: ASYNC110 - a stream has no event for it
             await asyncio.sleep(0.005)
         reply.is_gone.set()
@@ -199,7 +200,7 @@ async def _request(reader: asyncio.StreamReader) -> Seen | None:
     return Seen(verb, path, headers, await reader.readexactly(int(headers.get("content-length", 0))))
 
 
-# -- handlers that many tests need ------------------------------------------------------------------------------------
+# -- handlers that many tests need -------------------------------------------------------------------------------------
 
 
 def status(code: int, body: bytes = b"", **headers: str) -> Handler:
@@ -221,5 +222,5 @@ async def cut(reply: Reply) -> None:
 
 
 async def hang(reply: Reply) -> None:
-    """Until the client goes away."""
+    """Wait until the client disconnects."""
     await reply.is_gone.wait()

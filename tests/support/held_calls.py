@@ -1,4 +1,4 @@
-"""MCP server whose tool calls end when the test says so."""
+"""An MCP server whose tool calls end when the test ends them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tabserver.handlers.toolbox import Toolbox
 from tabserver.handlers.tools import UnknownTool
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
-from tests.support.server_harness import Bench as CoreBench
+from tests.support.server_harness import CoreHarness
 
 LEGACY = Caller(Era.LEGACY, "2025-11-25", "token:test")
 INFO = {"name": "demo", "version": "1.2"}
@@ -38,7 +38,7 @@ class HeldCatalogue(Toolbox):
         return self.cancelled.append
 
 
-class Bench(CoreBench):
+class HeldServer(CoreHarness):
     """Server with a catalogue that the test controls."""
 
     def __init__(self, instructions: str | None = None) -> None:

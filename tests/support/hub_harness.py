@@ -41,7 +41,7 @@ class HubRig:
             self.due.pop(0)()
 
     def wait(self, seconds: float, *, busy: bool = False) -> None:
-        """Let time pass. `busy`: the worker itself was blocked, so timers fire only at the end of it."""
+        """Advance the clock. `busy`: the worker itself was blocked, so timers fire only at the end of this time."""
         end_ms = self.time_ms + seconds * 1000
         while due := [timer for timer in self.timers if timer[0] <= end_ms]:
             timer = min(due, key=lambda timer: timer[0])
@@ -64,7 +64,7 @@ class HubRig:
         return self.hub.call(name, arguments, RecordingCall(self.context, self.results.append))
 
     def call_in(self, tab: str, name: str, **arguments: Any) -> Cancel:
-        """Call as a caller that names a tab."""
+        """Call as a caller that has chosen a tab."""
         self.context.target = Target(tab)
         try:
             return self.call(name, **arguments)

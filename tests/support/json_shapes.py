@@ -37,7 +37,7 @@ SHAPES: dict[str, Callable[[int], str]] = {
 
 
 def largest(shape: str, most_bytes: int, most_values: int | None = None) -> str:
-    """At most so many bytes, and so many values as `json_limits` counts them; None: any number."""
+    """At most this many bytes, and this many values as `json_limits` counts them; None: no limit."""
     element = SHAPES[shape]
     weight = Weight()
     weight.add((element(10**5) + ",").encode() * 1000)

@@ -1,4 +1,4 @@
-"""An event loop whose clock can jump, as after a stall: every timer whose time has come is then due, and late."""
+"""An event loop whose clock can jump, as after a stall: all due timers are then late and fire at once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 class JumpingLoop(asyncio.SelectorEventLoop):
-    """Sockets and tasks are real; only the clock is ahead, by what it has jumped. Timers that are due run before
-    sockets are read, as in other event loops and in one that was blocked."""
+    """Sockets and tasks are real; only the clock is ahead by the sum of its jumps. Due timers run before sockets are
+    read, as in an event loop that was blocked."""
 
     def __init__(self) -> None:
         super().__init__()

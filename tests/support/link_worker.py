@@ -1,6 +1,6 @@
-"""A browser worker in Python: the real link over a real WebSocket, with no browser around it.
+"""A browser worker in Python: the real link over a real WebSocket, without a browser.
 
-For tests of the relay that must decide what a browser says and when. Tests of the product use Chromium.
+For tests of the relay that control what a browser sends and when. Tests of the product use Chromium.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.support.waiting import BOUND_S
 ECHO_TOOL = {"name": "echo", "description": "Say it again.", "inputSchema": {"type": "object"}}
 OTHER_TOOL = {**ECHO_TOOL, "name": "other"}
 
-# What a modern result of discovery has.
+# Members of a modern discovery result.
 MODERN = {
     "resultType": "complete",
     "ttlMs": 0,
@@ -34,19 +34,19 @@ MODERN = {
     "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "synthetic", "version": "1"}},
 }
 
-# A modern tool result with nothing in it, as `answer` makes it.
+# A modern tool result without content, as `answer` makes it.
 DONE: dict[str, Any] = {"resultType": "complete", "content": []}
 
 Answer = Callable[["SyntheticWorker", Received[str], dict[str, Any]], None]
 
 
 def bearer(token: str) -> str:
-    """A token, as a WebSocket carries it."""
+    """A token in the form that a WebSocket handshake carries."""
     return frames.BEARER_PREFIX + base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
 
 
 class SyntheticWorker:
-    """Dials the relay and answers what it is asked; keeps every event it saw."""
+    """Connects to the relay and answers its requests; records every event."""
 
     def __init__(
         self,
@@ -95,46 +95,46 @@ class SyntheticWorker:
         await self.flush()
 
     async def hang_up(self) -> None:
-        """Close the socket; the link stays and may be dialled again."""
+        """Close the socket; the link remains and `dial` can resume it."""
         if self._socket is not None:
             await self._socket.close()
             await self._finished()
 
     async def cut(self) -> None:
-        """Lose the socket without a word, as a network does."""
+        """Drop the socket without a close frame, as a failing network does."""
         assert self._socket is not None
         self._socket.transport.abort()
         await self._finished()
 
     async def offer(self, tools: list[dict[str, Any]]) -> None:
-        """Have other tools from now on, and tell the relay, which then asks again."""
+        """Offer other tools from now on, and notify the relay, which then reads the list again."""
         self.tools = tools
-        await self._tell_relay("notifications/tools/list_changed")
+        await self._notify_relay("notifications/tools/list_changed")
 
     async def show_tabs(self, *ids: str, used: int) -> None:
-        """Tell the relay of these tabs, and how often the user has turned to one of them."""
-        await self.until(lambda: bool(self._desks()))
+        """Report these tabs to the relay, and how often the user has switched to each of them."""
+        await self.until(lambda: bool(self._relay_channels()))
         tabs = [{"id": id, "title": f"Tab {id}", "visible": True} for id in ids]
-        await self._tell_relay("$/tabrelay/tabs", {"tabs": tabs, "used": used})
+        await self._notify_relay("$/tabrelay/tabs", {"tabs": tabs, "used": used})
 
-    def _desks(self) -> list[str]:
-        """The channels of the relay itself."""
+    def _relay_channels(self) -> list[str]:
+        """The relay's own channels."""
         opened = (event for event in self.seen if isinstance(event, Opened))
         return [event.channel for event in opened if event.caller.principal == "relay"]
 
     async def report(self, *tabs: dict[str, Any], **more: Any) -> None:
-        """Tell the relay of tabs, each as it is given, and of anything else."""
-        await self.until(lambda: bool(self._desks()))
-        await self._tell_relay("$/tabrelay/tabs", {"tabs": tabs, "used": 0, **more})
+        """Report tabs to the relay, with any other members."""
+        await self.until(lambda: bool(self._relay_channels()))
+        await self._notify_relay("$/tabrelay/tabs", {"tabs": tabs, "used": 0, **more})
 
-    async def _tell_relay(self, method: str, params: dict[str, Any] | None = None) -> None:
+    async def _notify_relay(self, method: str, params: dict[str, Any] | None = None) -> None:
         note = json.dumps(jsonrpc.notification(method, params))
-        for channel in self._desks():
+        for channel in self._relay_channels():
             self.link.send(channel, Kind.NOTE, note, self._now())
         await self.flush()
 
     def pause(self) -> None:
-        """Stop reading, as a browser that is stuck does; the socket stays open."""
+        """Stop reading, as a blocked browser does; the socket stays open."""
         assert self._socket is not None
         self._socket.transport.pause_reading()
 
@@ -143,7 +143,7 @@ class SyntheticWorker:
         self._socket.transport.resume_reading()
 
     async def dropped(self) -> None:
-        """The relay has closed the socket: read what it had said before, and let go."""
+        """Wait until the relay has closed the socket: read what it had sent before, then close."""
         self.resume()
         await self._finished()
 
@@ -217,13 +217,13 @@ class SyntheticWorker:
         self.answer(event, {"content": [{"type": "text", "text": text}]})
 
     def answer(self, event: Received[str], result: dict[str, Any]) -> None:
-        """In the form of the caller's era: only a modern request brings its caller along."""
+        """Answer in the form of the caller's era: only a modern request carries its caller."""
         assert event.id is not None
         shaped = {"resultType": "complete"} | result if event.caller is not None else result
         self.send(event, Kind.RES, jsonrpc.result_message(event.id, shaped))
 
     async def change_tools(self, tools: list[dict[str, Any]], times: int = 1) -> None:
-        """Offer others, and say so as a server does: in every session, and to those who listen."""
+        """Offer other tools, and notify as a server does: in every session, and on every subscription."""
         self.tools = tools
         note = jsonrpc.notification("notifications/tools/list_changed")
         for _ in range(times):
@@ -236,10 +236,10 @@ class SyntheticWorker:
         await self.flush()
 
     def send(self, event: Received[str], kind: Kind, message: dict[str, Any]) -> None:
-        """Say something on the channel that an event came from; `flush` writes it when called outside the reader."""
-        self.say(event, kind, json.dumps(message))
+        """Send a message on the channel of an event; outside the reader, `flush` writes it."""
+        self.send_text(event, kind, json.dumps(message))
 
-    def say(self, event: Received[str], kind: Kind, text: str) -> None:
+    def send_text(self, event: Received[str], kind: Kind, text: str) -> None:
         self.link.send(
             event.channel,
             kind,

@@ -1,7 +1,7 @@
-"""A `tabrelay` command whose event loop is measured: at its end, it writes the slowest callbacks to a file. SIGUSR1
-makes it forget those before: what happens only once in a process is over.
+"""A `tabrelay` command whose event loop is measured: when it ends, it writes the slowest callbacks to a file.
 
-Run as `python -m tests.support.measured_command FILE ARGUMENT…`.
+SIGUSR1 discards the earlier measurements, so that start-up does not count. Run as `python -m
+tests.support.measured_command FILE ARGUMENT…`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.support.measured_relay import Callbacks, Slow
 
 
 def slowest(file: Path) -> Slow:
-    """Of a command that has ended."""
+    """The slowest callbacks of a command that has ended."""
     ms, what = json.loads(file.read_text())[0]
     return Slow(ms, what)
 

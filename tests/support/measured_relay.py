@@ -33,7 +33,7 @@ class Slow:
 
 
 class MeasuredRelay:
-    """The parent's side. `longest` gives the slowest callbacks since `reset`, slowest first."""
+    """The parent's side. `longest` returns the slowest callbacks since `reset`, slowest first."""
 
     def __init__(self, process: asyncio.subprocess.Process, url: str, token: str) -> None:
         self._process = process
@@ -86,7 +86,7 @@ async def measured_relay(
             await process.wait()
 
 
-# -- the child --------------------------------------------------------------------------------------------------------
+# -- the child ---------------------------------------------------------------------------------------------------------
 
 
 class Callbacks:

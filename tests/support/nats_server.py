@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def program() -> str:
-    """The one that is named, or on the PATH, or where Debian puts it."""
+    """The configured program, or the one on the PATH, or Debian's."""
     places = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
     found = os.environ.get("TABRELAY_NATS_SERVER") or shutil.which("nats-server", path=places)
     assert found, "no nats-server: run `python3 .ci/setup.py test`, or set TABRELAY_NATS_SERVER"
@@ -48,7 +48,7 @@ class NatsServer:
             path = self._folder / "nats.conf"
             path.write_text(self._config, encoding="utf-8")
             flags += ["-c", str(path)]
-        # It takes a free port and says which, once it listens. Started again it is to be found there.
+        # It takes a free port and reports it. After a restart it must have the same port.
         log = self._folder / "nats.log"
         place = ["-a", "127.0.0.1", "-p", str(self.port or -1), "--ports_file_dir", str(self._folder)]
         self._process = await asyncio.create_subprocess_exec(program(), *place, "-l", str(log), *flags)
@@ -59,7 +59,7 @@ class NatsServer:
         self.port = port
 
     def _listens_on(self, pid: int) -> int:
-        """The port in the file that it writes; 0 as long as that is not written."""
+        """The port from the file that the server writes; 0 while the file is incomplete."""
         for path in self._folder.glob(f"*_{pid}.ports"):
             with suppress(ValueError):
                 return int(json.loads(path.read_text(encoding="utf-8"))["nats"][0].rpartition(":")[2])

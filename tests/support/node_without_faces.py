@@ -1,4 +1,4 @@
-"""What a node of a bus knows of names, without the faces and links of a relay: for very many names."""
+"""A node of a bus with its presence tables only, without faces and links: for tests with very many names."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.support.nats_server import NatsServer
 KEY = b"a key that all nodes have"
 
 
-class House:
+class PresenceNode:
     """One node. Start its `cluster`, and stop it."""
 
     def __init__(self, bus: NatsServer, home: Path, most: int) -> None:
-        """`most`: names that it may know."""
+        """`most`: the largest number of names."""
         self.nats = NatsBus((bus.url,), NatsAuth(), "test")
         self.cluster = Membership(self.nats, KEY, beat_s=1.0)
         self.registry = Registry(CatalogueStore(None, most=most), most=most, on_presence=self._set_presence)
@@ -52,6 +52,6 @@ class House:
         self.registry.take(name, peer)
 
     def held_by(self, name: str) -> str | None:
-        """The node that has it; None if that is not another one."""
+        """The other node that holds the name; None if no other node does."""
         peer = self.registry.holder(name)
         return peer.location.node if isinstance(peer, RemotePeer) else None

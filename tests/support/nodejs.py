@@ -1,4 +1,4 @@
-"""Node.js for MCP clients and the conformance suite: the one of the development packages."""
+"""Node.js of the development packages, for MCP clients and the conformance suite."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Ended:
 
 
 async def node(*arguments: str | Path, timeout_s: float = 300, env: dict[str, str] | None = None) -> Ended:
-    """Run a script to its end."""
+    """Run a script until it ends."""
     process = await asyncio.create_subprocess_exec(
         NODE,
         *map(str, arguments),
@@ -31,7 +31,7 @@ async def node(*arguments: str | Path, timeout_s: float = 300, env: dict[str, st
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         cwd=ROOT,
-        # A proxy of the machine's is not for addresses of this computer.
+        # The machine's proxy is not for addresses of this computer.
         env={**os.environ, "NO_PROXY": "*", "no_proxy": "*", **(env or {})},
     )
     try:

@@ -1,4 +1,5 @@
-"""Makes one browser module out of a script and the npm packages it imports. At test time: nothing bundled is kept."""
+"""Bundles a script and the npm packages that it imports into one browser module. Bundles are made at test time and not
+kept."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ SCRIPTS = Path(__file__).parent / "plain"
 
 
 def esbuild() -> Path:
-    """The program itself: npm installs it for this platform beside the package, and needs no Node to run."""
+    """The program itself: npm installs the one for this platform beside the package, and it needs no Node."""
     found = sorted((ROOT / "node_modules" / "@esbuild").glob("*/bin/esbuild*"))
     if not found:
         raise FileNotFoundError("esbuild is not in node_modules; `make test` installs it")
@@ -18,7 +19,7 @@ def esbuild() -> Path:
 
 
 async def bundle(script: str, folder: Path) -> Path:
-    """`plain/{script}` and all it imports as one file in `folder`."""
+    """`plain/{script}` and all that it imports as one file in `folder`."""
     made = folder / script
     process = await asyncio.create_subprocess_exec(
         esbuild(),

@@ -1,6 +1,6 @@
-"""An MCP server that wants a token, and the authorization server that gives it: one of each, on one port.
+"""An MCP server that requires a token, with its authorization server, on one port.
 
-It keeps count of what it is asked, so that a test can say how often the user was troubled.
+It counts requests, so that a test can check how often the user had to act.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.support.fake_upstream import Reply, Upstream
 
 
 class Authority(Upstream):
-    """`good` are the access tokens that are taken; `lifetime_s` is what new ones say of themselves."""
+    """`good` are the accepted access tokens; `lifetime_s` is the declared lifetime of new ones."""
 
     def __init__(self, **on: Any) -> None:
         super().__init__(on)
@@ -25,7 +25,7 @@ class Authority(Upstream):
         self.gives_refresh = True
         self.refuses_refresh = False
         self.denies = False
-        self.is_fickle = False  # takes no token any more, not even its own
+        self.is_fickle = False  # accepts no token, not even its own
         self.metadata: dict[str, Any] = {}
         self.forms: list[dict[str, str]] = []
         self._number = 0

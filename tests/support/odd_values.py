@@ -1,4 +1,4 @@
-"""JSON values of any shape, for tests of what reads messages of others."""
+"""JSON values of any shape, for tests of code that reads foreign messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-# The members that methods of MCP and the relay's own notes read.
+# Members that methods of MCP and the relay's own notifications read.
 MEMBERS = [
     *("name", "arguments", "uri", "cursor", "level", "ref", "argument", "context", "notifications", "requestId"),
     *("reason", "protocolVersion", "clientInfo", "capabilities", "inputResponses", "requestState", "progressToken"),

@@ -1,6 +1,6 @@
-"""Holds messages of a server to their revision of the protocol, with the official models.
+"""Checks messages of a server against the official models of their protocol revision.
 
-`methods` is the part of that package which is meant for others; it knows every revision's methods and their shapes.
+`methods` is the public part of that package; it has the methods of every revision and their shapes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from mcp_types import methods
 from mcp_types.jsonrpc import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 from pydantic import BaseModel
 
-# Between the browser and the relay, and not part of MCP.
+# Methods between the browser and the relay that are not part of MCP.
 OUR_OWN = "$/tabrelay/"
 
 
@@ -44,7 +44,7 @@ def check_response(version: str, method: str | None, message: dict[str, Any]) ->
 
 
 def check_client_message(version: str, message: dict[str, Any]) -> None:
-    """What the relay says as a client: a request, a notification, or the answer to a server's question."""
+    """What the relay sends as a client: a request, a notification, or the answer to a server's question."""
     if "method" not in message:
         (JSONRPCError if "error" in message else JSONRPCResponse).model_validate(message)
     elif "id" in message:
@@ -56,7 +56,7 @@ def check_client_message(version: str, message: dict[str, Any]) -> None:
 
 
 def _check_question(question: dict[str, Any]) -> None:
-    """What `input_required` asks has the form of the requests that it replaced."""
+    """A question of `input_required` has the form of the request that it has replaced."""
     models: dict[str, type[BaseModel]] = {
         "elicitation/create": mcp_types.ElicitRequest,
         "sampling/createMessage": mcp_types.CreateMessageRequest,

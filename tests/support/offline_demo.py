@@ -1,7 +1,7 @@
-"""Starts an installed `tabrelay demo` where there is no network, and looks at it the way a person would.
+"""Starts an installed `tabrelay demo` without a network, and checks it through its page as a user would.
 
 A script, not a test: test_wheel.py runs it inside an empty network namespace, where the relay, the browser and this
-process have nothing but loopback. It prints one JSON line with what it saw.
+process have only the loopback device. It prints one JSON line with its findings.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from playwright.async_api import async_playwright
 ROOT = Path(__file__).resolve().parents[2]
 READY_TIMEOUT_S = 60
 
-# Run in the page: ask the relay until it lists every tool that the page should offer.
+# Runs in the page: asks the relay until it lists every tool that the page should offer.
 ALL_OFFERED = """async ({ token, expected }) => {
   for (;;) {
     const response = await fetch("/-/status", { headers: { Authorization: `Bearer ${token}` } });
@@ -38,7 +38,7 @@ BOOTED_FROM = """async () => (await import("/-/client.js")).connect({ server: "d
 
 
 def raise_loopback() -> None:
-    """A new namespace has a loopback device that is down. The same as `ip link set lo up`, without needing `ip`."""
+    """The loopback device of a new namespace is down. Same as `ip link set lo up`, without needing `ip`."""
     import fcntl
 
     get_flags, set_flags, is_up = 0x8913, 0x8914, 0x1
@@ -63,7 +63,7 @@ def get(url: str, token: str | None = None) -> tuple[bytes, str]:
 
 @contextlib.asynccontextmanager
 async def demo(command: str, home: str, tap: dict[str, str]) -> AsyncIterator[dict[str, Any]]:
-    """The relay in a process whose PATH holds its own scripts and nothing else: no Node, no npm."""
+    """The relay as a process whose PATH contains only its own scripts: no Node, no npm."""
     process = await asyncio.create_subprocess_exec(
         command,
         *("demo", "--json", "--no-open", "--port", "0"),
@@ -80,7 +80,7 @@ async def demo(command: str, home: str, tap: dict[str, str]) -> AsyncIterator[di
 
 
 async def see_tools(ready: dict[str, Any], expected: set[str]) -> tuple[list[str], str]:
-    """Open the page and wait until the relay lists what it offers; says too what its Python came from."""
+    """Open the page and wait until the relay lists its tools; also returns the source of the page's Python."""
     settings = load_settings()
     base = ready["base_url"]
     async with async_playwright() as playwright:

@@ -1,4 +1,4 @@
-"""A collector of OpenTelemetry on a loopback port: takes OTLP over HTTP, and keeps the spans."""
+"""An OpenTelemetry collector on a loopback port: receives OTLP over HTTP, and keeps the spans."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Span:
 
 @dataclass
 class Collector:
-    """Start it with `with`. `raw` is every byte that it got."""
+    """Start it with `with`. `raw` is every received byte."""
 
     spans: list[Span] = field(default_factory=list)
     raw: bytes = b""
@@ -50,7 +50,7 @@ class Collector:
                 self.end_headers()
 
             def log_message(self, *args: Any) -> None:
-                """Nothing."""
+                """No access log."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -63,7 +63,7 @@ class Collector:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a relay must be started with to send its spans here, and soon."""
+        """Environment of a relay that sends its spans to this collector, without a long delay."""
         url = f"http://127.0.0.1:{self._server.server_port}"
         return {
             "OTEL_EXPORTER_OTLP_ENDPOINT": url,
@@ -81,7 +81,7 @@ class Collector:
         self.raw += body
 
     async def until(self, *names: str) -> list[Span]:
-        """All spans, once requests with these names are among them: a request's own span ends after those below it."""
+        """All spans, once requests with these names are among them: the span of a request ends after its children."""
         async with asyncio.timeout(WAIT_S):
             while not set(names) <= {span.name for span in self.spans if span.kind == "server"}:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)

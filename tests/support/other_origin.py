@@ -1,4 +1,4 @@
-"""A web app of another site: a folder served on a port of its own, so on another origin than the relay's."""
+"""A web app of another site: a folder on its own port, and so on another origin than the relay."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class _Quiet(SimpleHTTPRequestHandler):
-    """Serves files, says nothing."""
+    """Serves files without an access log."""
 
     def __init__(self, *args: Any, headers: Mapping[str, str], **options: Any) -> None:
         self._more = headers
@@ -24,7 +24,7 @@ class _Quiet(SimpleHTTPRequestHandler):
         super().end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Tests say what went wrong; an access log does not."""
+        """No access log: tests report what went wrong."""
 
 
 class Site:

@@ -1,4 +1,5 @@
-"""A web server with Python files of a page, packages, and the decorator that the files use. Nothing is sent."""
+"""A fake web server with a page's Python files, fake packages, and the decorator that the files use. It opens no
+sockets."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class Answer:
 
 @dataclass
 class Server:
-    """A web server with files; `pages`: it answers with HTML where it has none."""
+    """A web server with files; `pages`: it answers missing files with HTML."""
 
     files: dict[str, str] = field(default_factory=dict)
     pages: bool = False
@@ -43,7 +44,7 @@ class Server:
 
 @dataclass
 class FakePackages:
-    """Packages as modules that are made when they are installed."""
+    """Packages as modules that are created when they are installed."""
 
     available: dict[str, str] = field(default_factory=dict)
     loaded: list[str] = field(default_factory=list)
@@ -73,10 +74,10 @@ _current = [Toolbox()]
 
 
 def use_toolbox(toolbox: Toolbox) -> None:
-    """From now on `offer` adds to this one."""
+    """`offer` adds to this toolbox from now on."""
     _current[0] = toolbox
 
 
 def offer(function: Any) -> Any:
-    """What the files of the tests use in the place of `@tool`."""
+    """Stands in for `@tool` in the files of the tests."""
     return tool(toolbox=_current[0])(function)

@@ -1,6 +1,6 @@
-"""A plain page in Python: MCP over a WebSocket with no link, as pages do that bring an SDK of their own.
+"""A plain page in Python: MCP over a WebSocket without a link, like pages that use another SDK.
 
-For tests that must decide what such a page says and when. Tests with the real SDK use Chromium.
+For tests that control what such a page sends and when. Tests with the real SDK use Chromium.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Message = dict[str, Any]
 
 
 class ScriptedPage:
-    """Dials and answers; `received` has every message. `is_deaf`: one that never answers, as an abandoned socket."""
+    """Connects and answers; `received` has every message. `never_answers`: as an abandoned socket."""
 
     def __init__(
         self,
@@ -43,14 +43,14 @@ class ScriptedPage:
         name: str = "scripted",
         query: str = "",
         token: str | None = None,
-        is_deaf: bool = False,
+        never_answers: bool = False,
     ) -> None:
         self.url = f"{url.replace('http', 'ws', 1)}/{server}{query}"
         self.origin = origin or url
         self.subprotocol = subprotocol
         self.about: Any = {"name": name, "version": "1"}
         self.token = token
-        self.is_deaf = is_deaf
+        self.never_answers = never_answers
         self.version = "2025-06-18"
         self.capabilities = CAPABILITIES
         self.tools = [ECHO_TOOL]
@@ -66,7 +66,7 @@ class ScriptedPage:
 
     async def __aenter__(self) -> ScriptedPage:
         await self.dial()
-        if not self.is_deaf:
+        if not self.never_answers:
             await self.until(lambda: self.has("notifications/initialized"))
         return self
 
@@ -93,7 +93,7 @@ class ScriptedPage:
             await self._reader
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait for something to be true after a message or the end of the socket."""
+        """Wait for a condition after a message or the end of the socket."""
         async with asyncio.timeout(BOUND_S):
             while not holds():
                 self._changed.clear()
@@ -106,19 +106,19 @@ class ScriptedPage:
         return [message for message in self.received if message.get("method") == method]
 
     def answer_to(self, id: object) -> Message | None:
-        """The relay's response to something this page has asked."""
+        """The relay's response to a request of this page."""
         found = [message for message in self.received if message.get("id") == id and "method" not in message]
         return found[0] if found else None
 
-    # -- speaking -----------------------------------------------------------------------------------------------------
+    # -- sending -------------------------------------------------------------------------------------------------------
 
-    def say(self, message: Message) -> None:
-        """Queue a message; it leaves with the next `flush`, or by itself when said inside a handler."""
+    def queue(self, message: Message) -> None:
+        """Queue a message; it is written by the next `flush`, or at once when queued inside a handler."""
         self._out.append(message)
 
     async def send(self, *messages: Message) -> None:
         for message in messages:
-            self.say(message)
+            self.queue(message)
         await self.flush()
 
     async def flush(self) -> None:
@@ -128,7 +128,7 @@ class ScriptedPage:
                 await self._socket.send(json.dumps(self._out.pop(0)))
 
     def answer(self, message: Message, result: Any, **extras: Any) -> None:
-        self.say({**jsonrpc.result_message(message["id"], result), **extras})
+        self.queue({**jsonrpc.result_message(message["id"], result), **extras})
 
     def echo(self, message: Message) -> None:
         text = json.dumps((message.get("params") or {}).get("arguments"))
@@ -139,7 +139,7 @@ class ScriptedPage:
             async for text in socket:
                 message = json.loads(text)
                 self.received.append(message)
-                if not self.is_deaf:
+                if not self.never_answers:
                     self._handle(message)
                 await self.flush()
                 self._changed.set()
@@ -168,4 +168,4 @@ class ScriptedPage:
             self.calls.append(message)
             self.on_call(self, message)
         else:
-            self.say(jsonrpc.error_message(message["id"], jsonrpc.METHOD_NOT_FOUND, "no such method"))
+            self.queue(jsonrpc.error_message(message["id"], jsonrpc.METHOD_NOT_FOUND, "no such method"))

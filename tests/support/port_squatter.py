@@ -105,7 +105,7 @@ class Squatter:
 
 
 class RunningSquatter:
-    """What a test knows of one."""
+    """The recorded traffic of a squatter process."""
 
     def __init__(self, record: Path) -> None:
         self._record = record
@@ -115,13 +115,13 @@ class RunningSquatter:
         return self._record.read_bytes() if self._record.exists() else b""
 
     async def until_asked(self, wanted: bytes = b"/-/prove", times: int = 1) -> bytes:
-        from tests.support.waiting import until  # not for the process itself
+        from tests.support.waiting import until  # does not count the check whether the process is up
 
         await until(lambda: self.got.count(wanted) >= times, 60)
         return self.got
 
     def shown(self) -> list[str]:
-        """Whatever it was shown as a credential: headers and subprotocols, as tokens."""
+        """Everything that was presented as a credential: headers and subprotocols, as tokens."""
         found = []
         for line in self.got.decode("latin-1").split("\r\n"):
             name, _, value = line.partition(":")
@@ -168,7 +168,7 @@ async def main() -> None:
             try:
                 server = await asyncio.start_server(squat.serve, "127.0.0.1", int(port), reuse_address=True)
                 break
-            except OSError:  # the relay is about to leave
+            except OSError:  # the relay is about to release it
                 await asyncio.sleep(0.01)
     print("ready", flush=True)
     await server.serve_forever()

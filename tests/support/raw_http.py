@@ -1,4 +1,4 @@
-"""HTTP as bytes on a real connection: requests of any shape, and answers read by a parser that lets nothing pass."""
+"""HTTP as bytes on a real connection: requests of any shape, and responses read by a strict parser."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WAIT_S = BOUND_S
 
 
 class RawConnection:
-    """One TCP connection to a relay. `send` writes whatever it is given; `answer` reads one response."""
+    """One TCP connection to a relay. `send` writes the given bytes; `answer` reads one response."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -39,12 +39,12 @@ class RawConnection:
             self._writer = None
 
     def send(self, data: bytes) -> None:
-        """Not waited for: a relay may answer, and hang up, before it has read everything."""
+        """Does not wait: a relay may answer, and close, before it has read everything."""
         assert self._writer is not None
         self._writer.write(data)
 
     def send_now(self, data: bytes) -> None:
-        """Without the event loop: the bytes are in the kernel when this returns."""
+        """Writes without the event loop: the bytes are in the kernel when this returns."""
         assert self._writer is not None
         raw = socket.socket(fileno=os.dup(self._writer.get_extra_info("socket").fileno()))
         with raw:
@@ -53,15 +53,15 @@ class RawConnection:
             raw.setblocking(False)
 
     def hang_up(self) -> None:
-        """Nothing more will be sent; what the relay says is still read."""
+        """End the sending side; the relay's response can still be read."""
         assert self._writer is not None
         self._writer.write_eof()
 
     async def answer(self, method: str = "POST") -> Answer | None:
-        """The next response; of an event stream only its beginning. None: the relay hung up without a word."""
+        """The next response; of an event stream only its head. None: the relay closed without a response."""
         assert self._reader is not None
         parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=1_000_000)
-        # It wants to have sent what is answered; what it would have written is not used.
+        # The parser expects the request to have been sent; what it would write is discarded.
         parser.send(h11.Request(method=method, target="/", headers=[("Host", "x")]))
         parser.send(h11.EndOfMessage())
         if self._rest:
@@ -98,7 +98,7 @@ def call_of(tool: str, *, id: Any = 1, method: str = "tools/call") -> dict[str, 
 def written(
     relay: RunningRelay, body: Any, *more: tuple[str, str], path: str = "/notes", token: str | None = None
 ) -> bytes:
-    """A modern POST."""
+    """A modern POST as bytes."""
     method = body.get("method", "") if isinstance(body, dict) else ""
     headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": "echo", "Accept": ACCEPT}
     if isinstance(body, dict) and isinstance(body.get("params"), dict):

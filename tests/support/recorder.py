@@ -1,7 +1,7 @@
-"""Holds everything that a relay and the browsers behind it say in a test to the official models.
+"""Checks every message of a relay, and of the browsers behind it, against the official models.
 
-A relay in this process is wrapped; one in a process of its own is tapped by `hook`, and what it wrote is read when it
-has ended. What is not right is kept, and the test that runs the relay fails with it in the end.
+A relay in this process is wrapped. A relay in a separate process gets the tap of `hook`, and its records are read when
+it has ended. Violations are collected, and the test that runs the relay fails at its end.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Asked:
     envelope: str
 
 
-class Judge:
-    """Takes records of a tap. `checked` counts what was held to the models, by receiver."""
+class ModelChecker:
+    """Takes records of a tap. `checked` counts the messages that were checked, by receiver."""
 
     def __init__(self) -> None:
         self.checked: Counter[str] = Counter()
         self.wrong: list[str] = []
         self.asked: list[Asked] = []
-        # How often clients were sent a notification of each method.
+        # How often clients received a notification of each method.
         self.notes: Counter[str] = Counter()
 
     def take(self, record: Record) -> None:
@@ -61,11 +61,11 @@ class Judge:
             self.notes[record["message"]["method"]] += 1
 
     def finish(self) -> None:
-        """The test is over: fail with what was wrong."""
+        """The end of the test: fail if there were violations."""
         assert not self.wrong, "\n\n".join(self.wrong)
 
-    def forgive(self) -> list[str]:
-        """What was wrong so far, because the test wanted it to be."""
+    def discard_violations(self) -> list[str]:
+        """Discard the violations so far, because the test has provoked them."""
         wrong, self.wrong = self.wrong, []
         return wrong
 
@@ -79,8 +79,8 @@ def _check(to: str, version: str, method: str | None, message: Any) -> None:
         check_response(version, method, message)
 
 
-class Recorder(Judge):
-    """ASGI: a relay in this process."""
+class Recorder(ModelChecker):
+    """ASGI wrapper for a relay in this process."""
 
     def __init__(self, app: ASGIApp) -> None:
         super().__init__()
@@ -91,8 +91,8 @@ class Recorder(Judge):
         await self.tap(scope, receive, send)
 
 
-class Wiretap(Judge):
-    """A relay in a process of its own: give it `env`, and `read` when it has ended."""
+class Wiretap(ModelChecker):
+    """Tap for a relay in a separate process: start it with `env`, and call `read` when it has ended."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,10 +104,10 @@ class Wiretap(Judge):
         }
 
     def read(self) -> None:
-        """Judge what was received since the last time."""
+        """Check what was recorded since the last call."""
         if self._file.exists():
             with self._file.open(encoding="utf-8") as lines:
                 for line in lines:
-                    if line.endswith("\n"):  # a relay that was killed may have been in the middle of the last one
+                    if line.endswith("\n"):  # a relay that was killed may have left an incomplete last line
                         self.take(json.loads(line))
             self._file.unlink()

@@ -1,8 +1,8 @@
 """Chromium process that records what it downloads, with sizes on the wire, including requests of shared workers.
 
-It uses the browser's debugging protocol over a WebSocket: Playwright does not report requests of shared workers. New
-pages and workers wait until recording has started for them. `pss_by_type` reads the memory of its processes. It does
-not change or block a request.
+It uses the browser's debugging protocol over a WebSocket, because Playwright does not report requests of shared
+workers. New pages and workers wait until recording has started for them. `pss_by_type` reads the memory of its
+processes. It neither changes nor blocks requests.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.support.playwright_settings import load_settings
 from tests.support.waiting import BOUND_S, until
 
 PREFIX = b"DevTools listening on "
-# No process but those that a page needs: no window, no extensions, no pages of the browser's own, no spare renderer.
+# Only the processes that a page needs: no window, no extensions, no pages of the browser's own, no spare renderer.
 FLAGS = (
     "--headless",
     "--no-startup-window",
@@ -65,7 +65,7 @@ class RecordingChromium:
 
     @property
     def downloads(self) -> list[Download]:
-        """Not those of the browser's own pages, which come with it."""
+        """Without the browser's own pages."""
         return [download for download in self._downloads.values() if download.url.startswith("http")]
 
     async def open(self, url: str) -> str:
@@ -76,7 +76,7 @@ class RecordingChromium:
         return session
 
     async def wait_for(self, session: str, condition: str) -> None:
-        """Until a JavaScript expression of a page is true."""
+        """Wait until a JavaScript expression of a page is true."""
 
         async def is_so() -> bool:
             return bool(await self.evaluate(session, condition))
@@ -134,7 +134,7 @@ class RecordingChromium:
 
 @asynccontextmanager
 async def recording_chromium(is_recording: bool = True) -> AsyncIterator[RecordingChromium]:
-    """`is_recording=False`: for figures of memory, because Chromium keeps the bodies of recorded responses."""
+    """`is_recording=False`: for memory figures, because Chromium keeps the bodies of recorded responses."""
     options = load_settings().launch_options()
     with tempfile.TemporaryDirectory(prefix="tabrelay-chromium-", ignore_cleanup_errors=True) as profile:
         flags = [*options["args"], *FLAGS, f"--user-data-dir={profile}"]

@@ -1,4 +1,4 @@
-"""Nodes that share a state directory and a bus, in one process, and clients of theirs that speak by hand."""
+"""Two nodes in one process that share a state directory and a bus, and low-level clients for them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def request(method: str, params: dict[str, Any] | None = None, *, id: int = 7) -
 
 
 def answer_of(response: httpx2.Response) -> dict[str, Any]:
-    """What a call was answered: at once as JSON, or after a while as the last of a stream."""
+    """The answer to a call: JSON, or the last message of its stream."""
     if "event-stream" in response.headers["content-type"]:
         message: dict[str, Any] = json.loads(events(response.text)[-1])
     else:
@@ -44,19 +44,19 @@ def answer_of(response: httpx2.Response) -> dict[str, Any]:
 
 
 def ending(response: httpx2.Response) -> tuple[str, str]:
-    """How a call failed: why, and whether it was delivered."""
+    """The error of a failed call: its reason, and whether the call was delivered."""
     error = answer_of(response)["error"]["data"]
     return error["reason"], error["delivered"]
 
 
 class Opener(Protocol):
-    """Whatever relay a test has: in its own process, or in another."""
+    """Opens sessions on a relay in this process or in another."""
 
     http: httpx2.AsyncClient
 
 
 async def open_session(relay: Opener, server: str, capabilities: dict[str, Any] | None = None) -> dict[str, str]:
-    """The headers of a new session whose client can do this."""
+    """The headers of a new session whose client has these capabilities."""
     params = {
         "protocolVersion": "2025-11-25",
         "capabilities": capabilities or {},
@@ -70,7 +70,7 @@ async def open_session(relay: Opener, server: str, capabilities: dict[str, Any] 
 
 
 class Stream:
-    """What a relay says on one event stream, as it comes: messages, and the id of the last event."""
+    """One event stream of a relay, read as it arrives: its messages, and the id of the last event."""
 
     def __init__(self, relay: Opener, method: str, server: str, **request: Any) -> None:
         self._relay = relay
@@ -106,13 +106,13 @@ class Stream:
         return question
 
     async def end(self, timeout_s: float = 30) -> dict[str, Any]:
-        """The last message, if there was one, when the stream has ended."""
+        """The last message, if any, once the stream has ended."""
         async with asyncio.timeout(timeout_s):
             await self._task
         return self.said[-1] if self.said else {}
 
     async def leave(self) -> None:
-        """Hang up, as a network does."""
+        """Drop the connection, as a failing network does."""
         self._task.cancel()
         with suppress(asyncio.CancelledError):
             await self._task
@@ -120,7 +120,7 @@ class Stream:
 
 @asynccontextmanager
 async def meeting(tmp_path: Path, **settings: Any) -> AsyncIterator[Pair]:
-    """Two relays that know each other."""
+    """Wait until two relays know each other."""
     hub = MemoryBroker()
     async with (
         RunningRelay(tmp_path, bus=MemoryBus(hub), **settings) as a,

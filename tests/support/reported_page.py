@@ -1,4 +1,4 @@
-"""A web app whose page passes any options to `connect`, and what it reports: console lines, state, panel."""
+"""A web app whose page passes any options to `connect`, with its reports: console lines, state, panel."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ReportedPage:
         """The state, once it has this code."""
         state: dict[str, Any] = {}
 
-        # A content security policy may forbid the evaluation inside the page that `wait_for_function` needs.
+        # A content security policy may forbid the evaluation in the page that `wait_for_function` uses.
         async def has_code() -> bool:
             nonlocal state
             state = await self.page.evaluate("() => globalThis.connection?.state ?? {}")
@@ -81,7 +81,7 @@ class ReportedPage:
 
 
 def write_app(site: Site, relay: str, files: dict[str, str] | None = None) -> None:
-    """The page, a loader as the relay serves it, and more files. RELAY in a file is the relay's address."""
+    """Write the page, a loader as the relay serves it, and more files. RELAY in a file becomes the relay's address."""
     loader = Path(__file__).parents[2] / "browser_pkg" / "tabserver" / "js" / "tabrelay.js"
     text = loader.read_text(encoding="utf-8").replace('http://127.0.0.1:4747";', f'{relay}";')
     (site.folder / "tabrelay.js").write_text(text, encoding="utf-8")

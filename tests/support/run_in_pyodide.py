@@ -1,6 +1,6 @@
-"""What pyodide.mjs runs inside Pyodide: pytest over some folders, with one JSON line of counts at the end.
+"""pytest inside Pyodide over some folders, started by pyodide.mjs; prints one JSON line of counts at the end.
 
-Not a test and not imported by any. The expression at the end is the exit code, which the script hands to Node.
+Not a test, and no module imports it. The last expression is the exit code, which the script returns to Node.
 """
 
 import json
@@ -8,18 +8,18 @@ import os
 import sys
 from collections import Counter
 
-sys.dont_write_bytecode = True  # both folders are the host's own
+sys.dont_write_bytecode = True  # both folders are the host's
 sys.path[:0] = ["/repo", "/repo/browser_pkg"]
 sys.path.append("/packages")
 os.chdir("/repo")
-# Plug-ins of the host's environment may be compiled for it; the tests here need none.
+# McpProgram-ins of the host's environment may be compiled for it; these tests need none.
 os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
 os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"
 
 import pytest  # noqa: E402 - the path to them is made above
 from hypothesis import settings  # noqa: E402
 
-# Ten times slower than the host: fewer examples, no clock on each, and nothing written into the tree.
+# Pyodide is ten times slower than the host: fewer examples, no deadline for each, and nothing is written to the tree.
 settings.register_profile("pyodide", max_examples=20, stateful_step_count=30, deadline=None, database=None)
 settings.load_profile("pyodide")
 
@@ -28,7 +28,7 @@ counts: dict[str, Counter[str]] = {folder: Counter() for folder in TESTS}
 
 
 class Counting:
-    """Counts outcomes, a failing set-up among them."""
+    """Counts outcomes, including failing set-ups."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" or report.outcome != "passed":
@@ -36,7 +36,7 @@ class Counting:
             counts[folder][report.outcome] += 1
 
 
-# The project's own settings and its conftest files name plug-ins that are not here, so this run has none.
+# The project's settings and its conftest files name plug-ins that are missing here, so this run ignores them.
 code = pytest.main(
     [
         "-q",

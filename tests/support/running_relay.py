@@ -1,4 +1,4 @@
-"""The real relay on a real port, inside the test's own event loop, with a state directory of its own."""
+"""The real relay on a real port, inside the test's event loop, with its own state directory."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ ACCEPT = "application/json, text/event-stream"
 
 
 class RunningRelay:
-    """Start it with `async with`. Settings are the product's, but for what a test gives.
+    """Start it with `async with`. Settings are the product's, except those that a test gives.
 
-    Everything that it and the browsers behind it say is held to the official models.
+    Every message of the relay and of the browsers behind it is checked against the official models.
     """
 
     recorder: Recorder
@@ -104,7 +104,7 @@ class RunningRelay:
         return self
 
     def _policy(self) -> Policy:
-        """As `tabrelay serve` makes it."""
+        """The policy that `tabrelay serve` makes."""
         given = self.settings
         held = loopback.held_names(self._socket, given.host, is_taken=self._reserved.is_taken)
         return Policy.for_address(
@@ -118,7 +118,7 @@ class RunningRelay:
             self.recorder.finish()
 
     async def stop(self) -> None:
-        """Stop as a signal would, and free the port."""
+        """Stop as a signal does, and free the port."""
         assert self._server is not None and self._task is not None
         self._server.should_exit = True
         await self._task
@@ -126,7 +126,7 @@ class RunningRelay:
         self._reserved.close()
         canary.saw_files(self.settings.home)
 
-    # -- speaking MCP by hand -----------------------------------------------------------------------------------------
+    # -- MCP requests made by hand -------------------------------------------------------------------------------------
 
     def modern(self, method: str, params: dict[str, Any] | None = None, *, id: int | str = 1) -> dict[str, Any]:
         return modern(method, params, id=id)
@@ -139,7 +139,7 @@ class RunningRelay:
         return await self.http.post(f"/{server}", **self.modern("tools/call", params))
 
     async def has_read(self, server: str, is_so: Callable[[dict[str, Any]], bool] = lambda row: True) -> dict[str, Any]:
-        """Wait until the relay knows what the browser that is there now offers, and `is_so`; gives the server's
+        """Wait until the relay has read what the present browser offers, and `is_so` is true; returns the server's
         status."""
         async with asyncio.timeout(BOUND_S):
             while True:
@@ -151,7 +151,7 @@ class RunningRelay:
                 await asyncio.sleep(0.02)
 
     async def knows(self, nodes: int) -> None:
-        """Wait until this relay knows of so many on its bus, itself among them."""
+        """Wait until this relay knows this many nodes on its bus, itself included."""
 
         async def is_known() -> bool:
             return len((await self.http.get("/-/status")).json()["nodes"]) == nodes
@@ -159,7 +159,7 @@ class RunningRelay:
         await until(is_known)
 
     async def has_found(self, server: str) -> None:
-        """Wait until this relay has read what the browser, which may be at another one, offers."""
+        """Wait until this relay has read what the browser offers, which may be connected to another relay."""
 
         async def is_found() -> bool:
             return (await self.http.post(f"/{server}", **modern("server/discover"))).is_success
@@ -170,7 +170,7 @@ class RunningRelay:
     async def initialize(
         self, server: str, version: str = "2025-11-25", headers: dict[str, str] | None = None
     ) -> tuple[httpx2.Response, dict[str, str]]:
-        """Open a legacy session; gives the response and the headers for what follows."""
+        """Open a legacy session; returns the response and the headers for later requests."""
         params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
         body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
         response = await self.http.post(f"/{server}", json=body, headers=headers)
@@ -179,7 +179,7 @@ class RunningRelay:
 
 
 def record_of(settings: Settings, process: ProcessIdentity | None = None, **more: Any) -> RelayRecord:
-    """What a relay writes about itself. `process`: by default this one."""
+    """The state record that a relay writes. `process`: by default this one."""
     known: dict[str, Any] = {
         "id": secrets.token_hex(8),
         "url": f"http://127.0.0.1:{settings.port}",
@@ -211,5 +211,5 @@ def modern(method: str, params: dict[str, Any] | None = None, *, id: int | str =
 
 
 def events(text: str) -> list[str]:
-    """The messages of an event stream's text. An event without data only tells the client where it is."""
+    """The messages in the text of an event stream. An event without data only carries an id for the client."""
     return [data for line in text.splitlines() if line.startswith("data: ") and (data := line.removeprefix("data: "))]

@@ -1,7 +1,7 @@
-"""A server for tests, as a real child process: MCP over stdin and stdout, in one era, written by hand.
+"""An MCP server in a real child process for tests: stdin and stdout, one era, no SDK.
 
-Run with the name of the era. It does what no good server does, when a tool asks for it: see `TOOLS`. Needs nothing but
-the standard library, so that it starts fast; each call has a thread, so that calls overlap.
+Its argument is the era. Its tools provoke faults: see `TOOLS`. It uses only the standard library, so that it starts
+fast; each call has a thread, so that calls overlap.
 """
 
 import json
@@ -119,7 +119,7 @@ class Server:
         if method in ("logging/setLevel", "resources/subscribe", "resources/unsubscribe") and not self.is_modern:
             return {}
         if method == "tools/list":
-            # In an order of its own.
+            # In an unsorted order.
             listed = sorted(TOOLS.items(), key=lambda item: item[0][::-1])
             return {"tools": [{"name": n, "description": d, "inputSchema": {"type": "object"}} for n, d in listed]}
         if method == "resources/list":

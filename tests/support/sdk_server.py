@@ -1,6 +1,6 @@
 """A server made with the official Python SDK: `python -P official.py stdio`, or `http`, or `sse`.
 
-Over HTTP it takes any free port and says which.
+Over HTTP it takes any free port and prints it.
 """
 
 import socket
@@ -26,7 +26,7 @@ def add(a: int, b: int) -> int:
 
 @server.tool()
 async def ask(ctx: Context) -> str:
-    """Ask the user in the middle of the call, in the way of the handshake era."""
+    """Ask the user in the middle of the call, as in the handshake era."""
     answer: Any = await ctx.elicit("What is your name?", Name)
     return f"{answer.action}: {answer.data.name}" if answer.action == "accept" else str(answer.action)
 

@@ -1,4 +1,4 @@
-"""The MCP core on a bench: what it is told, and everything it says, held to the official models."""
+"""The MCP core with everything that it sends recorded and checked against the official models."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class BoxCatalogue:
         return self._box.complete_resource(uri, argument, typed, others, call, call.finish)
 
 
-class Bench:
-    """A core and everything it sent: (channel, kind, message, id, related). `now` is its clock."""
+class CoreHarness:
+    """A core and everything that it has sent: (channel, kind, message, id, related). `now` is its clock."""
 
     def __init__(
         self, catalogue: ToolCatalogue | Toolbox, instructions: str | None = None, *, census: Any = None
@@ -89,7 +89,7 @@ class Bench:
         self.sent.append((channel, kind, message, id, related))
         self._said.set()
 
-    # -- telling ------------------------------------------------------------------------------------------------------
+    # -- messages to the core ------------------------------------------------------------------------------------------
 
     def open(self, caller: Caller = READY, channel: str = "c") -> None:
         self._versions[channel] = caller.version
@@ -105,7 +105,7 @@ class Bench:
     def request(
         self, method: str, params: Any = None, id: RequestId = 1, channel: str = "c", caller: Caller | None = None
     ) -> Any:
-        """Ask; returns the answer, or None while there is none."""
+        """Send a request; returns the answer, or None while there is none."""
         message = {"jsonrpc": "2.0", "id": id, "method": method}
         if params is not None:
             message["params"] = params
@@ -130,17 +130,17 @@ class Bench:
         return self.request(method, {"_meta": {}} | (params or {}), id, channel, caller)
 
     def answer(self, id: str, result: Any, channel: str = "c") -> None:
-        """What a client says to a question of the server's."""
+        """Send a client's answer to a question of the server."""
         text = json.dumps({"jsonrpc": "2.0", "id": id} | result)
         self.receive(Received(channel, Kind.RES, None, None, text, None))
 
-    # -- messages of the core -----------------------------------------------------------------------------------------
+    # -- messages of the core ------------------------------------------------------------------------------------------
 
     def notes(self) -> list[tuple[str, Any, RequestId | None]]:
         return [(m["method"], m.get("params"), related) for _, kind, m, _, related in self.sent if kind is Kind.NOTE]
 
     async def until(self, kind: Kind, count: int = 1, channel: str | None = None) -> list[Any]:
-        """Wait until it has sent so many messages of a kind; gives them all."""
+        """Wait until it has sent this many messages of a kind; returns them all."""
         async with asyncio.timeout(BOUND_S):
             while True:
                 found = [m for c, k, m, _, _ in self.sent if k is kind and channel in (None, c)]
@@ -155,7 +155,7 @@ class Bench:
         return message.get("result", message.get("error"))
 
     async def ask(self, channel: str, method: str, params: dict[str, Any], caller: Caller = MODERN) -> Any:
-        """A whole modern request and its answer, as a client makes it."""
+        """Send a whole modern request and return its answer."""
         meta = {META_VERSION: caller.version, META_CAPABILITIES: caller.capabilities, META_CLIENT: caller.client}
         self.modern(method, {"_meta": meta} | params, channel=channel, caller=caller)
         return await self.reply(channel)

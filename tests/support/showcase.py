@@ -1,4 +1,4 @@
-"""One of everything that Python can offer. The same file runs in the worker and in a page: see tests/e2e."""
+"""One of every feature that Python can offer. The same file runs in the worker and in a page: see tests/e2e."""
 
 import asyncio
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ def bounded(number: Annotated[int, "how many", {"minimum": 1}]) -> int:
 
 @tool
 async def interview(ctx: Context) -> str:
-    """Asks everything there is to ask."""
+    """Asks every kind of question."""
     answer = await ctx.elicit("Your name?", Name)
     said = await ctx.sample(f"Hello {answer.data.name}", max_tokens=50)
     [root] = await ctx.roots()
@@ -57,7 +57,7 @@ async def interview(ctx: Context) -> str:
 
 @tool
 async def modest(ctx: Context, cope: bool = False) -> str:
-    """Asks, and copes."""
+    """Asks, and handles a missing answer."""
     try:
         await ctx.elicit("Your name?", Name)
     except MissingCapability as error:
@@ -92,7 +92,7 @@ async def wait(ctx: Context) -> str:
 
 @tool
 def remember(ctx: Context) -> dict[str, Any]:
-    """Counts the calls of each caller, and says who it is."""
+    """Counts the calls of each caller, and returns the caller."""
     ctx.state["calls"] = ctx.state.get("calls", 0) + 1
     client = ctx.caller.client or {}
     return {**ctx.state, "era": ctx.era.value, "client": client.get("name"), "principal": ctx.caller.principal}
@@ -136,11 +136,11 @@ def review(code: str, tone: Literal["kind", "strict"] = "kind") -> list[str]:
 
 @tool
 def announce() -> None:
-    """Says that today's note is another, and offers one more tool."""
+    """Notifies that today's note has changed, and offers one more tool."""
     resource_updated("show://today")
 
     @tool
     def brief() -> str:
-        """Takes itself back."""
+        """Withdraws itself."""
         default_toolbox.remove("brief")
         return "gone"

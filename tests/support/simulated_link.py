@@ -1,8 +1,8 @@
-"""Two ends of a link and everything that can happen between them, in one thread with a number for a clock.
+"""Two ends of a link and every event between them, in one thread, with a number as the clock.
 
-The shells here do what `peers/tab.py` and `reconnect.py` do, without sockets or event loops, so that the same test runs
-on CPython and in Pyodide. A call is judged at its end: how often it ran, what its caller was told, and in which order
-it received.
+The shells here do what `peers/tab.py` and `reconnect.py` do, without sockets or event loops, so that the same test
+runs on CPython and in Pyodide. A call is checked at its end: how often it ran, what its caller received, and in
+which order.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Call:
 
     number: int
     size: int
-    refused: str = ""  # "request" or "answer": the end that gets it closes the socket rather than take it
+    refused: str = ""  # "request" or "answer": the end that gets it closes the socket instead of accepting it
     outcome: str | None = None
     result: str | None = None
     runs: int = 0
@@ -73,7 +73,7 @@ class Call:
 
 @dataclass(slots=True, eq=False)
 class Wire:
-    """One socket. Frames cross when the test lets them; each end learns of its death in its own time."""
+    """One socket. Frames cross when the test lets them; each end detects the loss separately."""
 
     up: list[tuple[str, str | None]] = field(default_factory=list)
     down: list[tuple[str, str | None]] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Wire:
 
 
 class RelayEnd:
-    """One session of the relay: what TabPeer is."""
+    """One session of the relay: corresponds to BrowserPeer."""
 
     def __init__(self, world: World, inst: str, sid: str) -> None:
         self.world = world
@@ -159,7 +159,7 @@ class RelayEnd:
 
 
 class WorkerEnd:
-    """One worker instance: what Transport and the MCP core are."""
+    """One worker instance: corresponds to Transport and the MCP core."""
 
     def __init__(self, world: World, inst: str) -> None:
         self.world = world
@@ -214,7 +214,7 @@ class WorkerEnd:
             self.world.calls[number].runs += 1
 
     def note(self, number: int) -> None:
-        """Progress of a running call; like the transport, drop it when there is no room or no caller."""
+        """Progress of a running call; like the transport, drops it when there is no room or no caller."""
         self.running[number] += 1
         call = self.world.calls[number]
         if call.channel in self.open:
@@ -246,9 +246,9 @@ class WorkerEnd:
 
 
 class World:
-    """A relay, the worker of the day, and the wires between them."""
+    """A relay, the present worker, and the sockets between them."""
 
-    # What a test may break on purpose; see the mutants.
+    # Faults that a test may introduce; see the mutants.
     ignores_history = False
     writes_to_newest = False
     resends_refused = False
@@ -271,7 +271,7 @@ class World:
     def make_pending_calls(self) -> PendingCalls[Call]:
         return PendingCalls()
 
-    # -- what callers, tools and clocks do ----------------------------------------------------------------------------
+    # -- callers, tools and clocks -------------------------------------------------------------------------------------
 
     def call(self, size: int, refused: str = "") -> None:
         call = Call(len(self.calls), size, refused)
@@ -290,7 +290,7 @@ class World:
         self.holder.pump()
 
     def tick(self, seconds: float, asleep: str = "none") -> None:
-        """Let time pass, and fire what is due on the way, except at the end that is `asleep`."""
+        """Advance the clock, and fire due timers, except at the end that is `asleep`."""
         end = self.now + seconds
         while True:
             ends = [each for each in self.ends() if each not in self.ends(asleep)]
@@ -302,7 +302,7 @@ class World:
         self.now = end
 
     def ends(self, who: str = "both") -> list[WorkerEnd | RelayEnd]:
-        """Of the relay, the worker, both or none."""
+        """The relay, the worker, both or neither."""
         worker: list[WorkerEnd | RelayEnd] = [self.worker] if who in ("worker", "both") else []
         return worker + (list(self.sessions.values()) if who in ("relay", "both") else [])
 
@@ -321,8 +321,8 @@ class World:
             each.pump()
 
     def stall(self, seconds: float, who: str, seed: int) -> None:
-        """The process of one end, or of both, stalls: SIGSTOP, sleep, a blocked event loop. When it goes on, every
-        timer that is due is late, and they fire in any order, before anything that waits on the socket is read."""
+        """The process of one end, or of both, stalls: SIGSTOP, sleep, a blocked event loop. When it resumes, every due
+        timer is late, and they fire in any order, before anything that waits on the socket is read."""
         self.tick(seconds, asleep=who)
         chance = random.Random(seed)
         ends = self.ends(who)
@@ -348,12 +348,12 @@ class World:
         self.seen["let in after a stall"] += len(expected)
 
     def expected_back(self) -> list[str]:
-        """Sessions in their grace whose worker has dialled: the greeting waits to be read."""
+        """Sessions in their grace period whose worker has connected: the greeting is still unread."""
         first = [json.loads(wire.up[0][0]) for wire in self.wires if wire.up and not wire.is_dead]
         asked = [frame.get("sid") for frame in first if frame["t"] == "hello"]
         return [sid for sid in asked if sid in self.sessions and self.sessions[sid].wire is None]
 
-    # -- what networks do ---------------------------------------------------------------------------------------------
+    # -- networks ------------------------------------------------------------------------------------------------------
 
     def dial(self) -> None:
         """The worker opens a new socket. It does so only when it knows that it has none."""
@@ -367,7 +367,7 @@ class World:
         self.seen["dials"] += 1
 
     def cross(self, *, up: bool, most: int) -> None:
-        """Let some frames cross, on every socket: an old one may still deliver what it had."""
+        """Let some frames cross, on every socket: an old one may still deliver frames."""
         for wire in self.wires:
             for _ in range(most):
                 if up and wire.up and not wire.is_dead:
@@ -402,7 +402,7 @@ class World:
         session.pump()
 
     def refuse(self, wire: Wire, sender: Link[str] | None) -> None:
-        """One end closes the socket because of a frame (1009, 4400), and the one that sent it learns so."""
+        """One end closes the socket because of a frame (1009, 4400), and the sender of the frame receives the close."""
         self.seen["refused"] += 1
         if sender is not None and not self.resends_refused:
             sender.refused()
@@ -421,7 +421,7 @@ class World:
             self.worker.pump()
 
     def cut(self, *, relay_notices: bool, worker_notices: bool) -> None:
-        """The newest socket dies. Who does not notice goes on writing into it until something else tells."""
+        """The newest socket dies. An end that does not notice keeps writing to it until it detects the loss."""
         wire = self.newest
         if wire is None or wire.is_dead:
             return
@@ -450,7 +450,7 @@ class World:
             self.worker.wire = None
             self.worker.link.disconnected(self.now)
 
-    # -- what machines do ---------------------------------------------------------------------------------------------
+    # -- restarts ------------------------------------------------------------------------------------------------------
 
     def restart_relay(self) -> None:
         """Its callers lose their connections; whether their calls ran is unknown."""
@@ -471,7 +471,7 @@ class World:
         self.seen["worker restarts"] += 1
 
     def lose_session(self) -> None:
-        """The relay keeps its callers but forgets the session, as when a browser moves to another node."""
+        """The relay keeps its callers but loses the session, as when a browser moves to another node."""
         for session in list(self.sessions.values()):
             if session.wire is not None:
                 self.kill(session.wire)
@@ -484,7 +484,7 @@ class World:
         if session.wire is not None:
             self.kill(session.wire)
 
-    # -- judgement ----------------------------------------------------------------------------------------------------
+    # -- checks --------------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         """What must hold at every moment."""
@@ -502,7 +502,7 @@ class World:
             assert link.unacknowledged <= LIMITS.replay_messages + self.seen["forgotten"]
 
     def heal(self) -> None:
-        """Everything works from here on: whatever is still unanswered then is lost."""
+        """No faults from here on: a call that is still unanswered then is lost."""
         for _ in range(200):
             if self.worker.wire is None:
                 self.dial()

@@ -1,10 +1,10 @@
 """A relay process and a real Chromium that are suspended with SIGSTOP and resumed, with calls that are counted.
 
-One `Cell` is one experiment: which processes stop, for how long, and whether calls are in flight. The result lists what
-broke a promise: each call gets one answer, a result means that its tool ran once, an error tells the truth about
+One `Cell` of the matrix is one experiment: which processes stop, for how long, and whether calls are in flight. The
+result lists violations: each call gets one answer, a result means that its tool ran once, an error is right about
 delivery, a call made after waking is answered in time, and no log has an exception.
 
-Errors are permitted in one case. A browser that is suspended alone is given up by the relay when its pings are
+Errors are permitted in one case. If only the browser is suspended, the relay ends its session when its pings are
 unanswered and the grace period is over (61 s by default). Its calls then fail with `browser_gone` and `delivered:
 unknown`, or with `server_offline` and `delivered: no` if they were never sent.
 """
@@ -27,7 +27,7 @@ from typing import Any, Final
 import httpx2
 from playwright.async_api import CDPSession, Playwright
 
-from tests.support.chaos_app import SERVER, DirectStage, expected
+from tests.support.chaos_app import SERVER, DirectApp, expected
 from tests.support.playwright_settings import load_settings
 from tests.support.running_relay import ACCEPT, modern
 
@@ -68,7 +68,8 @@ CELLS: Final = tuple(Cell(who, seconds, calls) for seconds in (1, 20, 90) for wh
 
 @dataclass(slots=True)
 class Call:
-    """One call and every message that answered it. `ran`: how often its tool ran, known after the cell."""
+    """One call and every message that answered it. `ran`: how often its tool ran, known at the end of the
+    experiment."""
 
     key: str
     tool: str
@@ -103,7 +104,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What happened in a cell. `up_s`: from waking until a call made then was answered."""
+    """The result of an experiment. `up_s`: from waking until a call made then was answered."""
 
     cell: str
     up_s: float
@@ -113,7 +114,7 @@ class Outcome:
 
 
 class SuspendablePair:
-    """A relay and a browser of its own. Start it with `async with`; then run one cell after another."""
+    """A relay and a browser. Start it with `async with`; then run one experiment after another."""
 
     def __init__(
         self,
@@ -153,7 +154,7 @@ class SuspendablePair:
         self._browser_pid = leader(mark)
         context = await browser.new_context()
         context.set_default_timeout(settings.BOOT_TIMEOUT_MS)
-        self._stage = DirectStage(self._folder, context, timing=self._timing, **self._settings)
+        self._stage = DirectApp(self._folder, context, timing=self._timing, **self._settings)
         await self._stack.enter_async_context(self._stage)
         self._page = await self._stage.open(settings.BOOT_TIMEOUT_MS)
         self._page.on("pageerror", lambda error: self._seen.append(f"exception in the page: {error}"))
@@ -168,7 +169,7 @@ class SuspendablePair:
         self._session = await self._new_session()
 
     def _log(self, where: str, kind: str, text: str) -> None:
-        # Chromium itself reports each socket that it could not open; that is no exception.
+        # Chromium itself reports each socket that it could not open; that is not an exception.
         if kind == "error" and "WebSocket connection to" not in text and "net::ERR" not in text:
             self._seen.append(f"error in the {where}'s console: {text}")
 
@@ -179,10 +180,10 @@ class SuspendablePair:
         response = await self._http.post(f"/{SERVER}", json=body)
         return {"Mcp-Session-Id": response.headers["mcp-session-id"], "MCP-Protocol-Version": "2025-11-25"}
 
-    # -- a cell --------------------------------------------------------------------------------------------------------
+    # -- one experiment ------------------------------------------------------------------------------------------------
 
     async def run(self, cell: Cell) -> Outcome:
-        """Suspend, wait, resume, and judge."""
+        """Suspend, wait, resume, and check."""
         self._count += 1
         calls: list[Call] = []
         async with asyncio.TaskGroup() as tasks:
@@ -200,7 +201,7 @@ class SuspendablePair:
                 start("large", ms=500, size=LARGE)
                 await self._have_begun(calls)
                 start("just-before")
-                await asyncio.sleep(0.005)  # some of these are on their way by then, in one direction or the other
+                await asyncio.sleep(0.005)  # some of these are in flight by then, in one direction or the other
             with self._suspended(cell.who):
                 await asyncio.sleep(cell.seconds / 2)
                 if cell.has_calls:
@@ -252,7 +253,7 @@ class SuspendablePair:
         return int(await self._page.evaluate("Math.max(0, ...states.map(({ attempts }) => attempts ?? 0))"))
 
     def _logged(self) -> list[str]:
-        """What logs and consoles have said against this cell."""
+        """Entries of logs and consoles that violate the experiment's conditions."""
         lines = self._stage.relay.log[self._log_read :]
         self._log_read += len(lines)
         found = ["relay's log: " + line.strip() for line in lines if any(word in line for word in IN_A_LOG)]
@@ -273,7 +274,7 @@ class SuspendablePair:
 
 
 class WorkerConsole:
-    """What the shared worker says on its console: Playwright does not tell."""
+    """The shared worker's console, which Playwright does not report."""
 
     def __init__(self, session: CDPSession, log: Any, seen: list[str]) -> None:
         self._session, self._log, self._seen = session, log, seen
@@ -299,7 +300,7 @@ class WorkerConsole:
 
 
 def messages(response: httpx2.Response) -> list[dict[str, Any]]:
-    """The messages of a response, be it JSON or an event stream."""
+    """The messages of a response: JSON or an event stream."""
     if response.headers.get("content-type", "").startswith("text/event-stream"):
         data = [line[6:] for line in response.text.splitlines() if line.startswith("data: ")]
         return [json.loads(text) for text in data if text]

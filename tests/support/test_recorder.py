@@ -1,4 +1,4 @@
-"""What holds the relay's and the browsers' words to the official models notices what is wrong, wherever it is said."""
+"""The recorder detects messages of the relay and of browsers that violate the official models, in every direction."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from tests.support.cpython_worker import CPythonWorker
 from tests.support.demo import Demo
 from tests.support.hook.tap import Tap
 from tests.support.link_worker import SyntheticWorker
-from tests.support.recorder import Asked, Judge
+from tests.support.recorder import Asked, ModelChecker
 from tests.support.running_relay import ACCEPT, RunningRelay, modern
 
 CALL = jsonrpc.request(1, "tools/call", {"name": "echo"})
 
 
-def mumble(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
-    """Progress that does not say how far."""
+def progress_without_value(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
+    """Progress without a value."""
     worker.send(event, Kind.NOTE, jsonrpc.notification("notifications/progress", {}))
     worker.echo(event, message)
 
 
-def seven(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
-    """A result whose content is none."""
+def result_with_wrong_content(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
+    """A result with invalid content."""
     worker.answer(event, {"content": 7})
 
 
-def places(judge: Judge) -> list[str]:
-    """Where something wrong was said, and to whom. Forgives it."""
-    return [line.partition(":")[0] for line in judge.forgive()]
+def violations(judge: ModelChecker) -> list[str]:
+    """The direction and the receiver of each violation, which is then discarded."""
+    return [line.partition(":")[0] for line in judge.discard_violations()]
 
 
 async def test_a_result_and_a_notice_of_the_wrong_shape_are_noticed(tmp_path: Path) -> None:
@@ -45,20 +45,20 @@ async def test_a_result_and_a_notice_of_the_wrong_shape_are_noticed(tmp_path: Pa
         await relay.has_read("notes")
         _, headers = await relay.initialize("notes")
         await relay.http.post("/notes", json=CALL, headers=headers)
-        # Of the relay's own: initialize, initialized and one list. What a worker says that a test plays is not judged.
+        # The relay sends initialize, initialized and one list request. Messages of a synthetic worker are not checked.
         assert (relay.recorder.checked, relay.recorder.wrong) == ({"client": 2, "server": 3}, [])
-        worker.on_call = seven
+        worker.on_call = result_with_wrong_content
         await relay.http.post("/notes", json=CALL, headers=headers)
         await relay.call("notes", "echo")
-        worker.on_call = mumble
+        worker.on_call = progress_without_value
         await relay.http.post("/notes", json=CALL, headers=headers)
-        assert places(relay.recorder) == ["2025-11-25 to client", "2026-07-28 to client", "2025-11-25 to client"]
+        assert violations(relay.recorder) == ["2025-11-25 to client", "2026-07-28 to client", "2025-11-25 to client"]
 
 
 async def test_a_test_fails_when_its_relay_said_something_wrong(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="2026-07-28 to client"):
         async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes") as worker:
-            worker.on_call = seven
+            worker.on_call = result_with_wrong_content
             await relay.call("notes", "echo")
 
 
@@ -67,7 +67,7 @@ async def test_a_test_fails_when_a_relay_of_its_own_process_said_something_wrong
         async with Demo(tmp_path, "notes", verb="serve") as relay:
             url = f"http://127.0.0.1:{relay.port}"
             async with SyntheticWorker(url, relay.token, "notes") as worker:
-                worker.on_call = seven
+                worker.on_call = result_with_wrong_content
                 async with httpx2.AsyncClient(trust_env=False, headers={"Accept": ACCEPT}) as http:
                     request = modern("tools/call", {"name": "echo"})
                     request["headers"]["Authorization"] = f"Bearer {relay.token}"
@@ -83,25 +83,25 @@ async def test_everything_of_a_conversation_is_counted_in_a_relay_of_its_own_pro
                 await client.call_tool("echo", {"text": "hello"})
             assert (await relay.status())["servers"][0]["calls"] == 1
         await relay.stop()
-        # The clients: initialize and a list; discover and a call, after which this client looks for the tool's schema.
+        # The clients: initialize and a list; discover and a call, after which this client reads the tool's schema.
         assert [one.method for one in relay.recorder.asked if one.verb == "POST"] == [
             *("initialize", "notifications/initialized", "tools/list"),
             *("server/discover", "tools/call", "tools/list"),
         ]
         # The relay as a client: initialize, initialized and four lists, of which all but one are requests. A client
-        # that listens early is notified that the lists are there.
+        # that subscribes early is notified of the lists.
         checked, told = relay.recorder.checked, sum(relay.recorder.notes.values())
         assert (checked["client"] - told, checked["server"], checked["relay"]) == (5, 6, 5 + 5)
 
 
 async def test_what_a_browser_says_to_the_relay_alone_is_noticed(tmp_path: Path) -> None:
-    """Only the relay reads the catalogue here, and no client would ever see this."""
+    """Only the relay reads the catalogue here, and no client would ever see the violation."""
     async with RunningRelay(tmp_path) as relay:
         worker = CPythonWorker(relay.url, relay.token, "notes", tools())
         worker.hub.resources = lambda: [{"name": "an address is missing"}]  # type: ignore[method-assign]
         async with worker:
             await relay.has_read("notes")
-        assert places(relay.recorder) == ["2025-11-25 to relay"]
+        assert violations(relay.recorder) == ["2025-11-25 to relay"]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ async def test_what_a_browser_says_to_the_relay_alone_is_noticed(tmp_path: Path)
     ],
 )
 def test_the_judge_knows_right_from_wrong(to: str, method: str | None, message: Any) -> None:
-    judge = Judge()
+    judge = ModelChecker()
     judge.take({"to": to, "version": "2025-11-25", "method": method, "message": message})
     assert (len(judge.wrong), judge.checked) == (1, {to: 1})
 
@@ -165,7 +165,7 @@ def tools() -> Toolbox:
 
     @tool(toolbox=box)
     def echo(text: str) -> str:
-        """Say it again."""
+        """Return the text."""
         return text
 
     return box

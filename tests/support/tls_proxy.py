@@ -1,6 +1,6 @@
-"""A reverse proxy with real TLS: takes encryption off, says who asked and how, and passes everything else on.
+"""A reverse proxy with real TLS: decrypts, adds the headers about the client, and forwards everything.
 
-One request a connection, as a proxy without keep-alive; a WebSocket or an event stream goes on for as long as it likes.
+One request for each connection, as a proxy without keep-alive; a WebSocket or an event stream has no time limit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cryptography.x509.oid import NameOID
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1 that vouches for itself, and its key."""
+    """A self-signed certificate for 127.0.0.1, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tabrelay test")])
     now = datetime.now(UTC)
@@ -46,7 +46,8 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 
 
 class Terminator:
-    """Start it with `async with`; then say where to pass things on to: the relay's address is made of this one's."""
+    """Start it with `async with`; then set the target. The target comes later because the relay's address is made of
+    this one's."""
 
     def __init__(self, folder: Path) -> None:
         self._certificate, key = certificate(folder)
@@ -61,7 +62,7 @@ class Terminator:
         return f"https://127.0.0.1:{self.port}"
 
     def trust(self) -> ssl.SSLContext:
-        """What a client needs to believe the certificate."""
+        """TLS context of a client that trusts the certificate."""
         return ssl.create_default_context(cafile=str(self._certificate))
 
     async def __aenter__(self) -> Self:
@@ -94,7 +95,7 @@ class Terminator:
             await asyncio.wait({back}, timeout=1)
             back.cancel()
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # one side left, or the test is over
+            pass  # one side has closed, or the test is over
         finally:
             self._open.discard(task)
             for each in (inner_writer, writer):

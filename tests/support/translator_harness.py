@@ -142,7 +142,7 @@ class TranslatorHarness:
         return self.call("tools/call", {"name": "greet", "arguments": {"a": 1}, **extra}, **more)
 
     async def asked(self, pending: Pending) -> tuple[dict[str, Any], str]:
-        """The questions and the handle that a call was answered with."""
+        """The questions and the request state in the answer to a call."""
         result = (await reply(pending))["result"]
         assert result["resultType"] == "input_required"
         return result["inputRequests"], result["requestState"]
@@ -160,7 +160,7 @@ async def reply(pending: Pending) -> dict[str, Any]:
 
 
 async def notices(pending: Pending) -> list[dict[str, Any]]:
-    """What came so far, without waiting."""
+    """The notifications so far, without waiting."""
     found = []
     while isinstance(event := await pending.next(0), Notice):
         found.append(orjson.loads(event.payload))

@@ -17,7 +17,7 @@ CALLER = Caller(Era.LEGACY, "2025-11-25", "token:test")
 ONE_REQUEST = Caller(Era.MODERN, "2026-07-28", "token:test")
 
 
-class Bench:
+class TransportHarness:
     """A transport on a fake clock, with a log of its callbacks."""
 
     def __init__(self, limits: Limits | None = None) -> None:

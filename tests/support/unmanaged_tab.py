@@ -1,7 +1,7 @@
-"""A browser tab that Playwright does not manage, for what Playwright's pages can't do: be hidden, and freeze.
+"""A browser tab that Playwright does not manage: it can be hidden and frozen.
 
-Playwright makes each of its pages believe that it is looked at, and Chromium freezes no page that is. Tabs here are in
-the browser's default profile, the last one opened in front of the others, driven by plain DevTools messages.
+Playwright keeps its pages visible and focused, and Chromium never freezes such a page. Tabs here are in the browser's
+default profile, the last one opened in front, driven by plain DevTools messages.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from playwright.async_api import Browser, CDPSession
 
 from tests.support.waiting import BOUND_S
 
-# Looks again after a moment, so that a loop of requests does not keep the tab busy.
+# Polls with a pause, so that a loop of requests does not keep the tab busy.
 WHEN = """new Promise((tell) => setTimeout(() => {
     try { tell(Boolean(CONDITION)); } catch { tell(false); }
 }, 20))"""
@@ -49,7 +49,7 @@ class Tab:
             waiting.set_result(message)
 
     async def send(self, method: str, **params: Any) -> dict[str, Any]:
-        """One DevTools command; raises RuntimeError with what the browser says against it."""
+        """One DevTools command; raises RuntimeError with the browser's error."""
         number = next(self._numbers)
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
         text = json.dumps({"id": number, "method": method, "params": params})
@@ -65,7 +65,7 @@ class Tab:
         await self._session.send("Target.activateTarget", {"targetId": self._target})
 
     async def close(self) -> None:
-        """As its user does."""
+        """Close it as its user does."""
         await self._session.send("Target.closeTarget", {"targetId": self._target})
 
     async def evaluate(self, expression: str) -> Any:
@@ -74,7 +74,7 @@ class Tab:
         return result["result"].get("value")
 
     async def until(self, condition: str, timeout_s: float = BOUND_S) -> None:
-        """Wait for a JavaScript condition, which may be an error at first: the page is still loading."""
+        """Wait for a JavaScript condition, which may raise at first: the page is still loading."""
         async with asyncio.timeout(timeout_s):
             while not await self._is(condition):
                 pass  # it paused in the page
@@ -84,5 +84,5 @@ class Tab:
             return await self.evaluate(WHEN.replace("CONDITION", condition)) is True
         except RuntimeError as error:
             if "context was destroyed" in str(error):
-                return False  # asked of the empty page that the real one replaces
+                return False  # it ran in the empty page that the real one replaces
             raise

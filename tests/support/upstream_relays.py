@@ -1,4 +1,4 @@
-"""Relays with upstreams behind them, and real clients in front."""
+"""Relays with upstreams, and real clients for them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def client(relay: RunningRelay, server: str, mode: str, **callbacks: Any) 
 
 
 def named(name: str) -> dict[str, Any]:
-    """A user who gives this name when asked."""
+    """A user who answers every question with this name."""
 
     async def elicit(context: object, params: object) -> ElicitResult:
         return ElicitResult(action="accept", content={"name": name})
@@ -44,7 +44,7 @@ async def text(one: Client, tool: str, **arguments: Any) -> str:
 
 
 async def busy(relay: RunningRelay, count: int) -> None:
-    """Wait until the relay's only server has so many calls."""
+    """Wait until the relay's only server has this many calls."""
     async with asyncio.timeout(BOUND_S):
         while (await relay.http.get("/-/status")).json()["servers"][0]["in_flight"] != count:  # noqa: ASYNC110
             await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Waiting for a condition, under a bound: there is nothing that could tell the test when it comes true."""
+"""Waiting for a condition by polling, with a bound, where no event reports it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-# How long a test waits for what must come. It says nothing about how soon that is: with other programs on the same
-# cores everything takes several times as long, and a wait that ends early costs nothing.
+# How long a test waits for an expected condition. It promises nothing about how soon that is: with other programs on
+# the same cores everything takes several times as long, and the bound costs nothing when the condition comes early.
 BOUND_S: Final = 90.0
 
 
-# Between two looks at a condition. A loop without a pause would keep a core busy, and the relay that it asks another.
+# Pause between two checks. A loop without one would keep a core busy, and the relay that it polls another.
 POLL_S: Final = 0.05
 
 

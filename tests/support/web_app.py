@@ -1,4 +1,4 @@
-"""A web app on an origin of its own, with tools in its page and in the worker; and its relay. For any browser."""
+"""A web app on its own origin, with tools in its page and in the worker, and its relay. For any browser."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.other_origin import Site
 SERVER = "notes"
 TIMING = {"first_delay_ms": 100, "longest_delay_ms": 300, "stable_ms": 1_000}
 
-# `?without=SharedWorker` makes a browser that has none.
+# `?without=SharedWorker` imitates a browser without shared workers.
 PAGE = """<!doctype html>
 <title>App</title>
 <script>
@@ -37,7 +37,7 @@ connection.offerTool({
 </script>
 """
 
-# The same tool once in Pyodide and once in MicroPython; and one that is registered as WebMCP wants it.
+# The same tool once in Pyodide and once in MicroPython, and one that is registered with WebMCP.
 KINDS = """<!doctype html>
 <title>Kinds</title>
 <script src="RELAY/-/webmcp.js" data-server="notes" data-worker="/worker.js" data-token="TOKEN"></script>
@@ -77,7 +77,7 @@ def add(a: int, b: int) -> int:
     return a + b
 '''
 
-# Workers to which the browser denies what it grants to pages; "later" is when Python runs already.
+# Workers to which the browser denies what it grants to pages; with "later" it does so once Python runs.
 BLOCKED = """import "./block.js";
 import "RELAY/-/worker.js";
 """

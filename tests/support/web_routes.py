@@ -27,7 +27,7 @@ JSON = ("Content-Type", "application/json")
 
 
 class Clock:
-    """A time that only a test moves."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -46,7 +46,7 @@ class WebRoutes:
         app_port: int | None = None,
         declared: tuple[str, ...] = (),
     ) -> None:
-        """`app_port`: of an app that the relay serves; `declared`: the names that its user has given."""
+        """`app_port`: of an app that the relay serves; `declared`: the server names that the user has configured."""
         for name, text in {
             "tabserver/__init__.py": "",
             "tabserver/js/worker.js": "export {};\n" * 50,
@@ -72,7 +72,7 @@ class WebRoutes:
             policy = policy.with_app("127.0.0.1", app_port, ["127.0.0.1", "localhost"])
         self.asked: list[tuple[str, str, str, list[str]]] = []
         self.paired: list[str] = []
-        # The users that have the client's end of a connection; None: the system does not tell.
+        # The users that own the client's end of a connection; None: the system does not report them.
         self.users: frozenset[int] | None = frozenset({os.getuid()})
         self.pairs = PairingRoutes(
             self.tokens,

@@ -1,7 +1,7 @@
-"""The two places where the worker can run, for tests that hold in both.
+"""The two modes of the worker, for tests that must hold in both.
 
-What the worker is carried by (attaching, calling, tabs, reconnecting, the page's API, Python) is tried in both by the
-fixture `place`. `TABRELAY_MODE=elected make test ARGS=tests/e2e` runs every test of the browser in the second one.
+What the worker carries (attaching, calls, tabs, reconnection, the page's API, Python) is tested in both by the fixture
+`place`. `TABRELAY_MODE=elected make test ARGS=tests/e2e` runs every browser test in the second mode.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from playwright.async_api import BrowserContext
 
 MODES = ("shared", "elected")
 
-# For what only a worker of its own can do: outlive the tabs. What becomes of an elected one is in test_election.py.
+# For what only a shared worker can do: outlive the tabs. test_election.py covers the elected worker.
 SHARED_ONLY = pytest.mark.skipif(
     os.environ.get("TABRELAY_MODE") == "elected", reason="a worker that a tab runs goes with the tab"
 )
@@ -23,12 +23,12 @@ NO_SHARED_WORKERS = "delete globalThis.SharedWorker"
 
 
 def chosen_modes() -> tuple[str, ...]:
-    """Both, or the one that was asked for."""
+    """Both, or the one that the environment selects."""
     asked = os.environ.get("TABRELAY_MODE")
     return (asked,) if asked else MODES
 
 
 async def carry(context: BrowserContext, mode: str) -> None:
-    """Let the workers of a browser profile run there."""
+    """Make the workers of a browser profile run in this mode."""
     if mode == "elected":
         await context.add_init_script(NO_SHARED_WORKERS)

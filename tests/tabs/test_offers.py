@@ -13,7 +13,7 @@ import pytest
 from tabserver.handlers.toolbox import Toolbox, prompt, resource
 from tabserver.tabs.hub import Hub
 from tests.support.fake_port import FakePort
-from tests.support.server_harness import READY, Bench
+from tests.support.server_harness import READY, CoreHarness
 
 NOTE = {"uri": "notes://today", "name": "today", "mimeType": "text/plain"}
 NOTES = {"uriTemplate": "notes://{folder}/{name*}", "name": "notes"}
@@ -34,7 +34,7 @@ class Rig:
             on_change=lambda lists: self.bench.server.catalogue_changed(lists),
             on_update=lambda uri: self.bench.server.resource_updated(uri),
         )
-        self.bench = Bench(self.hub)
+        self.bench = CoreHarness(self.hub)
 
     def tab(self, id: str, **offers: Any) -> FakePort:
         port = FakePort()

@@ -14,7 +14,7 @@ from tabserver.tabs.hub import Hub
 from tabserver.tabs.messages import MOST_ASKED
 from tabserver.wire.frames import Caller, Kind
 from tests.support.fake_port import FakePort
-from tests.support.server_harness import MODERN, READY, Bench
+from tests.support.server_harness import MODERN, READY, CoreHarness
 
 ALL: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 CLIENT = replace(MODERN, capabilities=ALL)
@@ -47,7 +47,7 @@ class Rig:
             defer=lambda function: function(),
             later=lambda delay_ms, ring: None,
         )
-        self.bench = Bench(self.hub)
+        self.bench = CoreHarness(self.hub)
         self.tab = FakePort()
         self.hub.attach(self.tab, {"id": "t", "title": "Tab", "url": "http://localhost/", "visible": True})
         self.send("offer", tools=[{"name": "greet"}, {"name": "wipe", "annotations": {"destructiveHint": True}}])

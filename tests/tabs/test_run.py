@@ -18,7 +18,7 @@ from tests.support.fake_port import FakePort
 from tests.support.hub_harness import HubRig, reply
 from tests.support.nodejs import node
 from tests.support.paths import SUPPORT
-from tests.support.server_harness import MODERN, READY, Bench
+from tests.support.server_harness import MODERN, READY, CoreHarness
 
 SCRIPT = SUPPORT / "plain_results.mjs"
 TEXT = {"type": "text", "text": "hello"}
@@ -67,7 +67,7 @@ async def test_only_sound_and_simple_results_are_passed_on_unread(tmp_path: Path
 def answer(caller: Any, text: str, *, is_plain: bool) -> Any:
     """The client's view of a tab's result."""
     hub = Hub(Toolbox(), now_ms=lambda: 0.0, defer=lambda due: None, later=lambda delay_ms, ring: None)
-    bench, port = Bench(hub), FakePort()
+    bench, port = CoreHarness(hub), FakePort()
     hub.attach(port, {"id": "a", "title": 'Tab "a"', "visible": True})
     hub.receive(port, {"t": "offer", "tools": [{"name": "info"}]})
     if caller is MODERN:
@@ -94,7 +94,7 @@ def test_a_client_gets_the_same_whether_or_not_it_was_read(caller: Any, text: st
 
 def test_each_result_names_its_own_tab_also_when_tabs_alternate_or_change_their_title() -> None:
     hub = Hub(Toolbox(), now_ms=lambda: 0.0, defer=lambda due: None, later=lambda delay_ms, ring: None)
-    bench, ports = Bench(hub), {id: FakePort() for id in "ab"}
+    bench, ports = CoreHarness(hub), {id: FakePort() for id in "ab"}
     for id, port in ports.items():
         hub.attach(port, {"id": id, "title": id.upper(), "visible": True})
         hub.receive(port, {"t": "offer", "tools": [{"name": id}]})

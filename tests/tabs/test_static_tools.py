@@ -17,7 +17,7 @@ from tabserver.wire.control_messages import PIN
 from tabserver.wire.frames import Kind
 from tabserver.wire.static_tools import STATIC_NAMES, STATIC_TOOLS
 from tests.support.fake_port import FakePort
-from tests.support.server_harness import MODERN, READY, Bench
+from tests.support.server_harness import MODERN, READY, CoreHarness
 
 CAN: dict[str, Any] = {"elicitation": {"form": {}}}
 ERAS = pytest.mark.parametrize("is_modern", [True, False])
@@ -39,7 +39,7 @@ class Rig:
             on_change=lambda lists: self.bench.server.catalogue_changed(lists),
             on_update=lambda uri: self.bench.server.resource_updated(uri),
         )
-        self.bench = Bench(self.hub)
+        self.bench = CoreHarness(self.hub)
         self.hub.use_static_tools(True)
         self._numbers = iter(range(1000))
 

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.transport_harness import Bench
+from tests.support.transport_harness import TransportHarness
 
 
 @pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
-    bench = Bench()
+async def bench() -> AsyncIterator[TransportHarness]:
+    bench = TransportHarness()
     yield bench
     await bench.transport.close()

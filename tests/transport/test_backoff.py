@@ -8,10 +8,10 @@ from tabserver.transport.backoff import Backoff
 from tabserver.transport.dialing import DialError
 from tabserver.wire.events import Parted
 from tests.support.fake_clock import settle
-from tests.support.transport_harness import Bench
+from tests.support.transport_harness import TransportHarness
 
 
-async def test_back_off_starts_again_only_after_a_stable_time(bench: Bench) -> None:
+async def test_back_off_starts_again_only_after_a_stable_time(bench: TransportHarness) -> None:
     await bench.start()
     for up_s, wait_ms in [(1, 1000), (9, 2000), (9, 3000), (11, 1000), (1, 2000)]:
         await bench.connect()
@@ -22,7 +22,9 @@ async def test_back_off_starts_again_only_after_a_stable_time(bench: Bench) -> N
 
 
 @pytest.mark.parametrize("code", [1001, 1012])
-async def test_a_relay_that_restarts_is_dialled_at_once_but_not_in_a_tight_loop(bench: Bench, code: int) -> None:
+async def test_a_relay_that_restarts_is_dialled_at_once_but_not_in_a_tight_loop(
+    bench: TransportHarness, code: int
+) -> None:
     await bench.start()
     for wait_ms in (0, 1000, 2000):
         await bench.connect()
@@ -33,7 +35,7 @@ async def test_a_relay_that_restarts_is_dialled_at_once_but_not_in_a_tight_loop(
         assert bench.transport.state.state == "connecting"
 
 
-async def test_a_bye_sets_the_delay_whatever_the_close_code(bench: Bench) -> None:
+async def test_a_bye_sets_the_delay_whatever_the_close_code(bench: TransportHarness) -> None:
     await bench.start()
     await bench.connect()
     bench.relay.link.bye(1012, "drain", bench.clock(), retry_ms=250)
@@ -45,7 +47,7 @@ async def test_a_bye_sets_the_delay_whatever_the_close_code(bench: Bench) -> Non
 
 
 @pytest.mark.parametrize(("code", "why"), [(4401, "unauthorized"), (4403, "forbidden"), (4409, "replaced")])
-async def test_a_refusal_stops_it_until_the_page_asks(bench: Bench, code: int, why: str) -> None:
+async def test_a_refusal_stops_it_until_the_page_asks(bench: TransportHarness, code: int, why: str) -> None:
     await bench.start()
     await bench.connect()
     bench.relay.drop(code)
@@ -59,7 +61,9 @@ async def test_a_refusal_stops_it_until_the_page_asks(bench: Bench, code: int, w
     assert bench.is_connected()
 
 
-async def test_a_name_that_is_held_by_another_principal_is_requested_again_more_and_more_rarely(bench: Bench) -> None:
+async def test_a_name_that_is_held_by_another_principal_is_requested_again_more_and_more_rarely(
+    bench: TransportHarness,
+) -> None:
     await bench.start()
     socket = bench.dialer.last.open()
     await settle()
@@ -75,7 +79,7 @@ async def test_a_name_that_is_held_by_another_principal_is_requested_again_more_
     assert backoff.after_failure(DialError("taken", "", True)).delay_s is None
 
 
-async def test_a_name_that_is_reserved_for_another_principal_is_requested_again(bench: Bench) -> None:
+async def test_a_name_that_is_reserved_for_another_principal_is_requested_again(bench: TransportHarness) -> None:
     await bench.start()
     socket = bench.dialer.last.open()
     await settle()
@@ -85,7 +89,7 @@ async def test_a_name_that_is_reserved_for_another_principal_is_requested_again(
     assert (state.state, state.why, state.retry_in_ms) == ("waiting", "taken", 3000)
 
 
-async def test_a_bye_with_replaced_stops_it_even_if_the_close_code_is_lost(bench: Bench) -> None:
+async def test_a_bye_with_replaced_stops_it_even_if_the_close_code_is_lost(bench: TransportHarness) -> None:
     await bench.start()
     await bench.connect()
     bench.relay.link.bye(4409, "replaced", bench.clock())

@@ -14,10 +14,10 @@ from tabserver.wire.frames import Kind
 from tabserver.wire.limits import Limits
 from tabserver.wire.request_history import MAX_KEYS
 from tests.support.fake_sockets import FakeRelay, FakeSocket
-from tests.support.transport_harness import CALLER, ONE_REQUEST, Bench
+from tests.support.transport_harness import CALLER, ONE_REQUEST, TransportHarness
 
 
-async def lose_the_session(bench: Bench) -> FakeSocket:
+async def lose_the_session(bench: TransportHarness) -> FakeSocket:
     """The relay forgot us, and we have dialled again: channel "c" (a session) and "d" (one request) were open."""
     await bench.start()
     await bench.connect()
@@ -30,7 +30,7 @@ async def lose_the_session(bench: Bench) -> FakeSocket:
     return await bench.connect()
 
 
-async def test_channels_of_a_lost_session_end_when_no_caller_comes_back_for_them(bench: Bench) -> None:
+async def test_channels_of_a_lost_session_end_when_no_caller_comes_back_for_them(bench: TransportHarness) -> None:
     socket = await lose_the_session(bench)
     bench.transport.session.send("d", Kind.RES, "{}", id=1)
     assert [json.loads(header)["t"] for header, _ in socket.sent] == ["hello"]
@@ -40,7 +40,7 @@ async def test_channels_of_a_lost_session_end_when_no_caller_comes_back_for_them
     assert [e.channel for e in bench.messages() if isinstance(e, Closed)] == ["c", "d"]
 
 
-async def test_a_request_sent_again_while_it_runs_runs_once_and_is_answered_once(bench: Bench) -> None:
+async def test_a_request_sent_again_while_it_runs_runs_once_and_is_answered_once(bench: TransportHarness) -> None:
     socket = await lose_the_session(bench)
     bench.relay.link.send("d", Kind.REQ, "{}", bench.clock(), id=1, caller=ONE_REQUEST, again=True)
     bench.relay.exchange()
@@ -51,7 +51,7 @@ async def test_a_request_sent_again_while_it_runs_runs_once_and_is_answered_once
     assert "d" not in [e.channel for e in bench.messages() if isinstance(e, Closed)]
 
 
-async def test_a_request_sent_again_when_it_is_done_is_answered_from_the_history(bench: Bench) -> None:
+async def test_a_request_sent_again_when_it_is_done_is_answered_from_the_history(bench: TransportHarness) -> None:
     socket = await lose_the_session(bench)
     bench.transport.session.send("d", Kind.RES, '"done"', id=1)
     bench.relay.link.send("d", Kind.REQ, "{}", bench.clock(), id=1, caller=ONE_REQUEST, again=True)
@@ -60,14 +60,14 @@ async def test_a_request_sent_again_when_it_is_done_is_answered_from_the_history
     assert socket.sent[-1][1] == '"done"'
 
 
-async def test_a_request_sent_again_that_never_arrived_runs(bench: Bench) -> None:
+async def test_a_request_sent_again_that_never_arrived_runs(bench: TransportHarness) -> None:
     await lose_the_session(bench)
     bench.relay.link.send("new", Kind.REQ, "{}", bench.clock(), id=9, caller=ONE_REQUEST, again=True)
     bench.relay.exchange()
     assert [e.channel for e in bench.messages() if isinstance(e, Received)] == ["d", "new"]
 
 
-async def test_an_id_that_a_session_uses_again_is_a_new_request(bench: Bench) -> None:
+async def test_an_id_that_a_session_uses_again_is_a_new_request(bench: TransportHarness) -> None:
     await bench.start()
     await bench.connect()
     bench.relay.link.open("c", CALLER, bench.clock())
@@ -78,7 +78,7 @@ async def test_an_id_that_a_session_uses_again_is_a_new_request(bench: Bench) ->
     assert len([e for e in bench.messages() if isinstance(e, Received)]) == 2
 
 
-async def test_a_channel_of_one_request_ends_with_its_answer(bench: Bench) -> None:
+async def test_a_channel_of_one_request_ends_with_its_answer(bench: TransportHarness) -> None:
     await bench.start()
     socket = await bench.connect()
     bench.relay.link.send("d", Kind.REQ, "{}", bench.clock(), id=1, caller=ONE_REQUEST)
@@ -88,7 +88,7 @@ async def test_a_channel_of_one_request_ends_with_its_answer(bench: Bench) -> No
     assert [payload for _, payload in socket.sent if payload] == ['"first"']
 
 
-async def test_the_end_of_a_channel_is_sent_to_the_relay_once(bench: Bench) -> None:
+async def test_the_end_of_a_channel_is_sent_to_the_relay_once(bench: TransportHarness) -> None:
     await bench.start()
     await bench.connect()
     bench.relay.link.open("c", CALLER, bench.clock())
@@ -99,7 +99,7 @@ async def test_the_end_of_a_channel_is_sent_to_the_relay_once(bench: Bench) -> N
 
 
 async def test_without_room_on_the_link_answers_wait_and_notices_about_requests_are_dropped() -> None:
-    bench = Bench(Limits(replay_messages=1))
+    bench = TransportHarness(Limits(replay_messages=1))
     await bench.start()
     socket = await bench.connect()
     bench.relay.link.open("c", CALLER, bench.clock())
@@ -118,7 +118,7 @@ async def test_without_room_on_the_link_answers_wait_and_notices_about_requests_
 
 
 async def test_a_message_that_is_too_large_is_refused_where_it_was_sent() -> None:
-    bench = Bench(Limits(max_message=10))
+    bench = TransportHarness(Limits(max_message=10))
     await bench.start()
     await bench.connect()
     bench.relay.link.open("c", CALLER, bench.clock())
@@ -131,7 +131,7 @@ async def test_a_message_that_is_too_large_is_refused_where_it_was_sent() -> Non
 
 
 async def test_what_is_too_large_is_refused_also_while_others_wait_for_room() -> None:
-    bench = Bench(Limits(replay_bytes=3000, max_message=1500))
+    bench = TransportHarness(Limits(replay_bytes=3000, max_message=1500))
     await bench.start()
     await bench.connect()
     for n in range(5):
@@ -158,7 +158,7 @@ async def test_what_is_too_large_is_refused_also_while_others_wait_for_room() ->
 
 
 async def test_unread_notices_do_not_pile_up_and_answers_wait_all_the_same() -> None:
-    bench = Bench(Limits(replay_messages=1))
+    bench = TransportHarness(Limits(replay_messages=1))
     await bench.start()
     await bench.connect()
     bench.relay.link.open("c", CALLER, bench.clock())
@@ -176,7 +176,7 @@ async def test_unread_notices_do_not_pile_up_and_answers_wait_all_the_same() -> 
 
 
 async def test_a_long_call_is_not_run_again_however_many_came_after_it() -> None:
-    bench = Bench()
+    bench = TransportHarness()
     await bench.start()
     await bench.connect()
 

@@ -18,7 +18,7 @@ from tabserver.wire.limits import Limits, least_grace_s, redial_s, watchdog_s
 from tabserver.wire.link import Link
 from tests.support.fake_clock import settle
 from tests.support.fake_sockets import FakeRelay
-from tests.support.transport_harness import ONE_REQUEST, Bench
+from tests.support.transport_harness import ONE_REQUEST, TransportHarness
 
 STEP_S: Final = 0.25
 SETTINGS: Final = Settings()
@@ -28,7 +28,7 @@ class Outage:
     """From `begin` on nothing gets through; dials that begin after `ends_s` succeed, after `dial_s`."""
 
     def __init__(self, limits: Limits, *, ends_s: float, relay_notices_s: float, dial_s: float) -> None:
-        self.bench = Bench(Limits(watchdog_s=limits.watchdog_s))
+        self.bench = TransportHarness(Limits(watchdog_s=limits.watchdog_s))
         terms = Terms("s1", "e1", "b", round(limits.grace_s * 1000), round(limits.heartbeat_s * 1000))
         self.bench.relay = FakeRelay(self.bench.clock)
         self.bench.relay.link = Link.accepter(terms, limits)
@@ -124,7 +124,7 @@ def test_settings_that_may_lose_calls_are_warned_about(settings: dict[str, float
 
 
 async def test_a_worker_waits_for_the_heartbeat_that_its_relay_announces() -> None:
-    bench = Bench()
+    bench = TransportHarness()
     bench.relay.link = Link.accepter(Terms("s1", "e1", "b", beat_ms=2000), Limits(heartbeat_s=2.0))
     await bench.start()
     socket = await bench.connect()

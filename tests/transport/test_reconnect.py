@@ -13,10 +13,10 @@ from tabserver.wire.frames import Kind
 from tabserver.wire.link import Link
 from tests.support.fake_clock import settle
 from tests.support.fake_sockets import FakeRelay
-from tests.support.transport_harness import CALLER, Bench
+from tests.support.transport_harness import CALLER, TransportHarness
 
 
-async def test_it_connects_and_reports_it(bench: Bench) -> None:
+async def test_it_connects_and_reports_it(bench: TransportHarness) -> None:
     await bench.start()
     assert not bench.is_connected()
     socket = await bench.connect()
@@ -28,13 +28,15 @@ async def test_it_connects_and_reports_it(bench: Bench) -> None:
     assert bench.transport.welcome == Welcomed(False, "e-s1", "b")
 
 
-async def test_started_twice_dials_once(bench: Bench) -> None:
+async def test_started_twice_dials_once(bench: TransportHarness) -> None:
     await bench.start()
     await bench.start()
     assert len(bench.dialer.dials) == 1
 
 
-async def test_an_attempt_that_takes_too_long_is_aborted_and_retried_after_1_2_3_3_seconds(bench: Bench) -> None:
+async def test_an_attempt_that_takes_too_long_is_aborted_and_retried_after_1_2_3_3_seconds(
+    bench: TransportHarness,
+) -> None:
     story: list[tuple[float, TransportState]] = []
     bench.on_state = lambda state: story.append((bench.clock() - 100, state))
     await bench.start()
@@ -55,7 +57,7 @@ async def test_an_attempt_that_takes_too_long_is_aborted_and_retried_after_1_2_3
     assert [str(error) for error in bench.errors()] == [text] * 4
 
 
-async def test_a_socket_that_opens_but_is_never_welcomed_times_out_and_is_closed(bench: Bench) -> None:
+async def test_a_socket_that_opens_but_is_never_welcomed_times_out_and_is_closed(bench: TransportHarness) -> None:
     await bench.start()
     socket = bench.dialer.last.open()
     await bench.clock.advance(5.1)
@@ -64,7 +66,7 @@ async def test_a_socket_that_opens_but_is_never_welcomed_times_out_and_is_closed
     assert ("open", None) not in bench.log and not any(kind == "close" for kind, _ in bench.log)
 
 
-async def test_the_timeout_ends_with_the_welcome(bench: Bench) -> None:
+async def test_the_timeout_ends_with_the_welcome(bench: TransportHarness) -> None:
     await bench.start()
     await bench.clock.advance(4.9)
     socket = await bench.connect()
@@ -72,7 +74,7 @@ async def test_the_timeout_ends_with_the_welcome(bench: Bench) -> None:
     assert bench.is_connected() and socket.closed is None
 
 
-async def test_a_failed_dial_reports_the_reason(bench: Bench) -> None:
+async def test_a_failed_dial_reports_the_reason(bench: TransportHarness) -> None:
     await bench.start()
     bench.dialer.last.fail("relay_down", "No relay answers.")
     await settle()
@@ -80,14 +82,14 @@ async def test_a_failed_dial_reports_the_reason(bench: Bench) -> None:
     assert isinstance(bench.errors()[0], DialError)
 
 
-async def test_a_dialer_that_breaks_is_one_more_failed_dial(bench: Bench) -> None:
+async def test_a_dialer_that_breaks_is_one_more_failed_dial(bench: TransportHarness) -> None:
     await bench.start()
     bench.dialer.last.outcome.set_exception(OSError("boom"))
     await settle()
     assert bench.transport.state == TransportState("waiting", "lost", "OSError: boom", 1000, 1)
 
 
-async def test_close_during_the_dial_aborts_it(bench: Bench) -> None:
+async def test_close_during_the_dial_aborts_it(bench: TransportHarness) -> None:
     await bench.start()
     await bench.transport.close()
     assert bench.aborts[0].reason == "closing"
@@ -96,7 +98,7 @@ async def test_close_during_the_dial_aborts_it(bench: Bench) -> None:
     assert len(bench.dialer.dials) == 1 and bench.log == []
 
 
-async def test_a_late_open_of_an_abandoned_attempt_is_closed(bench: Bench) -> None:
+async def test_a_late_open_of_an_abandoned_attempt_is_closed(bench: TransportHarness) -> None:
     await bench.start()
     late = bench.dialer.last
     late.ignores_abort = True
@@ -107,7 +109,7 @@ async def test_a_late_open_of_an_abandoned_attempt_is_closed(bench: Bench) -> No
     assert bench.transport.state.state == "waiting"
 
 
-async def test_close_sends_bye_and_stays_down(bench: Bench) -> None:
+async def test_close_sends_bye_and_stays_down(bench: TransportHarness) -> None:
     await bench.start()
     socket = await bench.connect()
     await bench.transport.close()
@@ -120,7 +122,7 @@ async def test_close_sends_bye_and_stays_down(bench: Bench) -> None:
     assert len(bench.dialer.dials) == 1
 
 
-async def test_it_can_be_started_again_after_close(bench: Bench) -> None:
+async def test_it_can_be_started_again_after_close(bench: TransportHarness) -> None:
     await bench.start()
     await bench.connect()
     await bench.transport.close()
@@ -130,7 +132,7 @@ async def test_it_can_be_started_again_after_close(bench: Bench) -> None:
     assert bench.is_connected()
 
 
-async def test_after_a_drop_it_reconnects_and_asks_to_resume(bench: Bench) -> None:
+async def test_after_a_drop_it_reconnects_and_asks_to_resume(bench: TransportHarness) -> None:
     await bench.start()
     first = await bench.connect()
     bench.relay.link.open("c", CALLER, bench.clock())
@@ -153,7 +155,7 @@ async def test_after_a_drop_it_reconnects_and_asks_to_resume(bench: Bench) -> No
     ]
 
 
-async def test_a_permanent_refusal_of_the_dial_stops_it(bench: Bench) -> None:
+async def test_a_permanent_refusal_of_the_dial_stops_it(bench: TransportHarness) -> None:
     await bench.start()
     bench.dialer.last.fail("unauthorized", "Bad token. Run: tabrelay pair", permanent=True)
     await bench.clock.advance(600)
@@ -163,7 +165,7 @@ async def test_a_permanent_refusal_of_the_dial_stops_it(bench: Bench) -> None:
     assert bench.transport.state.state == "connecting"
 
 
-async def test_retry_now_cuts_the_waiting_short_and_does_nothing_otherwise(bench: Bench) -> None:
+async def test_retry_now_cuts_the_waiting_short_and_does_nothing_otherwise(bench: TransportHarness) -> None:
     bench.transport.retry_now()
     assert bench.dialer.dials == []
     await bench.start()
@@ -179,7 +181,7 @@ async def test_retry_now_cuts_the_waiting_short_and_does_nothing_otherwise(bench
     assert len(bench.dialer.dials) == 2
 
 
-async def test_a_wait_that_was_cut_short_does_not_dial_a_second_time(bench: Bench) -> None:
+async def test_a_wait_that_was_cut_short_does_not_dial_a_second_time(bench: TransportHarness) -> None:
     await bench.start()
     bench.dialer.last.fail()
     await settle()
@@ -192,7 +194,7 @@ async def test_a_wait_that_was_cut_short_does_not_dial_a_second_time(bench: Benc
     assert len(bench.dialer.dials) == 2
 
 
-async def test_a_wait_ends_with_close_even_if_it_is_started_again(bench: Bench) -> None:
+async def test_a_wait_ends_with_close_even_if_it_is_started_again(bench: TransportHarness) -> None:
     await bench.start()
     bench.dialer.last.fail()
     await settle()
@@ -203,7 +205,7 @@ async def test_a_wait_ends_with_close_even_if_it_is_started_again(bench: Bench) 
     assert len(bench.dialer.dials) == 2 and bench.transport.state.why == "unauthorized"
 
 
-async def test_events_of_an_old_socket_are_ignored(bench: Bench) -> None:
+async def test_events_of_an_old_socket_are_ignored(bench: TransportHarness) -> None:
     await bench.start()
     old = await bench.connect()
     bench.relay.drop(1006)
@@ -216,7 +218,7 @@ async def test_events_of_an_old_socket_are_ignored(bench: Bench) -> None:
     assert len(bench.log) == before and bench.is_connected()
 
 
-async def test_messages_before_the_dial_returned_are_not_lost_and_a_close_then_is_seen(bench: Bench) -> None:
+async def test_messages_before_the_dial_returned_are_not_lost_and_a_close_then_is_seen(bench: TransportHarness) -> None:
     await bench.start()
     socket = bench.dialer.last.open()
     socket.deliver('{"t":"bye","code":4401,"reason":"token"}', None)
@@ -225,7 +227,7 @@ async def test_messages_before_the_dial_returned_are_not_lost_and_a_close_then_i
     assert (bench.transport.state.state, bench.transport.state.why) == ("stopped", "unauthorized")
 
 
-async def test_events_reach_the_callback_in_order_and_answers_go_out_before_it_returns(bench: Bench) -> None:
+async def test_events_reach_the_callback_in_order_and_answers_go_out_before_it_returns(bench: TransportHarness) -> None:
     await bench.start()
     socket = await bench.connect()
 
@@ -245,7 +247,7 @@ async def test_events_reach_the_callback_in_order_and_answers_go_out_before_it_r
     assert [payload for _, payload in socket.sent if payload] == ['"going"', '"done"']
 
 
-async def test_a_callback_that_raises_is_reported_and_the_link_lives_on(bench: Bench) -> None:
+async def test_a_callback_that_raises_is_reported_and_the_link_lives_on(bench: TransportHarness) -> None:
     def broken(event: object) -> None:
         raise KeyError("bug")
 
@@ -258,7 +260,7 @@ async def test_a_callback_that_raises_is_reported_and_the_link_lives_on(bench: B
     assert bench.is_connected()
 
 
-async def test_an_error_handler_that_raises_does_no_harm(bench: Bench) -> None:
+async def test_an_error_handler_that_raises_does_no_harm(bench: TransportHarness) -> None:
     def broken(error: Exception) -> None:
         raise error
 
@@ -269,7 +271,7 @@ async def test_an_error_handler_that_raises_does_no_harm(bench: Bench) -> None:
     assert bench.transport.state.state == "waiting"
 
 
-async def test_a_broken_frame_closes_the_socket_with_4400_and_dials_again(bench: Bench) -> None:
+async def test_a_broken_frame_closes_the_socket_with_4400_and_dials_again(bench: TransportHarness) -> None:
     await bench.start()
     socket = await bench.connect()
     socket.deliver("nonsense", None)
@@ -279,7 +281,7 @@ async def test_a_broken_frame_closes_the_socket_with_4400_and_dials_again(bench:
     assert bench.transport.state.state == "waiting"
 
 
-async def test_a_silent_relay_is_given_up_after_the_watchdog(bench: Bench) -> None:
+async def test_a_silent_relay_is_given_up_after_the_watchdog(bench: TransportHarness) -> None:
     await bench.start()
     socket = await bench.connect()
     await bench.clock.advance(38)
@@ -300,7 +302,7 @@ class FailsOnce(Link[Any]):
         super().handle_timer(now)
 
 
-async def test_a_link_whose_timer_failed_still_notices_a_silent_relay(bench: Bench) -> None:
+async def test_a_link_whose_timer_failed_still_notices_a_silent_relay(bench: TransportHarness) -> None:
     bench.transport.session._link.__class__ = FailsOnce
     await bench.start()
     socket = await bench.connect()
@@ -309,7 +311,7 @@ async def test_a_link_whose_timer_failed_still_notices_a_silent_relay(bench: Ben
     assert "KeyError" in [type(error).__name__ for error in bench.errors()]
 
 
-async def test_acknowledgements_are_sent_by_the_timer(bench: Bench) -> None:
+async def test_acknowledgements_are_sent_by_the_timer(bench: TransportHarness) -> None:
     await bench.start()
     await bench.connect()
     bench.relay.link.open("c", CALLER, bench.clock())
@@ -320,7 +322,7 @@ async def test_acknowledgements_are_sent_by_the_timer(bench: Bench) -> None:
     assert bench.relay.link.unacknowledged == 0
 
 
-async def test_timers_do_not_grow_with_the_frames(bench: Bench) -> None:
+async def test_timers_do_not_grow_with_the_frames(bench: TransportHarness) -> None:
     """A browser keeps every timer until its time comes, cancelled or not."""
     await bench.start()
     await bench.connect()
@@ -332,7 +334,7 @@ async def test_timers_do_not_grow_with_the_frames(bench: Bench) -> None:
     assert bench.clock.pending <= before + 2
 
 
-async def test_while_the_socket_is_full_frames_wait_in_order(bench: Bench) -> None:
+async def test_while_the_socket_is_full_frames_wait_in_order(bench: TransportHarness) -> None:
     await bench.start()
     socket = await bench.connect()
     bench.relay.link.open("c", CALLER, bench.clock())
@@ -347,7 +349,7 @@ async def test_while_the_socket_is_full_frames_wait_in_order(bench: Bench) -> No
     assert [payload for _, payload in socket.sent if payload] == ["0", "1", "2"]
 
 
-async def test_frames_that_waited_for_a_socket_that_died_go_out_on_the_next(bench: Bench) -> None:
+async def test_frames_that_waited_for_a_socket_that_died_go_out_on_the_next(bench: TransportHarness) -> None:
     await bench.start()
     socket = await bench.connect()
     bench.relay.link.open("c", CALLER, bench.clock())
@@ -360,7 +362,7 @@ async def test_frames_that_waited_for_a_socket_that_died_go_out_on_the_next(benc
     assert [e.payload for e in bench.relay.events if isinstance(e, Received)] == ['"held"']
 
 
-async def test_a_write_that_fails_is_a_drop(bench: Bench) -> None:
+async def test_a_write_that_fails_is_a_drop(bench: TransportHarness) -> None:
     await bench.start()
     socket = await bench.connect()
     bench.relay.link.open("c", CALLER, bench.clock())
@@ -371,7 +373,7 @@ async def test_a_write_that_fails_is_a_drop(bench: Bench) -> None:
     assert bench.log[-1] == ("close", 1006)
 
 
-async def test_closing_from_inside_a_callback_is_obeyed(bench: Bench) -> None:
+async def test_closing_from_inside_a_callback_is_obeyed(bench: TransportHarness) -> None:
     closing: list[Any] = []
     bench.on_error = lambda error: closing.append(bench.transport.close())
     await bench.start()

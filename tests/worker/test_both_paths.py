@@ -23,7 +23,7 @@ from tabserver.wire.frames import Acp, Kind
 from tabserver.wire.jsonrpc import RequestId
 from tests.support.fake_js_calls import FakeJsCalls
 from tests.support.fake_port import FakePort
-from tests.support.server_harness import MODERN, READY, Bench
+from tests.support.server_harness import MODERN, READY, CoreHarness
 
 PLAIN = '{"content":[{"type":"text","text":"hello"}]}'
 DELETE = {"name": "delete", "annotations": {"destructiveHint": True}}
@@ -84,7 +84,7 @@ class Rig:
             self.hub = self.js_calls.new_hub(box, self._later)
         else:
             self.hub = Hub(box, now_ms=lambda: self.now_ms, defer=lambda due: None, later=self._later)
-        self.bench = Bench(self.hub)
+        self.bench = CoreHarness(self.hub)
         if self.js_calls is not None:
             session: Any = OpenSession(self.bench._send)
             self.js_calls.use_worker(self.hub, self.bench.server, session)

@@ -1,7 +1,7 @@
 """No message of an editor, an agent, a proxy or an MCP program takes more than 50 ms of the conductor's event loop.
 
-The conductor runs in the test's own loop. What the test does in it is short: it sends prepared bytes and does not parse
-what arrives.
+The conductor runs in the test's own loop. The test's own work in it is short: it sends prepared bytes and does not
+parse what arrives.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tabrelay.bridge.parsing import LARGE
 from tabrelay.config.settings import MIB
 from tabrelay.payloads import json_spans
 from tests.behaviour.test_loop_time import LIMIT_MS, TRIES
-from tests.support.acp_harness import ACP, Plug, Stage
+from tests.support.acp_harness import ACP, ConductorHarness, McpProgram
 from tests.support.json_shapes import largest
 from tests.support.measured_relay import Callbacks, Slow
 
-# More values than a relay takes: editors and agents have no such limit.
+# More values than a relay accepts: editors and agents have no such limit.
 MANY = largest("objects with long keys", 16 * MIB, 400_000)
 PARAMS = f'{{"name":"a","arguments":{MANY},"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}}'
 RESULT = f'{{"content":[],"structuredContent":{MANY}}}'
@@ -35,7 +35,7 @@ RESULT = f'{{"content":[],"structuredContent":{MANY}}}'
 
 @contextmanager
 def callbacks() -> Iterator[Callbacks]:
-    """Of this process. The garbage collector is off: it would go through all that the tests have made."""
+    """Measures callbacks of this process. The garbage collector is off: it would scan all objects of the tests."""
     handles: Any = asyncio.Handle
     run, found = handles._run, Callbacks()
     found.wrap()
@@ -48,7 +48,7 @@ def callbacks() -> Iterator[Callbacks]:
 
 
 async def slowest(found: Callbacks, attack: Callable[[], Awaitable[None]]) -> Slow:
-    """Of several tries the fastest, since other work on the machine adds to it."""
+    """The fastest of several tries, because other load on the machine adds to it."""
     tries: list[Slow] = []
     for _ in range(TRIES):
         found.take()
@@ -72,19 +72,19 @@ def note(method: str, params: str) -> bytes:
 
 
 def id_of(line: bytes) -> str:
-    """Of the outermost message, without parsing the rest."""
+    """The id of the outermost message, without parsing the rest."""
     found = re.search(rb'"id": ?("[^"]*"|\d+)', line[:300]) or re.search(rb'"id": ?("[^"]*"|\d+)', line[-300:])
     assert found is not None, line[:300]
     return found[1].decode()
 
 
-async def plugged(stage: Stage) -> Plug:
+async def plugged(stage: ConductorHarness) -> McpProgram:
     [server] = await stage.open(ACP)
     return await stage.plug(server)
 
 
 async def test_an_mcp_connection_to_a_server_of_the_editor() -> None:
-    async with Stage(profile=G3) as stage:
+    async with ConductorHarness(profile=G3) as stage:
         await stage.greet()
         plug = await plugged(stage)
         asked = await stage.editor.next()
@@ -110,7 +110,7 @@ async def test_an_mcp_connection_to_a_server_of_the_editor() -> None:
 
 
 async def test_mcp_requests_in_envelopes_of_their_own() -> None:
-    async with Stage(profile=G4) as stage:
+    async with ConductorHarness(profile=G4) as stage:
         await stage.greet()
         plug = await plugged(stage)
 
@@ -135,7 +135,7 @@ async def test_mcp_requests_in_envelopes_of_their_own() -> None:
 
 async def test_messages_through_a_proxy() -> None:
     """Each of them is put into an envelope or taken out of one."""
-    async with Stage(proxies=1) as stage:
+    async with ConductorHarness(proxies=1) as stage:
         [proxy] = stage.proxies
         stage.editor.send(id=0, method="initialize", params={"protocolVersion": 1})
         await proxy.next()
@@ -162,7 +162,7 @@ async def test_messages_through_a_proxy() -> None:
 
 
 async def test_a_request_that_opens_a_session() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         declared = '{"type":"acp","name":"tab","serverId":"7d0"}'
         params = f'{{"cwd":"/","mcpServers":[{declared}],"_meta":{{"a":{MANY}}}}}'

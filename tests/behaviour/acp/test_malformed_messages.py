@@ -13,13 +13,13 @@ import pytest
 
 from tabrelay.acp import child, line_reader, local_port
 from tabrelay.acp.dialects import G4
-from tests.support.acp_harness import ACP, WAIT_S, NoRelay, PlayedComponent, Plug, Stage, is_free
+from tests.support.acp_harness import ACP, WAIT_S, ConductorHarness, McpProgram, NoRelay, ScriptedComponent, is_free
 from tests.support.waiting import until
 
 BOM = b"\xef\xbb\xbf"
 
 
-async def is_well(stage: Stage) -> None:
+async def is_well(stage: ConductorHarness) -> None:
     """Lines pass in both directions."""
     stage.editor.send(method="are you there", params={})
     while b"are you there" not in await stage.agent.line():
@@ -29,7 +29,7 @@ async def is_well(stage: Stage) -> None:
         pass
 
 
-async def connected(stage: Stage, id: str = "c1") -> Plug:
+async def connected(stage: ConductorHarness, id: str = "c1") -> McpProgram:
     """An agent's MCP connection to a server of the editor's."""
     await stage.greet()
     [server] = await stage.open(ACP)
@@ -43,7 +43,7 @@ async def connected(stage: Stage, id: str = "c1") -> Plug:
 
 
 async def test_a_byte_order_mark_is_no_reason_to_fall_over() -> None:
-    async with Stage(NoRelay("notes")) as stage:
+    async with ConductorHarness(NoRelay("notes")) as stage:
         stage.editor.raw(BOM + b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}')
         assert (await stage.agent.line()).startswith(BOM + b"{")
         stage.agent.raw(BOM + b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1}}')
@@ -57,7 +57,7 @@ async def test_a_byte_order_mark_is_no_reason_to_fall_over() -> None:
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32-le", "latin-1"])
 async def test_a_line_in_another_encoding_passes_as_it_came(encoding: str) -> None:
     line = '{"id":1,"method":"session/new","params":{"mcpServers":[],"x":"ü"}}'.encode(encoding)
-    async with Stage(NoRelay("notes")) as stage:
+    async with ConductorHarness(NoRelay("notes")) as stage:
         await stage.greet()
         stage.editor.raw(line)
         assert await stage.agent.line() == line.strip()
@@ -68,7 +68,7 @@ async def test_a_line_in_another_encoding_passes_as_it_came(encoding: str) -> No
 
 async def test_half_of_a_surrogate_pair_written_as_bytes_passes_as_it_came() -> None:
     line = b'{"id":1,"method":"session/new","params":{"mcpServers":[],"x":"\xed\xa0\x80"}}'
-    async with Stage(NoRelay("notes")) as stage:
+    async with ConductorHarness(NoRelay("notes")) as stage:
         await stage.greet()
         stage.editor.raw(line)
         assert await stage.agent.line() == line
@@ -77,7 +77,7 @@ async def test_half_of_a_surrogate_pair_written_as_bytes_passes_as_it_came() -> 
 @pytest.mark.parametrize("depth", [500, 950, 990, 1010, 1023, 5000])
 async def test_however_deep_a_request_is_it_passes(depth: int) -> None:
     deep = "[" * depth + "]" * depth
-    async with Stage(NoRelay("notes")) as stage:
+    async with ConductorHarness(NoRelay("notes")) as stage:
         await stage.greet()
         stage.editor.raw(f'{{"id":1,"method":"session/new","params":{{"mcpServers":[],"x":{deep}}}}}'.encode())
         assert deep.encode() in await stage.agent.line()
@@ -90,7 +90,7 @@ async def test_however_deep_a_request_is_it_passes(depth: int) -> None:
 @pytest.mark.parametrize("answered", [b"1", b"1.0"])
 async def test_a_number_is_the_same_id_however_it_is_written(said: bytes, answered: bytes) -> None:
     """Lua writes 1.0 where JavaScript answers 1."""
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         stage.editor.raw(b'{"id":%s,"method":"session/new","params":{"mcpServers":[%s]}}' % (said, _json(ACP)))
         [server] = (await stage.agent.next())["params"]["mcpServers"]
@@ -103,7 +103,7 @@ async def test_a_number_is_the_same_id_however_it_is_written(said: bytes, answer
 @pytest.mark.parametrize("servers", [{"notes": {"command": "x"}}, "none", 5, True])
 async def test_servers_that_are_no_list_are_the_agents_to_refuse(servers: Any) -> None:
     line = _json({"id": 1, "method": "session/new", "params": {"cwd": "/", "mcpServers": servers}})
-    async with Stage(NoRelay("notes")) as stage:
+    async with ConductorHarness(NoRelay("notes")) as stage:
         await stage.greet()
         stage.editor.raw(line)
         assert await stage.agent.line() == line
@@ -113,7 +113,7 @@ async def test_servers_that_are_no_list_are_the_agents_to_refuse(servers: Any) -
     "entry", [None, 5, "x", [], {}, {"name": None}, {"type": ["acp"]}, {"url": 5}, {"url": ["acp:"]}]
 )
 async def test_entries_that_are_no_servers_stay_where_they_are(entry: Any) -> None:
-    async with Stage(NoRelay("notes")) as stage:
+    async with ConductorHarness(NoRelay("notes")) as stage:
         await stage.greet()
         first, second, third = await stage.ask_for_session(entry, ACP)
         assert first == entry and second["name"] == "tab" and third["name"] == "notes"
@@ -121,7 +121,7 @@ async def test_entries_that_are_no_servers_stay_where_they_are(entry: Any) -> No
 
 @pytest.mark.parametrize("params", [b"null", b"[]", b"5", b"", b'{"mcpServers":null}'])
 async def test_a_session_without_params_gets_its_servers(params: bytes) -> None:
-    async with Stage(NoRelay("notes")) as stage:
+    async with ConductorHarness(NoRelay("notes")) as stage:
         await stage.greet()
         stage.editor.raw(b'{"id":1,"method":"session/new"%s}' % (b',"params":' + params if params else b""))
         assert (await stage.agent.next())["params"]["mcpServers"][0]["name"] == "notes"
@@ -132,7 +132,7 @@ async def test_a_session_without_params_gets_its_servers(params: bytes) -> None:
 
 async def test_an_error_that_is_null_is_none() -> None:
     """Some libraries write both members of every answer."""
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         stage.editor.send(id=0, method="initialize", params={})
         await stage.agent.next()
         stage.agent.send(id=0, result={"protocolVersion": 1}, error=None)
@@ -164,7 +164,7 @@ META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontex
     "answer", [{"result": {"result": {"ok": 1}, "error": None}}, {"result": {"result": {"ok": 1}}, "error": None}]
 )
 async def test_an_error_that_is_null_is_none_in_an_envelope_too(answer: Any) -> None:
-    async with Stage(profile=G4) as stage:
+    async with ConductorHarness(profile=G4) as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
         plug = await stage.plug(server)
@@ -175,7 +175,7 @@ async def test_an_error_that_is_null_is_none_in_an_envelope_too(answer: Any) -> 
 
 @pytest.mark.parametrize("error", ["no", 5, [], {"code": "x"}])
 async def test_an_agent_of_the_handshake_era_receives_errors_for_malformed_errors(error: Any) -> None:
-    async with Stage(profile=G4) as stage:
+    async with ConductorHarness(profile=G4) as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
         plug = await stage.plug(server)
@@ -188,7 +188,7 @@ async def test_an_agent_of_the_handshake_era_receives_errors_for_malformed_error
         assert (await plug.next())["error"]["code"] == -33002
 
 
-async def handshake(stage: Stage, **capabilities: Any) -> Plug:
+async def handshake(stage: ConductorHarness, **capabilities: Any) -> McpProgram:
     """An agent of the handshake era at a server that is reached in envelopes."""
     await stage.greet()
     [server] = await stage.open(ACP)
@@ -203,7 +203,7 @@ async def handshake(stage: Stage, **capabilities: Any) -> Plug:
 @pytest.mark.parametrize("value", [b"1e400", b'"\\ud83d"'])
 async def test_what_no_translator_can_read_costs_only_the_call_that_has_it(value: bytes) -> None:
     """JSON by the letter: some cut a string in the middle of a character."""
-    async with Stage(profile=G4) as stage:
+    async with ConductorHarness(profile=G4) as stage:
         plug = await handshake(stage, tools={})
         plug.raw(b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x","arguments":{"x":%s}}}' % value)
         refused = await plug.next()
@@ -219,7 +219,7 @@ async def test_what_no_translator_can_read_costs_only_the_call_that_has_it(value
 
 
 async def test_a_notice_that_no_translator_can_read_does_no_harm(caplog: pytest.LogCaptureFixture) -> None:
-    async with Stage(profile=G4) as stage:
+    async with ConductorHarness(profile=G4) as stage:
         plug = await handshake(stage, tools={"listChanged": True})
         listens = await stage.editor.next()
         assert listens["params"]["method"] == "subscriptions/listen"
@@ -233,7 +233,7 @@ async def test_a_notice_that_no_translator_can_read_does_no_harm(caplog: pytest.
 
 @pytest.mark.parametrize("era", ["modern", "handshake"])
 async def test_an_array_of_messages_is_taken_apart_in_envelopes_too(era: str) -> None:
-    async with Stage(profile=G4) as stage:
+    async with ConductorHarness(profile=G4) as stage:
         plug = await handshake(stage, tools={})
         meta = {"_meta": META} if era == "modern" else {}
         calls = [{"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": id, **meta}} for id in "ab"]
@@ -248,7 +248,7 @@ async def test_an_array_of_messages_is_taken_apart_in_envelopes_too(era: str) ->
     "params", [{}, {"params": None}, {"params": [1]}, {"params": {}}, {"params": {"requestId": [1]}}]
 )
 async def test_a_cancellation_that_names_nothing_is_passed_on(params: Any) -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         plug = await connected(stage)
         inner = {"connectionId": "c1", "method": "notifications/cancelled", **params}
         stage.editor.send(method="mcp/message", params=inner)
@@ -259,7 +259,7 @@ async def test_a_cancellation_that_names_nothing_is_passed_on(params: Any) -> No
 @pytest.mark.parametrize("request_id", [[1], {"a": 1}, None, 1.5])
 @pytest.mark.parametrize("method", ["mcp/message", "$/cancel_request", "mcp/disconnect"])
 async def test_ids_of_any_type_may_be_named(method: str, request_id: Any) -> None:
-    async with Stage(profile=G4) as stage:
+    async with ConductorHarness(profile=G4) as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
         plug = await stage.plug(server)
@@ -274,7 +274,7 @@ async def test_ids_of_any_type_may_be_named(method: str, request_id: Any) -> Non
 
 
 async def test_a_request_in_the_envelope_of_a_notice_is_refused() -> None:
-    async with Stage(profile=G4) as stage:
+    async with ConductorHarness(profile=G4) as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
         plug = await stage.plug(server)
@@ -300,7 +300,7 @@ LONG = "x" * 20_000
 @pytest.mark.usefixtures("_short")
 async def test_an_editors_answer_that_is_too_long_is_an_error_for_the_agent_and_not_for_the_editor() -> None:
     """Both begin to count at the same number."""
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         stage.editor.send(id=1, method="session/prompt", params={})
         assert (await stage.agent.next())["id"] == 1
@@ -315,7 +315,7 @@ async def test_an_editors_answer_that_is_too_long_is_an_error_for_the_agent_and_
 
 @pytest.mark.usefixtures("_short")
 async def test_an_agents_request_that_is_too_long_is_refused_to_the_agent() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         stage.editor.send(id=1, method="session/prompt", params={})
         assert (await stage.agent.next())["id"] == 1
@@ -331,7 +331,7 @@ async def test_an_agents_request_that_is_too_long_is_refused_to_the_agent() -> N
 
 @pytest.mark.usefixtures("_short")
 async def test_what_an_mcp_client_says_too_long_is_refused_or_an_error_for_the_server() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         plug = await connected(stage)
         plug.send(id=1, method="tools/call", params={"text": LONG})
         refused = await plug.next()
@@ -344,7 +344,7 @@ async def test_what_an_mcp_client_says_too_long_is_refused_or_an_error_for_the_s
 
 @pytest.mark.usefixtures("_short")
 async def test_a_line_of_a_proxy_that_is_too_long_is_refused_or_an_error_for_the_waiting_side() -> None:
-    async with Stage(proxies=1) as stage:
+    async with ConductorHarness(proxies=1) as stage:
         [proxy] = stage.proxies
         stage.editor.send(id=0, method="initialize", params={})
         await proxy.next()
@@ -360,7 +360,7 @@ async def test_a_line_of_a_proxy_that_is_too_long_is_refused_or_an_error_for_the
 
 @pytest.mark.parametrize("who", ["agent", "proxy"])
 async def test_the_editor_is_answered_whichever_part_of_a_chain_dies(who: str) -> None:
-    async with Stage(proxies=2) as stage:
+    async with ConductorHarness(proxies=2) as stage:
         stage.editor.send(id="a", method="initialize", params={})
         await stage.proxies[0].next()
         (stage.agent if who == "agent" else stage.proxies[1]).die(4)
@@ -394,7 +394,7 @@ async def test_an_agent_that_dies_while_its_session_is_made_leaves_no_port(monke
 
     monkeypatch.setattr(local_port.LocalPort, "start", noted)
     relay = Pondering("notes")
-    async with Stage(relay) as stage:
+    async with ConductorHarness(relay) as stage:
         await stage.greet()
         stage.editor.send(id=1, method="session/new", params={"mcpServers": [ACP]})
         async with asyncio.timeout(WAIT_S):
@@ -410,13 +410,13 @@ async def test_an_agent_that_dies_while_its_session_is_made_leaves_no_port(monke
         assert await stage.ended() == 3
 
 
-class Absent(PlayedComponent):
+class Absent(ScriptedComponent):
     async def start(self) -> None:
         raise child.ChildError("There is no such program.")
 
 
 async def test_a_chain_that_can_not_be_started_is_tried_once_and_everybody_is_answered() -> None:
-    async with Stage(proxies=1) as stage:
+    async with ConductorHarness(proxies=1) as stage:
         stage.conductor._proxies[0] = Absent()
         lines = [_json({"id": number, "method": "initialize", "params": {}}) for number in (1, 2)]
         stage.editor.raw(b"\n".join(lines))
@@ -429,7 +429,7 @@ async def test_a_chain_that_can_not_be_started_is_tried_once_and_everybody_is_an
 
 
 async def test_connections_that_send_nothing_block_no_other_connection() -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
 
@@ -452,7 +452,7 @@ async def test_connections_that_send_nothing_block_no_other_connection() -> None
 async def test_a_program_that_connects_all_the_time_blocks_no_other_connection_and_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
         port = int(server["args"][-1])
@@ -482,7 +482,7 @@ async def test_a_program_that_connects_all_the_time_blocks_no_other_connection_a
 
 async def test_an_agent_has_as_many_connections_to_a_server_as_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_port, "MAX_CONNECTIONS", 2)
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
         first, _ = [await stage.plug(server), await stage.plug(server)]
@@ -507,7 +507,7 @@ async def test_a_port_that_can_not_be_had_costs_the_server_and_not_the_session(
     async def fail(self: Any) -> None:
         raise OSError(24, "Too many open files")
 
-    async with Stage(NoRelay("notes")) as stage:
+    async with ConductorHarness(NoRelay("notes")) as stage:
         await stage.greet()
         monkeypatch.setattr(local_port.LocalPort, "start", fail)
         assert await stage.open({"name": "mine", "command": "x", "args": [], "env": []}) == [
@@ -529,7 +529,7 @@ LONG_IDS = [_json("i" * 2_000_000), _json("i" * 1025), b"[1]", b"{}", b"[" * 900
 @pytest.mark.parametrize("id", LONG_IDS, ids=["2 MB", "1,025", "array", "object", "deep"])
 async def test_an_id_that_can_not_be_repeated_is_refused_to_its_sender_and_reaches_no_other(id: bytes) -> None:
     """Tables, answers and frames would repeat it."""
-    async with Stage() as stage:
+    async with ConductorHarness() as stage:
         plug = await connected(stage)
         line = b'{"jsonrpc":"2.0","id":%s,"method":"session/prompt","params":{}}' % id
         for side in (stage.editor, stage.agent):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tabrelay.bridge.outbound import OutboundLimits
-from tests.support.bridge_harness import BridgeHere, request
+from tests.support.bridge_harness import InProcessBridge, request
 from tests.support.fake_upstream import Reply, Upstream, hang, result, status
 from tests.support.waiting import BOUND_S
 
@@ -34,7 +34,7 @@ def modern(method: str, id: Any = 1, **params: Any) -> dict[str, Any]:
     ],
 )
 async def test_a_modern_request_says_in_headers_what_it_is(method: str, params: Any, name: str | None) -> None:
-    async with Upstream({method: result({})}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({method: result({})}) as server, InProcessBridge(server.url) as bridge:
         await bridge.send(modern(method, **params))
         assert (await bridge.next())["result"] == {}
         [seen] = server.seen
@@ -46,7 +46,7 @@ async def test_a_modern_request_says_in_headers_what_it_is(method: str, params: 
 
 async def test_one_client_may_speak_both_eras() -> None:
     on = {"server/discover": status(404, b"no"), "x": result({}), "y": result({})}
-    async with Upstream(on) as server, BridgeHere(server.url, has_listener=True) as bridge:
+    async with Upstream(on) as server, InProcessBridge(server.url, has_listener=True) as bridge:
         await bridge.send(modern("server/discover"))
         assert (await bridge.next())["error"]["code"] == -32001
         await bridge.initialize()
@@ -62,7 +62,7 @@ async def test_one_client_may_speak_both_eras() -> None:
 async def test_a_server_of_one_era_is_not_asked_for_the_other() -> None:
     async with (
         Upstream({"tools/list": result({"tools": []})}) as server,
-        BridgeHere(server.url, has_listener=True) as bridge,
+        InProcessBridge(server.url, has_listener=True) as bridge,
     ):
         await bridge.send(modern("tools/list"))
         await bridge.next()
@@ -72,7 +72,7 @@ async def test_a_server_of_one_era_is_not_asked_for_the_other() -> None:
 async def test_arguments_that_a_tool_wants_in_headers_are_repeated_there() -> None:
     tools = {"tools": [{"name": "go", "inputSchema": REGION}, {"name": "stay", "inputSchema": {}}]}
     on = {"tools/list": result(tools), "tools/call": result({})}
-    async with Upstream(on) as server, BridgeHere(server.url) as bridge:
+    async with Upstream(on) as server, InProcessBridge(server.url) as bridge:
         await bridge.send(modern("tools/list"))
         assert (await bridge.next())["result"] == tools
         for name, arguments in (("go", {"region": "eu"}), ("go", {}), ("stay", {"region": "eu"})):
@@ -89,7 +89,7 @@ async def test_a_tool_whose_headers_break_the_rules_is_not_shown() -> None:
     ]
     async with (
         Upstream({"tools/list": result({"tools": tools, "ttlMs": 1})}) as server,
-        BridgeHere(server.url) as bridge,
+        InProcessBridge(server.url) as bridge,
     ):
         await bridge.send(modern("tools/list"))
         assert (await bridge.next())["result"] == {"tools": tools[1:], "ttlMs": 1}
@@ -113,7 +113,7 @@ async def test_a_call_whose_headers_we_did_not_know_of_reads_the_list_and_is_sen
         else:
             await reply.result({"tools": [], "nextCursor": "2"})
 
-    async with Upstream({"tools/call": strict, "tools/list": pages}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"tools/call": strict, "tools/list": pages}) as server, InProcessBridge(server.url) as bridge:
         await bridge.send(modern("tools/call", name="go", arguments={"region": "eu"}))
         assert (await bridge.next())["result"] == "done"
         assert server.methods == ["tools/call", "tools/list", "tools/list", "tools/call"]
@@ -131,7 +131,7 @@ async def test_a_modern_call_is_cancelled_by_hanging_up_and_nothing_is_sent() ->
         await reply.is_gone.wait()
         gone.set()
 
-    async with Upstream({"tools/call": slow, "ping": result({})}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"tools/call": slow, "ping": result({})}) as server, InProcessBridge(server.url) as bridge:
         await bridge.send(modern("tools/call", 5, name="slow"))
         await server.until_seen("tools/call")
         await bridge.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}})
@@ -156,7 +156,7 @@ async def test_a_subscription_may_be_silent_for_longer_than_the_timeout_and_ends
         gone.set()
 
     async with Upstream({"subscriptions/listen": listen, "tools/call": hang}) as server:
-        async with BridgeHere(server.url, limits=OutboundLimits(timeout_ms=500)) as bridge:
+        async with InProcessBridge(server.url, limits=OutboundLimits(timeout_ms=500)) as bridge:
             await bridge.send(modern("subscriptions/listen"))
             await server.until_seen("subscriptions/listen")
             await bridge.send(modern("tools/call", id=2, name="x"))
@@ -173,7 +173,7 @@ async def test_a_modern_stream_that_breaks_is_not_resumed() -> None:
         await reply.event("", id="e-1")
         await reply.end()
 
-    async with Upstream({"tools/call": broken}) as server, BridgeHere(server.url) as bridge:
+    async with Upstream({"tools/call": broken}) as server, InProcessBridge(server.url) as bridge:
         await bridge.send(modern("tools/call", name="x"))
         assert (await bridge.next())["error"]["code"] == -32000
         assert server.methods == ["tools/call"]

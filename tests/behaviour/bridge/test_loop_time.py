@@ -12,7 +12,7 @@ from typing import Any
 from tabrelay.config.settings import MIB
 from tests.behaviour.test_loop_time import LIMIT_MS
 from tests.support.acp_child import AGENT, Child
-from tests.support.bridge_harness import BridgeChild
+from tests.support.bridge_harness import BridgeProcess
 from tests.support.child_process import Program
 from tests.support.fake_upstream import Reply, Upstream
 from tests.support.json_shapes import largest
@@ -50,7 +50,7 @@ async def test_the_bridge(tmp_path: Path) -> None:
         await reply.end()
 
     async with Upstream({"tools/call": answer}) as server:
-        child = BridgeChild(server.url)
+        child = BridgeProcess(server.url)
         measure(child, tmp_path / "figures")
         async with child:
             await child.initialize()

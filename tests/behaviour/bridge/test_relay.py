@@ -16,7 +16,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from tabrelay.server.runner import bind
 from tests.behaviour.clients.tools import NAMES, Tools
-from tests.support.bridge_harness import BridgeChild
+from tests.support.bridge_harness import BridgeProcess
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.running_relay import RunningRelay
 from tests.support.waiting import BOUND_S
@@ -64,7 +64,7 @@ async def test_a_client_reaches_a_server_of_the_relay_by_its_name(tmp_path: Path
 async def test_without_a_relay_the_client_is_told_so_and_later_it_works(tmp_path: Path) -> None:
     with bind("127.0.0.1", 0) as free:
         port = free.getsockname()[1]
-    async with BridgeChild("notes", "--home", str(tmp_path), "--port", str(port)) as child:
+    async with BridgeProcess("notes", "--home", str(tmp_path), "--port", str(port)) as child:
         error = (await child.initialize())["error"]
         assert error["code"] == -32000
         assert f"http://127.0.0.1:{port}/notes: Connection refused" in error["message"]
@@ -81,7 +81,7 @@ async def test_without_a_relay_the_client_is_told_so_and_later_it_works(tmp_path
 async def test_a_relay_that_came_back_on_another_port_is_found(tmp_path: Path) -> None:
     async with (
         RunningRelay(tmp_path, servers=("notes",), is_registered=True) as relay,
-        BridgeChild("notes", "--home", str(tmp_path)) as child,
+        BridgeProcess("notes", "--home", str(tmp_path)) as child,
     ):
         assert "result" in await child.initialize()
         await relay.stop()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tabrelay.bridge.backoff import LONGEST_RETRY_AFTER_S, RetryAfter, read_retry_after
-from tests.support.bridge_harness import BridgeHere, QuickClock
+from tests.support.bridge_harness import InProcessBridge, QuickClock
 from tests.support.fake_upstream import Upstream, result, status
 
 NOW = 1_800_000_000.0
@@ -38,6 +38,6 @@ class Jumping(QuickClock):
 async def test_a_request_is_answered_while_the_time_of_day_jumps() -> None:
     date = formatdate(NOW + 1, usegmt=True)
     on: Any = {"tools/list": [status(503, Retry_After=date), status(503), result("fine")]}
-    async with Upstream(on) as server, BridgeHere(server.url, clock=Jumping()) as bridge:
+    async with Upstream(on) as server, InProcessBridge(server.url, clock=Jumping()) as bridge:
         assert (await bridge.ask("tools/list"))["result"] == "fine"
         assert len(server.all("tools/list")) == 3

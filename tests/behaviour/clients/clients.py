@@ -36,7 +36,7 @@ class Failure(Exception):
     """The client did not get as far as a call; the text is what a user would see."""
 
 
-class Talk(Protocol):
+class BridgeClient(Protocol):
     """A connection. `version`: the protocol version that the client reports, if it does."""
 
     @property
@@ -57,7 +57,7 @@ class McpClient:
     version: str
 
     @asynccontextmanager
-    async def connect(self, url: str, token: str) -> AsyncIterator[Talk]:
+    async def connect(self, url: str, token: str) -> AsyncIterator[BridgeClient]:
         """Raises Failure if that is not possible."""
         async with AsyncExitStack() as stack:
             try:
@@ -66,7 +66,7 @@ class McpClient:
                 raise Failure(_words(error)) from error
             yield talk
 
-    async def _open(self, stack: AsyncExitStack, url: str, token: str) -> Talk:
+    async def _open(self, stack: AsyncExitStack, url: str, token: str) -> BridgeClient:
         raise NotImplementedError
 
 
@@ -126,7 +126,7 @@ class PythonSdk(McpClient):
         self.version = version
         self._mode: Any = mode
 
-    async def _open(self, stack: AsyncExitStack, url: str, token: str) -> Talk:
+    async def _open(self, stack: AsyncExitStack, url: str, token: str) -> BridgeClient:
         headers = {"Authorization": f"Bearer {token}"}
         http = httpx2.AsyncClient(headers=headers, trust_env=False, timeout=60)
         transport = streamable_http_client(url, http_client=await stack.enter_async_context(http))
@@ -141,7 +141,7 @@ class FastMcp(McpClient):
         self.version = version
         self._mode: Any = mode
 
-    async def _open(self, stack: AsyncExitStack, url: str, token: str) -> Talk:
+    async def _open(self, stack: AsyncExitStack, url: str, token: str) -> BridgeClient:
         # A second of imports, for the one process of the suite that needs it.
         from fastmcp import Client as FastClient
         from fastmcp.client.transports import StreamableHttpTransport
@@ -228,7 +228,7 @@ class TypeScript(McpClient):
         self.version = version
         self._how: dict[str, Any] = {"sdk": sdk, "mode": mode}
 
-    async def _open(self, stack: AsyncExitStack, url: str, token: str) -> Talk:
+    async def _open(self, stack: AsyncExitStack, url: str, token: str) -> BridgeClient:
         number = next(self._talks)
         found = await self.driver.ask("connect", talk=number, url=url, token=token, **self._how)
         if "failure" in found:
@@ -254,7 +254,7 @@ class BridgedTypeScript(TypeScript):
         super().__init__(sdk, mode, version)
         self.name += "-stdio"
 
-    async def _open(self, stack: AsyncExitStack, url: str, token: str) -> Talk:
+    async def _open(self, stack: AsyncExitStack, url: str, token: str) -> BridgeClient:
         self._how = {**self._how, "child": bridge(url, token)}
         return await super()._open(stack, url, token)
 
@@ -265,7 +265,7 @@ class BridgedFastMcp(McpClient):
         self.version = version
         self._mode: Any = mode
 
-    async def _open(self, stack: AsyncExitStack, url: str, token: str) -> Talk:
+    async def _open(self, stack: AsyncExitStack, url: str, token: str) -> BridgeClient:
         from fastmcp import Client as FastClient
         from fastmcp.client.transports import StdioTransport
 
@@ -329,7 +329,7 @@ class Inspector(McpClient):
         self.version = version
         self._era = era
 
-    async def _open(self, stack: AsyncExitStack, url: str, token: str) -> Talk:
+    async def _open(self, stack: AsyncExitStack, url: str, token: str) -> BridgeClient:
         return InspectorTalk(self._era, url, token)
 
 
@@ -446,7 +446,7 @@ class Curl(McpClient):
         self.name = f"curl-{era}"
         self.version = version
 
-    async def _open(self, stack: AsyncExitStack, url: str, token: str) -> Talk:
+    async def _open(self, stack: AsyncExitStack, url: str, token: str) -> BridgeClient:
         if self.version == MODERN:
             return CurlTalk(url, token)
         session = CurlSession(url, token)

@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.behaviour.clients.clients import BRIDGED, CLIENTS, LEGACY, MODERN, InspectorTalk, McpClient, NodeTalk, Talk
+from tests.behaviour.clients.clients import (
+    BRIDGED,
+    CLIENTS,
+    LEGACY,
+    MODERN,
+    BridgeClient,
+    InspectorTalk,
+    McpClient,
+    NodeTalk,
+)
 from tests.behaviour.clients.tools import NAMES, Tools
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.recorder import Asked
@@ -43,7 +52,7 @@ def check_era(asked: list[Asked], client: McpClient) -> None:
     assert {one.path for one in asked} == ({"/notes/sse", "/notes/messages"} if is_pipe else {"/notes"})
 
 
-async def steps(relay: RunningRelay, talk: Talk) -> list[float]:
+async def steps(relay: RunningRelay, talk: BridgeClient) -> list[float]:
     """The progress of a call. The TypeScript clients lose progress that arrives in one piece with the answer, which
     happens on a busy machine: so they may try again."""
     for _ in range(10):

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.behaviour.clients.clients import CLIENTS, Failure, McpClient, Outcome, Talk
+from tests.behaviour.clients.clients import CLIENTS, BridgeClient, Failure, McpClient, Outcome
 from tests.behaviour.clients.tools import NAMES, Tools
 from tests.support.chaos_proxy import ChaosProxy
 from tests.support.cpython_worker import CPythonWorker
@@ -24,7 +24,7 @@ INSPECTORS = ("inspector-legacy", "inspector-modern")
 
 
 @asynccontextmanager
-async def all_clients(relay: RunningRelay) -> AsyncIterator[dict[str, Talk]]:
+async def all_clients(relay: RunningRelay) -> AsyncIterator[dict[str, BridgeClient]]:
     """Every client, connected. (The Inspector and curl connect with each command.)
 
     Assert outside: what is raised inside comes out wrapped in a group for each client.
@@ -37,7 +37,7 @@ async def all_clients(relay: RunningRelay) -> AsyncIterator[dict[str, Talk]]:
         yield talks
 
 
-async def call_all(talks: dict[str, Talk], tool: str, **arguments: Any) -> dict[str, Outcome]:
+async def call_all(talks: dict[str, BridgeClient], tool: str, **arguments: Any) -> dict[str, Outcome]:
     found = await asyncio.gather(*(talk.call(tool, **arguments) for talk in talks.values()))
     return dict(zip(talks, found, strict=True))
 

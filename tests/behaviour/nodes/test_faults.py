@@ -133,7 +133,7 @@ async def test_an_owner_that_is_killed_loses_its_socket_and_no_call(trio: list[N
     a, b, c = trio
     slow = Slow()
     async with CPythonWorker(b.url, b.token, "killed", slow.box) as worker:
-        worker.dialer.aim(c.url)  # for the next time
+        worker.dialer.set_target(c.url)  # for the next time
         calls = [asyncio.create_task(a.call("slow", {"number": number}, "killed")) for number in range(5)]
         await until(lambda: len(slow.runs) == 5)
         await b.process.kill()
@@ -251,7 +251,7 @@ async def test_a_browser_goes_round_all_nodes_during_a_call_and_runs_it_once(tri
         calls = [asyncio.create_task(node.call("slow", {"number": n}, "round")) for n, node in enumerate(trio)]
         await until(lambda: len(slow.runs) == 3)
         for times, node in enumerate((c, a, b), 2):
-            worker.dialer.aim(node.url)
+            worker.dialer.set_target(node.url)
             worker.dialer.cut()
             await until(lambda times=times: worker.dialer.opened == times)
             await worker.until("connected")
@@ -442,7 +442,7 @@ class Load:
 async def test_a_rolling_restart_of_three_nodes_under_load_loses_nothing(trio: list[Node]) -> None:
     slow = Slow()
     worker = CPythonWorker(trio[0].url, trio[0].token, "rolling", slow.box)
-    worker.dialer.roam(*(node.url for node in trio))
+    worker.dialer.rotate_targets(*(node.url for node in trio))
     async with worker:
         modern_load, legacy_load = loads = Load(trio), Load(trio, await open_session(trio[0], "rolling"))
         callers = [asyncio.create_task(load.run()) for load in loads for _ in range(2)]

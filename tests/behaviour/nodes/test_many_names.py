@@ -15,17 +15,17 @@ from tabrelay.peers.nodes.locator import MAX_FOLLOWED
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 from tests.support.nats_server import NatsServer
-from tests.support.node_without_faces import House
+from tests.support.node_without_faces import PresenceNode
 from tests.support.waiting import until
 
 NAMES = 10_000
 
 
 @pytest.fixture
-async def three(tmp_path: Path) -> AsyncIterator[list[House]]:
+async def three(tmp_path: Path) -> AsyncIterator[list[PresenceNode]]:
     async with AsyncExitStack() as stack:
         bus = await stack.enter_async_context(NatsServer(tmp_path))
-        made = [House(bus, tmp_path, 2 * NAMES) for _ in range(3)]
+        made = [PresenceNode(bus, tmp_path, 2 * NAMES) for _ in range(3)]
         for house in made:
             await house.cluster.start()
             stack.push_async_callback(house.cluster.stop)
@@ -33,7 +33,7 @@ async def three(tmp_path: Path) -> AsyncIterator[list[House]]:
         yield made
 
 
-async def test_ten_thousand_names_on_three_nodes(three: list[House]) -> None:
+async def test_ten_thousand_names_on_three_nodes(three: list[PresenceNode]) -> None:
     first, second, third = three
     for number in range(NAMES):
         three[number % 3].hold(f"name-{number}")
@@ -74,7 +74,7 @@ async def test_ten_thousand_names_on_three_nodes(three: list[House]) -> None:
     assert first.held_by("name-97") == second.cluster.id
 
 
-async def test_names_of_our_own_do_not_push_out_what_we_know_of_others(three: list[House]) -> None:
+async def test_names_of_our_own_do_not_push_out_what_we_know_of_others(three: list[PresenceNode]) -> None:
     """And a further name does not cause a scan of all names each time."""
     first, second, _ = three
     second.hold("far")
@@ -93,11 +93,11 @@ async def test_names_of_our_own_do_not_push_out_what_we_know_of_others(three: li
 
 
 @pytest.fixture
-async def two(tmp_path: Path) -> AsyncIterator[list[House]]:
+async def two(tmp_path: Path) -> AsyncIterator[list[PresenceNode]]:
     """The first has room for four names."""
     async with AsyncExitStack() as stack:
         bus = await stack.enter_async_context(NatsServer(tmp_path))
-        made = [House(bus, tmp_path, 4), House(bus, tmp_path, 2 * NAMES)]
+        made = [PresenceNode(bus, tmp_path, 4), PresenceNode(bus, tmp_path, 2 * NAMES)]
         for house in made:
             await house.cluster.start()
             stack.push_async_callback(house.cluster.stop)
@@ -105,7 +105,7 @@ async def two(tmp_path: Path) -> AsyncIterator[list[House]]:
         yield made
 
 
-async def find(house: House, name: str) -> None:
+async def find(house: PresenceNode, name: str) -> None:
     async def is_found() -> bool:
         await house.locator.find(name)
         return house.held_by(name) is not None
@@ -113,7 +113,7 @@ async def find(house: House, name: str) -> None:
     await until(is_found)
 
 
-async def test_names_of_others_keep_no_browser_of_our_own_out(two: list[House]) -> None:
+async def test_names_of_others_keep_no_browser_of_our_own_out(two: list[PresenceNode]) -> None:
     first, second = two
     for number in range(8):
         second.hold(f"far-{number}")
@@ -129,7 +129,7 @@ async def test_names_of_others_keep_no_browser_of_our_own_out(two: list[House]) 
 
 
 async def test_names_of_others_are_only_so_many_whatever_some_of_them_are_used_for(
-    two: list[House], monkeypatch: pytest.MonkeyPatch
+    two: list[PresenceNode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tabrelay.peers.nodes.locator.MAX_FOLLOWED", 8)
     first, second = two

@@ -108,7 +108,7 @@ async def test_a_question_is_answered_after_its_browser_went_to_another_relay(pa
         session = await open_session(pair.a, "notes", ABLE)
         stream = Stream(pair.a, "POST", "notes", json=call("greet"), headers=session)
         question = await stream.question()
-        worker.dialer.aim(pair.a.url)
+        worker.dialer.set_target(pair.a.url)
         worker.dialer.cut()
         await until(lambda: worker.dialer.opened == 2)
         await worker.until("connected")
@@ -134,11 +134,11 @@ async def test_an_answer_that_is_given_while_the_browser_is_between_two_relays_a
         session = await open_session(pair.a, "notes", ABLE)
         stream = Stream(pair.a, "POST", "notes", json=call(name), headers=session)
         question = await stream.question(QUESTIONS[name])
-        worker.dialer.aim(NOWHERE)
+        worker.dialer.set_target(NOWHERE)
         worker.dialer.cut()
         await until(is_away)
         assert (await pair.a.http.post("/notes", json=answer(question, name), headers=session)).status_code == 202
-        worker.dialer.aim(other.url)
+        worker.dialer.set_target(other.url)
         assert text_of(await stream.end()) == "Hello Ada"
         assert asking.began == 1
 

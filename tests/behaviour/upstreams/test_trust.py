@@ -101,4 +101,4 @@ async def test_a_server_that_describes_itself_in_any_shape_breaks_nothing_for_ot
             response, _ = await relay.initialize(spec.name)
             assert response.status_code == 200
         assert (await relay.http.get("/-/status")).status_code == 200
-        relay.recorder.forgive()
+        relay.recorder.discard_violations()

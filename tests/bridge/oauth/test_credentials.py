@@ -22,7 +22,7 @@ from tabrelay.bridge.oauth.callback import Callback, CallbackError
 from tabrelay.bridge.oauth.credentials import OAuth
 from tabrelay.bridge.oauth.sdk_flow import SignInFlow, TokenOptions
 from tabrelay.bridge.oauth.token_store import OAuthStore, StoredSignIn
-from tests.support.bridge_harness import BridgeChild, BridgeHere, QuickClock, request
+from tests.support.bridge_harness import BridgeProcess, InProcessBridge, QuickClock, request
 from tests.support.fake_upstream import Reply, Upstream, status
 from tests.support.oauth_protected_server import Authority
 from tests.support.paths import ROOT
@@ -49,7 +49,7 @@ class Asked:
 @asynccontextmanager
 async def bridge(
     server: Authority, home: Path, clock: Clock | None = None, ask: Any = None, **wish: Any
-) -> AsyncIterator[BridgeHere]:
+) -> AsyncIterator[InProcessBridge]:
     credentials = OAuth(
         OAuthStore(home / "oauth", server.url),
         lambda: TokenOptions(server.url, **wish),
@@ -58,7 +58,7 @@ async def bridge(
         clock=clock,
     )
     await credentials.prepare()
-    async with BridgeHere(server.url, credentials=credentials) as here:
+    async with InProcessBridge(server.url, credentials=credentials) as here:
         yield here
 
 
@@ -221,7 +221,7 @@ async def test_a_bridge_that_gets_no_token_at_the_start_ends_with_code_2(tmp_pat
     async with Authority() as server:
         server.metadata = {"token_endpoint": f"{server.base}/nothing"}
         flags = ("--grant", "client_credentials", "--client-id", "me", "--client-secret-env", "S", "--home", tmp_path)
-        async with BridgeChild(server.url, *flags, env={"S": "very-secret-1"}) as child:
+        async with BridgeProcess(server.url, *flags, env={"S": "very-secret-1"}) as child:
             assert await child.ended() == 2
             log = await child.log()
             assert "No token could be obtained" in log and "Traceback" not in log and "very-secret-1" not in log
@@ -235,9 +235,9 @@ async def test_several_bridges_of_one_user_ask_once(tmp_path: Path) -> None:
     async with Authority() as server:
         flags = (server.url, "--home", tmp_path, "--log-level", "trace")
         async with (
-            BridgeChild(*flags, env={"BROWSER": browser}) as one,
-            BridgeChild(*flags, env={"BROWSER": browser}) as two,
-            BridgeChild(*flags, env={"BROWSER": browser}) as three,
+            BridgeProcess(*flags, env={"BROWSER": browser}) as one,
+            BridgeProcess(*flags, env={"BROWSER": browser}) as two,
+            BridgeProcess(*flags, env={"BROWSER": browser}) as three,
         ):
             children = (one, two, three)
             answers = await asyncio.gather(*(child.ask("ping") for child in children))

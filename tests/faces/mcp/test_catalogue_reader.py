@@ -53,7 +53,7 @@ class Lister(SyntheticWorker):
             "prompts/list": '"prompts":[{"name":"x","_meta":%s}]',
         }
         result = lists[method] % f'{{"a":{self.items}}}'
-        self.say(event, Kind.RES, f'{{"jsonrpc":"2.0","id":{json.dumps(event.id)},"result":{{{result}}}}}')
+        self.send_text(event, Kind.RES, f'{{"jsonrpc":"2.0","id":{json.dumps(event.id)},"result":{{{result}}}}}')
 
 
 def marked() -> int:

@@ -149,7 +149,7 @@ async def test_too_many_calls_in_flight_are_busy_and_not_delivered(relay: Runnin
 )
 async def test_an_answer_that_is_none_becomes_an_error_and_the_link_lives_on(relay: RunningRelay, text: str) -> None:
     async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
-        worker.on_call = lambda worker, event, message: worker.say(event, Kind.RES, text)
+        worker.on_call = lambda worker, event, message: worker.send_text(event, Kind.RES, text)
         error = (await relay.call("notes", "bad")).json()["error"]
         assert error["data"]["reason"] == "bad_answer"
         worker.on_call = SyntheticWorker.echo

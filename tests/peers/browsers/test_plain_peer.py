@@ -89,9 +89,9 @@ async def test_a_page_of_an_origin_that_is_not_listed_is_refused(relay: RunningR
 
 
 async def test_a_page_that_missed_its_greeting_is_greeted_again(relay: RunningRelay) -> None:
-    async with ScriptedPage(relay.url, "notes", is_deaf=True) as page:
+    async with ScriptedPage(relay.url, "notes", never_answers=True) as page:
         await page.until(lambda: len(page.of("initialize")) == 2)
-        page.is_deaf = False
+        page.never_answers = False
         await page.until(lambda: page.has("notifications/initialized"))
         assert len(page.of("notifications/initialized")) == 1
         assert (await relay.call("notes", "echo")).json()["result"]
@@ -135,7 +135,7 @@ async def test_an_answer_that_cannot_be_passed_on_is_an_error_and_the_page_stays
     error = (await relay.call("notes", "bad")).json()["error"]
     assert (error["data"]["reason"], error["data"]["delivered"]) == ("bad_answer", "unknown")
     page.on_call = ScriptedPage.echo
-    page.say(jsonrpc.notification("notifications/tools/list_changed", {"deep": NESTED}))
+    page.queue(jsonrpc.notification("notifications/tools/list_changed", {"deep": NESTED}))
     assert (await relay.call("notes", "echo")).json()["result"]
     assert page.close_code is None
 
@@ -170,7 +170,7 @@ async def test_callers_with_the_same_ids_and_tokens_get_their_own_answers(
     assert first["params"]["_meta"]["progressToken"] != second["params"]["_meta"]["progressToken"]
     for message in (second, first):
         token = message["params"]["_meta"]["progressToken"]
-        page.say(jsonrpc.notification("notifications/progress", {"progressToken": token, "progress": token}))
+        page.queue(jsonrpc.notification("notifications/progress", {"progressToken": token, "progress": token}))
         page.echo(message)
     await page.flush()
     for number, (task, message) in enumerate(zip(tasks, waiting, strict=True), 1):
@@ -282,7 +282,7 @@ async def test_the_newest_page_that_answers_is_used_and_the_other_stays_open(rel
 
 
 async def test_a_deaf_socket_takes_nothing_from_one_that_answers(relay: RunningRelay, page: ScriptedPage) -> None:
-    async with ScriptedPage(relay.url, "notes", is_deaf=True) as deaf:
+    async with ScriptedPage(relay.url, "notes", never_answers=True) as deaf:
         await deaf.until(lambda: deaf.has("initialize"))
         assert (await relay.call("notes", "echo")).json()["result"]
         assert deaf.close_code is None
@@ -313,11 +313,11 @@ async def test_a_page_of_another_origin_is_refused_while_the_name_is_held(tmp_pa
 async def test_a_page_waits_until_a_worker_with_the_name_has_gone(tmp_path: Path) -> None:
     async with (
         RunningRelay(tmp_path, plain=("notes",), greet_s=0.1, grace_s=0.05) as relay,
-        ScriptedPage(relay.url, "notes", is_deaf=True) as page,
+        ScriptedPage(relay.url, "notes", never_answers=True) as page,
     ):
         await page.until(lambda: page.has("initialize"))
         async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
-            page.is_deaf = False
+            page.never_answers = False
             await page.until(lambda: page.has("notifications/initialized"))
             await relay.call("notes", "echo")
             assert (len(worker.calls), len(page.calls)) == (1, 0)

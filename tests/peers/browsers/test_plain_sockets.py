@@ -82,8 +82,8 @@ async def test_progress_and_questions_reach_the_caller_from_either_socket(relay:
 async def test_a_handshake_counts_on_either_socket(relay: RunningRelay) -> None:
     about = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "late", "version": "1"}}
     async with (
-        ScriptedPage(relay.url, "notes", is_deaf=True) as older,
-        ScriptedPage(relay.url, "notes", is_deaf=True) as newer,
+        ScriptedPage(relay.url, "notes", never_answers=True) as older,
+        ScriptedPage(relay.url, "notes", never_answers=True) as newer,
     ):
         await older.until(lambda: older.has("initialize"))
         await newer.until(lambda: newer.has("initialize"))
@@ -111,7 +111,7 @@ async def test_ids_of_two_sockets_differ_so_no_answer_is_taken_for_another(relay
 async def test_a_page_of_another_origin_answers_nothing(relay: RunningRelay) -> None:
     """Both pages are admitted while neither is initialized; then the name belongs to the first that is."""
     async with (
-        ScriptedPage(relay.url, "notes", origin=OTHER_ORIGIN, is_deaf=True) as stranger,
+        ScriptedPage(relay.url, "notes", origin=OTHER_ORIGIN, never_answers=True) as stranger,
         ScriptedPage(relay.url, "notes") as page,
     ):
         page.on_call = lambda page, message: None

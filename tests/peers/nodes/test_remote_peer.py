@@ -144,7 +144,7 @@ async def test_a_browser_that_moves_takes_its_calls_along_and_runs_them_once(pai
     async with CPythonWorker(source.url, source.token, "notes", gate.box) as worker:
         call = asyncio.create_task(pair.a.call("notes", "slow"))
         await until(lambda: gate.runs == 1)
-        worker.dialer.aim(goal.url)
+        worker.dialer.set_target(goal.url)
         worker.dialer.cut()
         await until(lambda: worker.dialer.opened == 2)
         await worker.until("connected")

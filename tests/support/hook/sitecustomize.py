@@ -1,6 +1,7 @@
-"""Python runs this by itself when its folder is on PYTHONPATH: a relay in a process of its own gets a tap, and writes
-what it receives to the file that TABRELAY_TEST_TAP names, and the secrets that it makes to TABRELAY_TEST_SECRETS. The
-command that a test starts stays the one that users start.
+"""Installs a tap in a relay process; Python imports this module by itself when its folder is on PYTHONPATH.
+
+The tap writes the received messages to the file that TABRELAY_TEST_TAP names, and created secrets to
+TABRELAY_TEST_SECRETS. The command that a test starts stays the one that users start.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ SECRETS = os.environ.get("TABRELAY_TEST_SECRETS")
 
 
 class Hook(MetaPathFinder):
-    """Waits for the module that puts the application together, and is gone after that."""
+    """Import hook that waits for the module of the application factory, then removes itself."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name != "tabrelay.server.app":
@@ -42,18 +43,18 @@ class Hook(MetaPathFinder):
 
 def tapped(create_app: Any) -> Any:
     def create(*args: Any, **more: Any) -> Any:
-        # One line at a time, so that a relay that is killed leaves whole lines.
+        # One line at a time, so that a killed relay leaves whole lines.
         file = open(str(FILE), "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - open for as long as the relay runs
         app = create_app(*args, **more)
         tap = importlib.import_module("tap").Tap(app, lambda record: file.write(json.dumps(record) + "\n"))
-        tap.change = app.change  # what a changed configuration is told to
+        tap.change = app.change  # used by the reload of the configuration
         return tap
 
     return create
 
 
 def watched(module: str, *names: str) -> None:
-    """Every secret that this function gives is written down, for the test to look for."""
+    """Writes down every secret that this function returns, so that the test can search for it."""
     place = importlib.import_module(module)
     for name in names[:-1]:
         place = getattr(place, name)

@@ -1,13 +1,16 @@
-"""Listens to a relay: an ASGI wrapper that sees every MCP message on both sides of it, and changes nothing.
+"""ASGI wrapper that records every MCP message on both sides of a relay, and changes nothing.
 
-It makes one record (a dict that can be written as JSON) of each message that is ours, for another process to judge:
+It makes one record (a dict that can be written as JSON) of each message that the product has made, for another process
+to check:
 
 - `to: client`: what the relay sends to an MCP client, whatever its source;
-- `to: relay`: what a browser's MCP core says to the relay;
-- `to: server`: what the relay says to a server as a client of its own, or to a plain page;
 
-and one of each request of an MCP client (`asked`), with what it says of its era. Only the standard library is used: it
-also runs in relays of their own process, where no test is.
+- `to: relay`: what a browser's MCP core sends to the relay;
+
+- `to: server`: what the relay, as a client, sends to a server or to a plain page;
+
+and one of each request of an MCP client (`asked`), with its era. Only the standard library is used: the tap also runs
+in separate relay processes, which do not have the tests' packages.
 """
 
 from __future__ import annotations
@@ -22,12 +25,12 @@ from weakref import WeakKeyDictionary
 NEWEST_LEGACY = "2025-11-25"
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", NEWEST_LEGACY, "2026-07-28")
 META_VERSION = "io.modelcontextprotocol/protocolVersion"
-# A worker that a test plays, not ours: it may say what it likes.
+# A synthetic worker of a test, not the product: its messages may be wrong.
 FAKE_BUILD = "synthetic"
 CONDUIT = "tabrelay.peers.browsers.asgi_bypass"
 MCP_PATH = re.compile(r"/[^-./][^/]*(/sse|/messages/?)?", re.DOTALL)
 
-# The headers that say who asks, and in which version.
+# The headers with the caller and the version.
 READ = (b"mcp-session-id", b"mcp-protocol-version", b"user-agent")
 
 Record = dict[str, Any]
@@ -35,23 +38,23 @@ Asgi = Callable[..., Any]
 
 
 class Tap:
-    """`note` gets every record, on the relay's own event loop."""
+    """`note` receives every record, on the relay's own event loop."""
 
     def __init__(self, app: Asgi, note: Callable[[Record], None]) -> None:
         self._app = app
         self.note = note
-        # Of sessions of the handshake era: their version, and the method of each request by its id.
+        # For sessions of the handshake era: the version, and the method of each request by its id.
         self.versions: dict[str, str] = {}
         self.asked: dict[tuple[str, str], str] = {}
-        # Of channels on links, which outlive sockets: who calls, and the method of each request.
+        # For channels of links, which outlive sockets: the caller, and the method of each request.
         self.callers: dict[str, dict[str, Any]] = {}
         self.called: dict[tuple[str, str], str] = {}
         fast_path = getattr(app, "fast_path", None)
-        # How many responses took the fast path.
+        # The number of responses on the fast path.
         self.swift = 0
-        # How many requests of these were not parsed, since they had the header of one before.
+        # How many of these requests were not parsed, because the previous header block was identical.
         self.swift_again = 0
-        # What was decided before a request came here, and the request's body.
+        # The decision that was made before a request reached this wrapper, and the request's body.
         self.decided: WeakKeyDictionary[Any, bytes] = WeakKeyDictionary()
         self.fast_path = None if fast_path is None else TappedFastPath(self, fast_path)
 
@@ -59,22 +62,22 @@ class Tap:
         if scope["type"] == "lifespan" or not MCP_PATH.fullmatch(scope["path"]):
             await self._app(scope, receive, send)
             return
-        ear: Exchange | Socket = Exchange(self, scope) if scope["type"] == "http" else Socket(self)
+        socket_record: Exchange | Socket = Exchange(self, scope) if scope["type"] == "http" else Socket(self)
         conduit = (scope.get("extensions") or {}).get(CONDUIT)
         if conduit is not None:
-            scope = {**scope, "extensions": {**scope["extensions"], CONDUIT: Conduit(ear, conduit)}}
+            scope = {**scope, "extensions": {**scope["extensions"], CONDUIT: Conduit(socket_record, conduit)}}
         body = self.decided.get(scope["tabrelay.outcome"]) if "tabrelay.outcome" in scope else None
-        if body is not None:  # it was read before it came here
-            ear.received({"type": "http.request", "body": body})
+        if body is not None:  # it was read before the request reached this wrapper
+            socket_record.received({"type": "http.request", "body": body})
 
         async def receive_and_record() -> Any:
             message = await receive()
             if body is None:
-                ear.received(message)
+                socket_record.received(message)
             return message
 
         async def say(message: Any) -> None:
-            ear.said(message)
+            socket_record.said(message)
             await send(message)
 
         await self._app(scope, receive_and_record, say)
@@ -97,7 +100,7 @@ class TappedFastPath:
         headers = [(name, value.encode("latin-1")) for name in READ for value in request.headers(name)]
         self._tap.decided[outcome] = body
         self._scopes[outcome] = {"method": "POST", "path": f"/{server}", "headers": headers}
-        if hasattr(outcome, "status") and request.admission.origin is None:  # it is complete already
+        if hasattr(outcome, "status") and request.admission.origin is None:  # it is already complete
             self._record(outcome, outcome.headers, outcome.body)
         if hasattr(outcome, "owner"):
             outcome.owner = TappedOwner(self, outcome.owner)
@@ -109,14 +112,14 @@ class TappedFastPath:
         self._tap.swift += 1
 
     def _record(self, outcome: Any, headers: Any, body: bytes) -> None:
-        ear = Exchange(self._tap, self._scopes[outcome])
-        ear.received({"type": "http.request", "body": self._tap.decided[outcome]})
-        ear.said({"type": "http.response.start", "headers": headers})
-        ear.said({"type": "http.response.body", "body": body})
+        socket_record = Exchange(self._tap, self._scopes[outcome])
+        socket_record.received({"type": "http.request", "body": self._tap.decided[outcome]})
+        socket_record.said({"type": "http.response.start", "headers": headers})
+        socket_record.said({"type": "http.response.body", "body": body})
 
 
 class TappedOwner:
-    """Records what the owner of a call answers on the fast path."""
+    """Records the answers of a call's owner on the fast path."""
 
     def __init__(self, fast_path: TappedFastPath, owner: Any) -> None:
         self._fast_path = fast_path
@@ -132,10 +135,10 @@ class TappedOwner:
 
 
 class Conduit:
-    """Listens to what a WebSocket sends and receives past ASGI."""
+    """Records what a WebSocket sends and receives past ASGI."""
 
-    def __init__(self, ear: Any, conduit: Any) -> None:
-        self._ear = ear
+    def __init__(self, socket_record: Any, conduit: Any) -> None:
+        self._ear = socket_record
         self._conduit = conduit
 
     def start_direct(self, take: Any) -> None:
@@ -160,7 +163,7 @@ def _key(id: Any) -> str:
 
 
 class Exchange:
-    """One HTTP request: who asks, in which version, and what comes back."""
+    """One HTTP request: its caller, its version, and the response."""
 
     def __init__(self, tap: Tap, scope: Any) -> None:
         self._tap = tap
@@ -252,13 +255,14 @@ class Exchange:
 
 
 class Socket:
-    """One WebSocket of a browser: a link, or the plain socket of a page that knows no links."""
+    """One WebSocket of a browser: a link, or the socket of a plain page."""
 
     def __init__(self, tap: Tap) -> None:
         self._tap = tap
         self._is_link = False
         self._is_fake = False
-        # Large frames come in slices: (is it the relay's?, number) -> the header of the whole, and what has come of it.
+        # Large frames arrive in slices: (is it the relay's?, number) -> the header of the whole frame, and the part
+        # that has arrived.
         self._large: dict[tuple[bool, int], tuple[dict[str, Any], list[str]]] = {}
 
     def received(self, message: Any) -> None:
