@@ -23,6 +23,7 @@ ATTACKERS = {
     "DNS rebinding",
     "a wheel that was replaced, or a page that reads the packages of another",
     "code of an app that `tabrelay dev` serves",
+    "a page, or code that got into one, that calls the tools of other servers",
     "a page on another port",
     "another user of this computer",
     "a program that takes the port",

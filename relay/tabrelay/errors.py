@@ -154,3 +154,9 @@ def with_unknown_delivery(error: RelayError) -> RelayError:
     if error.delivered == "unknown":
         return error
     return BrowserGone("The browser may have received this call before. Whether it ran is unknown.")
+
+
+def not_own_server(server: str) -> BadRequest:
+    """A page calls a server that another origin, a child process or a URL offers."""
+    text = f'This page may call only servers that pages of its own origin offer now. "{server}" is not one of them.'
+    return BadRequest(text, status=403, reason="forbidden")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tabrelay.calls.principal import MANAGE, SERVE
+from tabrelay.calls.principal import CALL, MANAGE, SERVE
 from tabrelay.server.runner import bind
 from tests.support.nodejs import node
 from tests.support.paths import SUPPORT
@@ -32,6 +32,8 @@ async def test_the_relay_takes_the_proofs_of_pages_and_workers_for_what_each_may
         worker = relay.tokens.identify(proofs["worker"]["bearer"], relay.url)
         assert page is not None and page.scopes == {SERVE, MANAGE}
         assert worker is not None and worker.scopes == {SERVE}
+        caller = relay.tokens.identify(proofs["call"]["bearer"], relay.url)
+        assert caller is not None and caller.scopes == {CALL} and caller.origin == relay.url
         assert relay.tokens.socket_signature(proofs["worker"]["bearer"]) == proofs["worker"]["socket"]
 
 

@@ -119,6 +119,21 @@ MUTATIONS: Final = (
         "tests/calls/test_proof.py::test_the_key_of_a_worker_may_serve_and_nothing_else",
     ),
     Mutation(
+        "the call key of a page: calls and nothing else",
+        "found[proof.key_id(derived)] = TokenHolder(derived, principal, issued)",
+        "tests/behaviour/test_pages_call_own_servers.py",
+    ),
+    Mutation(
+        "the call key of a page: servers of its origin only",
+        "if False:",
+        "tests/behaviour/test_pages_call_own_servers.py::test_a_page_reaches_no_server_of_another_principal",
+    ),
+    Mutation(
+        "the call key of a page: a server that another origin took in the meantime",
+        "if False:",
+        "tests/behaviour/test_pages_call_own_servers.py::test_a_call_that_waits_does_not_reach_the_origin_that_takes_the_name",
+    ),
+    Mutation(
         "another program on the port: the other loopback address",
         "twin.bind((address, 0))",
         "tests/calls/test_proof.py::test_the_other_loopback_address_is_reserved",

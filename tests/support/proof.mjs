@@ -1,6 +1,6 @@
 // Runs proof.js and worker/python_bridge.js as pages and workers do, without a browser: see tests/js/test_proof.py.
 
-import { keyOf, keysFrom, prove } from "../../browser_pkg/tabserver/js/proof.js";
+import { callKey, keyOf, keysFrom, prove } from "../../browser_pkg/tabserver/js/proof.js";
 import { openSocket, prove as proveInWorker, useSharedBuffer } from "../../browser_pkg/tabserver/js/worker/python_bridge.js";
 
 const [what, relay, token] = process.argv.slice(2);
@@ -10,7 +10,8 @@ if (what === "prove") {
   const signal = AbortSignal.timeout(30_000);
   const inPage = await prove(relay, keys.page, signal).catch(({ why, message }) => ({ why, message }));
   const inWorker = JSON.parse(await proveInWorker(relay, token, signal));
-  console.log(JSON.stringify({ page: inPage, worker: inWorker }));
+  const inCall = await prove(relay, await callKey(keys.page), signal).catch(({ why, message }) => ({ why, message }));
+  console.log(JSON.stringify({ page: inPage, worker: inWorker, call: inCall }));
 } else {
   const log = [];
   globalThis.WebSocket = class {

@@ -57,6 +57,16 @@ export async function keysFrom(raw) {
 }
 
 /**
+ * The key with which a page of the relay calls the tools that its own origin offers, and nothing else. Derived from the page's key.
+ * @param {Key} page
+ * @returns {Promise<Key>}
+ */
+export async function callKey({ key }) {
+  const signing = typeof key === "string" ? await imported(decode(key)) : key;
+  return makeKey(await sign(signing, "call key"));
+}
+
+/**
  * @param {Uint8Array<ArrayBuffer>} raw
  * @returns {Promise<Key>}
  */

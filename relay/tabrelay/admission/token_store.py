@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tabrelay.calls import proof
-from tabrelay.calls.principal import SERVE, Principal
+from tabrelay.calls.principal import CALL, PAGE, SERVE, Principal
 from tabrelay.system import private_files
 from tabrelay.system.program import command
 
@@ -53,7 +53,7 @@ class IssuedToken:
     def principal(self) -> Principal:
         # Pages of one origin are one principal, whichever token each has: another browser profile, or the same page
         # after a new pairing, takes a server over instead of being refused.
-        id = f"page:{self.origin}" if self.origin else f"token:{self.name or self.id}"
+        id = f"{PAGE}{self.origin}" if self.origin else f"token:{self.name or self.id}"
         servers = None if self.servers is None else frozenset(self.servers)
         return Principal(id, frozenset(self.scopes), self.origin, servers, self.sha256)
 
@@ -71,13 +71,18 @@ class TokenHolder:
 
 
 def holders(sha256: str, principal: Principal, issued: IssuedToken | None = None) -> dict[str, TokenHolder]:
-    """A token's two keys by their ids: its own, and the derived one for a worker, which has only the scope `serve`."""
+    """A token's keys by their ids: its own, one for a worker, which has only the scope `serve`, and one with which a
+    page calls the servers of its own origin."""
     key = bytes.fromhex(sha256)
     found = {proof.key_id(key): TokenHolder(key, principal, issued)}
     if SERVE in principal.scopes:
         derived = proof.serve_key(key)
         # defence: another program on the port: a worker may serve only
         found[proof.key_id(derived)] = TokenHolder(derived, replace(principal, scopes=frozenset({SERVE})), issued)
+    if SERVE in principal.scopes and principal.origin is not None:
+        derived = proof.call_key(key)
+        # defence: the call key of a page: calls and nothing else
+        found[proof.key_id(derived)] = TokenHolder(derived, replace(principal, scopes=frozenset({CALL})), issued)
     return found
 
 

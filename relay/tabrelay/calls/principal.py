@@ -24,13 +24,16 @@ MANAGE = "manage"  # the relay's page: decides which pages are paired
 ADMIN = "admin"  # the token of the token file: may create pairing codes
 
 
+PAGE = "page:"  # begins the ids of pages, whichever of their keys is shown
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
     """The identity that sends a request."""
 
     id: str
     scopes: frozenset[str]
-    origin: str | None = None
+    origin: str | None = None  # of a page: it may call only servers that its own origin offers at the moment
     servers: frozenset[str] | None = None  # None: every server
     # The credential, so that the principal can be cut off when it is revoked or expires. Neither identifies it.
     credential: str | None = field(default=None, compare=False, repr=False)  # a token's digest

@@ -53,6 +53,11 @@ def serve_key(key: bytes) -> bytes:
     return _mac(key, "serve key")
 
 
+def call_key(key: bytes) -> bytes:
+    """P1: the key with which a page of the relay calls the tools that its own origin serves, and nothing else."""
+    return _mac(key, "call key")
+
+
 def key_id(key: bytes) -> str:
     """Public identifier of a key, which reveals nothing about it."""
     return _encode(hashlib.sha256(b"tabrelay key id\n" + key).digest()[:16])

@@ -19,8 +19,9 @@ from typing import Final
 
 from tabrelay.calls.calls import LISTS, QUICK, Call, Pending, Reply, memory_of
 from tabrelay.calls.peer import CallObserver, CallOwner, Peer
+from tabrelay.calls.principal import PAGE
 from tabrelay.config.settings import Settings
-from tabrelay.errors import Busy, DeadlinePassed, RelayError, RelayUnavailable, ServerOffline
+from tabrelay.errors import Busy, DeadlinePassed, RelayError, RelayUnavailable, ServerOffline, not_own_server
 from tabrelay.payloads.list_checks import CHECKED_METHODS, ListBounds, Rejection
 from tabrelay.routing.deadline_queue import DeadlineQueue
 from tabrelay.routing.drain import unavailable
@@ -184,6 +185,10 @@ class Switch:
         sent_at: float,
     ) -> Pending:
         """Send a call to its peer, set its deadline, count it, and record its end."""
+        # defence: the call key of a page: a server that another origin took in the meantime
+        if call.caller.principal.startswith(PAGE) and peer.principal != call.caller.principal:
+            self._release(call, cost)
+            return self._failed(server, call, owner, began, not_own_server(server))
         reply_filter = partial(self._filter_list, entry.name) if call.method in CHECKED_METHODS else None
         pending = Pending(call, owner, sent_at, reply_filter, self._ended)
         if call.trace is not None:

@@ -16,7 +16,7 @@ from tabrelay.admission.routes import MCP
 from tabrelay.calls.principal import Principal
 from tabrelay.calls.trace_context import Traces
 from tabrelay.config.settings import Settings
-from tabrelay.errors import BadRequest, RelayError
+from tabrelay.errors import BadRequest, RelayError, not_own_server
 from tabrelay.faces.mcp.acp_sessions import AcpSessions
 from tabrelay.faces.mcp.body import CLIENT_GONE, BodyReader
 from tabrelay.faces.mcp.bus_sync import BusSync
@@ -121,6 +121,8 @@ class McpEndpoint:
 
     async def _answer(self, exchange: Exchange, server: str, place: str, principal: Principal) -> None:
         entry = self._switch.registry.find(server)
+        if principal.origin is not None:
+            self._check_own_server(entry, principal)
         if place and place != MCP:
             await self._answer_http_sse(exchange, entry, principal, place)
         elif exchange.method == "POST":
@@ -144,6 +146,8 @@ class McpEndpoint:
             if not self._switch.is_located(server):
                 return Deferred(partial(self._locate, server, principal, body))
             entry = self._switch.registry.find(server)
+            if principal.origin is not None:
+                self._check_own_server(entry, principal)
             if request.verified is None:
                 _check_head(request)
             if entry.connector is not None and entry.is_starting:
@@ -171,8 +175,17 @@ class McpEndpoint:
     async def _locate(self, server: str, principal: Principal, body: bytes, exchange: Exchange) -> None:
         await self._switch.locate(server)
         entry = self._switch.registry.find(server)
+        if principal.origin is not None:
+            self._check_own_server(entry, principal)
         _check_head(exchange)
         await self._post(entry, principal, body, exchange)
+
+    def _check_own_server(self, entry: ServerEntry, principal: Principal) -> None:
+        """A page calls what its own origin serves. The switch checks the peer that gets the call once more."""
+        held = [one.peer for one in self._switch.registry.holding(entry.name) if one.peer is not None]
+        # defence: the call key of a page: servers of its origin only
+        if not held or any(peer.principal != principal.id for peer in held):
+            raise not_own_server(entry.name)
 
     async def _post(self, entry: ServerEntry, principal: Principal, body: bytes | None, exchange: Exchange) -> None:
         """The rest of `decide`, with the waits. `body`: None if it has to be read."""
