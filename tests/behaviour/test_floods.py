@@ -1,5 +1,8 @@
-"""Clients that send too much, too often or too slowly: the error they get, the effect on others, and the bounds
-on what the relay keeps meanwhile. How much memory that is in the end is measured in `bench/siege`."""
+"""Clients that send too much, too often or too slowly: their errors, the effect on other clients, and the bounds of
+what the relay keeps.
+
+`bench/siege` measures how much memory that is.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ def test_a_million_principals_take_no_more_room_than_a_thousand() -> None:
 
 
 async def test_who_asks_too_often_is_told_when_to_come_back_and_nobody_else_is_concerned(tmp_path: Path) -> None:
-    # Nothing is given back while the test runs, however long it takes.
+    # No tokens return to the bucket while the test runs, however long it takes.
     async with RunningRelay(tmp_path / "slow", rate_s=0.001, rate_burst=3, servers=("notes",)) as relay:
         other = relay.tokens.issue_named("other", ["call"])
         answers = [await relay.http.post("/notes", **relay.modern("tools/list")) for _ in range(4)]
@@ -83,7 +86,7 @@ async def test_who_asks_too_often_is_told_when_to_come_back_and_nobody_else_is_c
     async with RunningRelay(tmp_path / "quick", rate_s=5, rate_burst=3, servers=("notes",)) as relay:
         told: list[Any] = []
         async with asyncio.timeout(60):
-            while not told:  # all at once: asked one by one, they may be slower than the rate
+            while not told:  # all at once: sent one by one, they may be slower than the rate
                 posts = [relay.http.post("/notes", **relay.modern("tools/list")) for _ in range(10)]
                 told = [answer for answer in await asyncio.gather(*posts) if answer.status_code == 429]
             for answer in told:
@@ -108,7 +111,7 @@ async def test_silent_connections_keep_nobody_out(tmp_path: Path) -> None:
         half = b"GET /-/healthz HTTP/1.1\r\nHost:"
         silent = [await open_connection(relay, half) for _ in range(5)]
         assert (await relay.http.get("/-/healthz")).status_code == 200
-        # The one that had waited longest had to go.
+        # The connection that had waited longest was closed.
         async with asyncio.timeout(60):
             with pytest.raises(ConnectionError):
                 assert await silent[0][0].read() == b""
@@ -163,7 +166,7 @@ OPEN_ROUTES = {
 
 
 def half_sent(relay: RunningRelay, path: str) -> bytes:
-    """A request that needs no token, whose body does not come."""
+    """A request that needs no token, whose body is never sent."""
     kind, origin = OPEN_ROUTES[path]
     origin = origin or relay.url
     lines = [f"POST {path} HTTP/1.1", f"Host: 127.0.0.1:{relay.port}", f"Origin: {origin}", f"Content-Type: {kind}"]
@@ -187,7 +190,7 @@ async def test_half_sent_requests_without_a_token_keep_nobody_out(tmp_path: Path
         assert (await relay.call("notes", "echo", {"n": 1})).status_code == 200
         async with asyncio.timeout(BOUND_S):
             assert (await oldest.read()).startswith(b"HTTP/1.1 503 ")
-        # The client's own connection is idle now, and more strangers come.
+        # The client's own connection is idle now, and more unknown clients connect.
         [mine] = [each for each in http_connections(relay) if each.is_admitted]
         for _ in range(12):
             stack.callback((await open_connection(relay, half_sent(relay, path)))[1].close)
@@ -267,7 +270,7 @@ async def test_a_body_that_comes_byte_by_byte_is_not_waited_for(tmp_path: Path, 
         listening = asyncio.create_task(listen())
         async with asyncio.timeout(10):
             while not listening.done():
-                writer.write(b" ")  # a sign of life is not a body
+                writer.write(b" ")  # a single byte is not a body
                 await asyncio.wait([listening], timeout=0.05)
         assert received[0].startswith(b"HTTP/1.1 408 " if token == "good" else b"HTTP/1.1 401 ")
         writer.close()
@@ -286,7 +289,7 @@ async def test_bodies_that_are_being_read_have_a_limit_together(tmp_path: Path) 
         assert b"retry-after: 1" in answer
         for each in (writer, *(writer for _, writer in held)):
             each.close()
-        async with asyncio.timeout(BOUND_S):  # what was held is free again
+        async with asyncio.timeout(BOUND_S):  # the memory is free again
             text = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"x": "x" * 150_000}})
             while (await relay.http.post("/notes", content=text, headers=JSON)).status_code == 503:
                 await pause()
@@ -347,7 +350,7 @@ def accepter(budget: MemoryBudget, **limits: Any) -> Link[str]:
 
 
 def slices(link: Link[str], frame: int, count: int, size: int, first: int = 1) -> list[Violation]:
-    """Send all slices of a frame but the last; gives what the link objects to."""
+    """Send all slices of a frame except the last; returns the link's objection."""
     for index in range(count - 1):
         head = {"t": "part", "s": first + index, "a": 0, "f": frame, "q": index, "n": count}
         if index == 0:
@@ -392,11 +395,11 @@ async def test_a_browser_that_sends_too_much_is_closed_with_1009_and_the_next_on
         [(hello, _)] = dialer.frames()
         async with connect(url, subprotocols=entries, proxy=None) as socket:
             with contextlib.suppress(ConnectionClosed):
-                await socket.send("x" * 10_000_000)  # one frame that is larger than any
+                await socket.send("x" * 10_000_000)  # one frame that is larger than the limit
             assert await closed(socket) == 1009
         async with connect(url, subprotocols=entries, proxy=None) as socket:
             await socket.send(hello)
-            for index in range(4):  # slices that never end
+            for index in range(4):  # slices without an end
                 head: dict[str, Any] = {"t": "part", "s": index + 1, "a": 0, "f": 1, "q": index, "n": 9}
                 head |= {"h": {"t": "msg", "c": "c", "k": "res", "i": 1}} if index == 0 else {}
                 with contextlib.suppress(ConnectionClosed):
@@ -469,7 +472,7 @@ async def test_what_waits_to_be_written_is_written_soon_by_itself(tmp_path: Path
 
 
 class CountingStore(CatalogueStore):
-    """Counts how often it writes."""
+    """Counts its writes."""
 
     writes = 0
 

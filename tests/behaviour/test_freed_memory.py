@@ -1,6 +1,7 @@
-"""A call that is over is gone at once, with all that was said in it.
+"""Memory of finished calls: a finished call and its messages are freed at once.
 
-What only the garbage collector frees is memory that no limit counts: it looks at numbers of objects, not at their size.
+Memory that only the garbage collector frees is not covered by any limit: the collector counts objects, not their
+size.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from tests.support.link_worker import SyntheticWorker
 from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until
 
-SLOW_S = 0.15  # longer than a call's answer is waited for at once
+SLOW_S = 0.15  # longer than the relay holds a response back before it starts a stream
 
 
 class Stage:
-    """A relay and a browser behind it, while the garbage collector sleeps."""
+    """A relay with a browser, while the garbage collector is off."""
 
     def __init__(self, relay: RunningRelay, worker: SyntheticWorker, session: dict[str, str]) -> None:
         self.relay = relay
         self.worker = worker
         self.session = session
-        self._before = calls()  # of other tests, if they failed
+        self._before = calls()  # left over by other tests, if they failed
 
     async def is_nothing_left(self) -> None:
-        await until(lambda: calls() <= self._before)  # the call log reads each for a moment longer
+        await until(lambda: calls() <= self._before)  # the call log keeps each call for a moment longer
 
     async def legacy(self) -> None:
         body = jsonrpc.request(7, "tools/call", {"name": "echo", "arguments": {}})
@@ -53,7 +54,7 @@ class Stage:
 
 @pytest.fixture
 async def stage(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
-    """Without the fast path, unless a test wants it: what leaves it is kept by what a test logs of it."""
+    """Without the fast path, unless a test asks for it: the logs of a test keep what leaves that path."""
     settings: dict[str, Any] = {"away_wait_s": 0.1, "call_deadline_s": 0.3, "servers": ("away",)}
     async with (
         RunningRelay(tmp_path, fast_lane=getattr(request, "param", False), **settings) as relay,  # style: ok, a setting
@@ -87,7 +88,7 @@ def slowly(worker: SyntheticWorker, event: Received[str], message: dict[str, Any
 
 
 def never(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
-    """Says nothing."""
+    """Sends nothing."""
 
 
 def badly(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""A connection that dies without a word, through a real relay, a proxy and the worker's real transport."""
+"""A half-open connection through a real relay, a proxy and the worker's real transport: no call is lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.cpython_worker import CPythonWorker
 from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until
 
-SCALE = 5  # all times of both ends are divided by it, except the pings, which are faster still: the worst case
+SCALE = 5  # divides all times of both ends, except the pings, which are even faster: the worst case
 EACH = 12
 
 
@@ -50,7 +50,7 @@ async def test_a_half_open_connection_loses_no_call_and_runs_none_twice(tmp_path
             calls = [asyncio.create_task(relay.call("notes", "work", {"number": number})) for number in range(2 * EACH)]
             await until(lambda: len(runs) == 2 * EACH)
             proxy.cut(Cut.HALF_OPEN)
-            gates[0].set()  # half of them finish while nothing gets through
+            gates[0].set()  # half of them finish while nothing is forwarded
             await until(lambda: len(finished) == EACH)
             await until(lambda: worker.dialer.opened == 2, 60)
             await worker.until("connected", 60)

@@ -1,4 +1,4 @@
-"""Handlers are written once: the official client of each era gets the same from the same handler, over a real relay."""
+"""Handlers in both eras: over a real relay, the official client of each era gets the same from the same handler."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def offer(box: Toolbox) -> None:
 
     @tool(toolbox=box)
     def confirm(ctx: Context) -> Any:
-        """The same in the other style."""
+        """The same questions in the other style."""
         question = Elicit("Sure?", Name)
         answer = ctx.answer("sure", question)
         return f"{ctx.request_state} {answer.data.name}" if answer else InputRequired({"sure": question}, state="kept")

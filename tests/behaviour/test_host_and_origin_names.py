@@ -1,5 +1,8 @@
-"""Names in odd forms, as bytes on a real connection: whatever is not exactly one of the relay's names or of the origins
-that it admits is none, over HTTP, on the fast path, behind a request that took it, and as a WebSocket."""
+"""Host and origin names in unusual forms, as bytes on a real connection.
+
+Only the exact names of the relay and of the admitted origins are accepted: over HTTP, on the fast path, in a request
+after one that used it, and for a WebSocket.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from tests.support.waiting import BOUND_S
 Fields = list[tuple[str, str]]
 
 ALLOWED = "https://app.example"
-# PORT stands for the relay's own.
+# PORT is replaced by the relay's own.
 HOSTS = [
     *("127.0.0.1", "127.0.0.1:", "127.0.0.1:80", "127.0.0.1:443", "127.0.0.1:0PORT", "127.0.0.1:PORT:PORT"),
     *("127.0.0.1:PORT.", "127.0.0.1.:PORT", "localhost.:PORT"),
@@ -95,12 +98,12 @@ def handshake(relay: RunningRelay, host: str, more: Fields) -> bytes:
 
 
 async def answers(relay: RunningRelay, host: str, more: Fields) -> dict[str, int | None]:
-    """What each way in says to this name."""
+    """The statuses for this name on every path."""
     own = f"127.0.0.1:{relay.port}"
     ways: dict[str, list[bytes]] = {
         "status": [written("GET", "/-/status", [("Host", host), ("Authorization", f"Bearer {relay.token}"), *more])],
         "call": [call(relay, host, more)],
-        # On a connection whose last request took the lane, and with the header of which this one begins.
+        # On a connection whose last request took the fast path, and whose header block it starts with.
         "call again": [call(relay, own, []), call(relay, own, []), call(relay, host, more)],
     }
     found = {way: await last_status(relay, requests) for way, requests in ways.items()}
@@ -221,7 +224,7 @@ async def test_a_preflight_of_an_admitted_origin_is_answered_alike_for_every_nam
         name.strip().lower() for name in headers["access-control-expose-headers"].split(",")
     }
     assert "access-control-allow-credentials" not in headers
-    # Whether there is such a server is nothing that a preflight tells.
+    # A preflight does not reveal whether such a server exists.
     for path in ("/unknown", "/unknown/mcp", "/notes/mcp", "/notes/anything"):
         assert told(await preflight(relay, path, ALLOWED, *more)) == (status, headers, body), path
 
@@ -239,7 +242,7 @@ async def test_a_preflight_of_any_other_origin_gets_nothing_wherever_it_asks(
         assert answer.status == 403, path
         assert not [name for name, _ in answer.headers if name.startswith("access-control-")], path
         bodies.add(answer.body.replace(b"unknown", b"notes"))
-    assert len(bodies) <= 2  # as JSON-RPC for servers, and plain text for the others
+    assert len(bodies) <= 2  # as JSON-RPC for servers, and plain text for other paths
 
 
 async def test_a_private_network_is_opened_to_unknown(relay: RunningRelay) -> None:

@@ -1,4 +1,4 @@
-"""A server that sends values of any shape harms only itself: the status, the lists and the other servers go on."""
+"""Servers that send values of any shape: the status, the lists and other servers are unaffected."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def nested(levels: int) -> Any:
     return value
 
 
-DEEP = nested(300)  # orjson reads it, and can't write it
+DEEP = nested(300)  # orjson reads it, but can't write it
 ODD: list[Any] = [None, True, False, 0, 5, -1.5, "", "x", "x" * 100_000, [], [5], [[]], {}, {"a": 1}, {"name": 5}, DEEP]
 KNOWN = ["name", "version", "title", "uri", "uriTemplate", "description", "inputSchema", "outputSchema", "annotations"]
 KNOWN += ["_meta", "icons", "arguments", "tools", "resources", "prompts", "logging", "listChanged", "experimental"]
@@ -103,7 +103,7 @@ def test_whatever_a_server_says_of_itself_everybody_who_asks_is_answered(row: di
     cached_legacy_result("logging/setLevel", {"level": row}, "notes", known)
     flags = {"toolsListChanged": True, "resourceSubscriptions": ["a"]}
     orjson.dumps(SubscriptionFilter.of({"notifications": flags}).honoured(known))
-    # What was kept is read again as it is: the file and the other relays get these values.
+    # The stored values are read again unchanged: the file and other relays get them.
     if catalogue is not None:
         assert Catalogue.from_dict(orjson.loads(orjson.dumps(catalogue.to_dict()))) == catalogue
 
@@ -146,11 +146,11 @@ def test_a_baseline_of_any_shape_is_read_or_left_out(value: Any) -> None:
     assert loaded is None or loaded.dump() == (Baseline.load(loaded.dump()) or loaded).dump()
 
 
-# -- the same over real connections -----------------------------------------------------------------------------------
+# -- over real connections ---------------------------------------------------------------------------------------------
 
 
 class OddWorker(SyntheticWorker):
-    """Answers `initialize` and the lists with what the test gives."""
+    """Answers `initialize` and the lists with the test's values."""
 
     about: Any = None
     listed: Any = None
@@ -193,7 +193,7 @@ def odd_servers() -> Iterator[tuple[Any, Any]]:
 
 
 async def is_answered(relay: RunningRelay) -> None:
-    """What others use: the status, the figures, and a call of another server."""
+    """What other clients use: the status, the metrics, and a call of another server."""
     for path in ("/-/status", "/-/metrics"):
         assert (await relay.http.get(path)).status_code == 200, path
     answer = await relay.call("fine", "echo", {"x": 1})
@@ -201,7 +201,7 @@ async def is_answered(relay: RunningRelay) -> None:
 
 
 async def ask_everything(relay: RunningRelay, server: str) -> None:
-    """Whatever the server itself gets as answers: nothing hangs, and nothing is an error inside the relay."""
+    """Whatever the server itself answers: no request hangs, and no error occurs inside the relay."""
     for method in ("server/discover", *LISTS):
         assert (await relay.http.post(f"/{server}", **relay.modern(method))).status_code in (200, 404), method
     _, headers = await relay.initialize(server)
@@ -219,7 +219,7 @@ async def test_a_browser_that_describes_itself_in_any_shape_breaks_nothing_for_o
                 await ask_everything(relay, f"odd{number}")
                 await is_answered(relay)
                 assert odd.close_code is None
-            await ask_everything(relay, f"odd{number}")  # from what is remembered
+            await ask_everything(relay, f"odd{number}")  # from the cache
         await is_answered(relay)
         relay.recorder.discard_violations()
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "fine"):
@@ -247,7 +247,7 @@ async def test_a_plain_page_that_describes_itself_in_any_shape_breaks_nothing_fo
 
 
 async def test_a_memory_with_odd_values_is_read_and_what_is_sound_in_it_is_kept(tmp_path: Path) -> None:
-    """As an earlier version wrote it."""
+    """As an earlier version has written it."""
     sound: dict[str, Any] = {"initialize": {"serverInfo": {"name": "s", "version": "1"}, "capabilities": {"tools": {}}}}
     sound |= {"tools": [ECHO_TOOL, {"name": 5}, "x"], "last_seen": time.time()}
     memory: dict[str, Any] = {f"odd{number}": {"initialize": about} for number, about in enumerate(ABOUTS)}
@@ -326,7 +326,7 @@ async def test_a_browsers_notes_of_any_shape_leave_its_socket_open(
 
 
 def replaced(worker: SyntheticWorker) -> Any:
-    """Room for all of these notes at once."""
+    """Raises the limit, so that all of these notifications fit."""
     return replace(worker.link._limits, replay_messages=100_000, replay_bytes=1 << 30)
 
 
@@ -375,7 +375,7 @@ JSON = {"Content-Type": "application/json"}
 
 
 async def test_a_tab_can_be_pinned_by_a_short_name_only(tmp_path: Path) -> None:
-    """Each request of the caller repeats it."""
+    """Each request of the caller repeats the name."""
 
     def pin(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
         note = jsonrpc.notification("$/tabrelay/pin", {"tab": message["params"]["arguments"]["tab"]})

@@ -1,4 +1,4 @@
-"""Ids that are too long, and text that is not Unicode: refused where they enter, without effect on other callers."""
+"""Ids that are too long, and text that is not Unicode: both are refused on arrival, without effect on other callers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TOO_LONG = "i" * (MAX_ID + 1)
 LONGEST = "i" * MAX_ID
 
 
-DEEP_ID = "["  # in JSON: an array that nests as deeply as it can be read
+DEEP_ID = "["  # in JSON: an array that nests as deeply as can be parsed
 
 
 def as_json(id: Any) -> str:
@@ -51,7 +51,7 @@ async def test_a_long_id_is_refused_and_the_browsers_link_goes_on(tmp_path: Path
         _, session = await relay.initialize("notes", "2025-03-26")
         fine = jsonrpc.request(1, "tools/call", {"name": "echo", "arguments": {}})
         for id in (LONG, TOO_LONG):
-            for _ in range(3):  # also with the header of one that was taken the fast way
+            for _ in range(3):  # also with the header block of a request on the fast path
                 answer = await relay.call("notes", "echo", {})
                 assert answer.status_code == 200
                 said = relay.modern("tools/call", {"name": "echo", "arguments": {}}, id=id)
@@ -108,7 +108,7 @@ def test_the_bridge_refuses_a_long_id_with_null_in_its_place(value: dict[str, An
 
 
 async def test_an_answer_that_made_the_relay_close_is_not_sent_again(tmp_path: Path) -> None:
-    """Whatever the reason: here a frame that is larger than any that is taken."""
+    """For any reason; here the frame exceeds the limit."""
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes") as worker:
         worker.on_call = lambda worker, event, message: worker.answer(event, {"content": [], "x": "x" * 4_000_000})
         worker.link._sender._max_part = worker.link._sender.max_message = 1 << 30
@@ -124,7 +124,7 @@ async def test_an_answer_that_made_the_relay_close_is_not_sent_again(tmp_path: P
         assert answer.json()["result"]["content"][0]["text"] == '{"x": 1}'
 
 
-# -- half of a surrogate pair -----------------------------------------------------------------------------------------
+# -- unpaired surrogates -----------------------------------------------------------------------------------------------
 
 
 def rows(home: Path) -> list[dict[str, Any]]:
@@ -216,7 +216,7 @@ WIDE: dict[str, Any] = {f"x{number}": {} for number in range(600)}
 
 @pytest.mark.parametrize("client", [{"name": BRACKETS, "version": "1"}, {"name": "c", "version": "1", "x": WIDE}])
 async def test_brackets_in_ids_and_in_what_clients_say_of_themselves_cost_no_link(tmp_path: Path, client: Any) -> None:
-    """A worker refuses headers that nest deeply. Brackets inside strings and beside each other are no depth."""
+    """A worker refuses headers that nest deeply. Brackets inside strings and side by side do not count as nesting."""
     async with (
         RunningRelay(tmp_path, servers=("notes",)) as relay,
         SyntheticWorker(relay.url, relay.token, "notes") as worker,

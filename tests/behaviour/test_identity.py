@@ -1,4 +1,4 @@
-"""What a page or a module says of its server reaches clients of every version, also while the browser is away."""
+"""Server information that a page or a module declares, for clients of every version, also while the browser is away."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_clients_of_every_version_get_what_the_tab_in_front_and_the_module
         worker.hub.detach(port)
         await until(lambda: _is(relay, "Module"))
 
-    # The browser is away: the relay has what was said last.
+    # The browser is away: the relay returns the last information.
     async def is_away() -> bool:
         rows = (await relay.http.get("/-/status")).json()["servers"]
         return bool(rows[0]["state"] == "offline")

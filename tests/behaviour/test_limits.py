@@ -1,4 +1,4 @@
-"""Every limit of the relay: going over one gives the error that the table says, and the next call works."""
+"""Every limit of the relay: exceeding it gives the documented error, and the next call works."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def refusal(body: dict[str, Any]) -> tuple[int, str, str, bool]:
 
 
 async def works(relay: RunningRelay, worker: SyntheticWorker) -> bool:
-    """The limit hit one call, not the connection."""
+    """The limit has ended one call, not the connection."""
     worker.on_call = SyntheticWorker.echo
     sockets = [event for event in worker.seen if isinstance(event, Welcomed)]
     body = (await relay.call("notes", "echo", {"n": 1})).json()
@@ -82,7 +82,7 @@ async def test_calls_in_flight_of_a_session(tmp_path: Path) -> None:
         running = [call(first, 1), call(first, 2)]
         await worker.until(lambda: len(waiting) == 2)
         assert refusal((await call(first, 3)).json()) == BUSY
-        # Another session, and a caller without one, are not concerned.
+        # Another session, and a caller without one, are not affected.
         running += [call(second, 1), asyncio.create_task(relay.call("notes", "slow"))]
         await worker.until(lambda: len(waiting) == 4)
         await answer_all(worker, waiting)
@@ -173,7 +173,7 @@ async def test_a_request_that_fits_through_http_but_not_through_the_link(tmp_pat
 
 async def test_a_result_that_is_too_large_for_the_link(tmp_path: Path) -> None:
     def answer(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
-        """As the browser's MCP core does: the link refuses, the caller is told."""
+        """As the browser's MCP core does: the link refuses the result, and the caller gets an error."""
         try:
             worker.answer(event, {"content": [{"type": "text", "text": "x" * 3000}]})
         except MessageTooLarge as error:
@@ -253,7 +253,7 @@ async def test_a_browser_that_reads_too_slowly_loses_its_socket_and_not_its_call
     ):
         assert await works(relay, worker)
         worker.pause()
-        # More than the buffers of both kernels and of the server take in.
+        # More than the buffers of both kernels and of the server can hold.
         text = "x" * 400_000
         running = [asyncio.create_task(relay.call("notes", "echo", {"n": n, "text": text})) for n in range(40)]
         while (await relay.http.get("/-/status")).json()["servers"][0]["state"] == "online":
@@ -268,7 +268,7 @@ async def test_a_browser_that_reads_too_slowly_loses_its_socket_and_not_its_call
 
 
 class SlowWire:
-    """An ASGI `send` that takes each frame when the test says so."""
+    """An ASGI `send` that accepts each frame when the test permits it."""
 
     def __init__(self) -> None:
         self.sent: list[Any] = []
@@ -311,8 +311,8 @@ async def test_a_browser_that_reads_but_falls_behind_is_slow_only_below_the_rate
 
     async def send(message: Any) -> None:
         if "code" not in message:
-            clock.now += frame_s  # each frame leaves well within the timeout
-            writer.write([("y" * 20, None)])  # and there is always another one behind it
+            clock.now += frame_s  # each frame is sent well within the timeout
+            writer.write([("y" * 20, None)])  # and another one always follows it
         sent.append(message.get("code"))
         if len(sent) == 30:
             writer.close(1000, "enough")
@@ -327,12 +327,12 @@ async def test_a_browser_that_reads_but_falls_behind_is_slow_only_below_the_rate
 async def test_a_header_of_any_size_is_not_taken(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, max_header=8 * 1024) as relay:
         assert (await relay.http.get("/-/healthz", headers={"X-Large": "x" * 7000})).status_code == 200
-        # All at once, in pieces, and without an end: a connection that goes on is cut before it has said everything.
+        # All at once, in pieces, and without an end: a connection that keeps sending is cut before its end.
         for pieces, has_end in (([b"x" * 9000], True), ([b"x" * 1000] * 9, True), ([b"x" * 1000] * 60, False)):
             head = [f"GET /-/healthz HTTP/1.1\r\nHost: 127.0.0.1:{relay.port}\r\nX-Large: ".encode()]
             answer = await raw(relay.port, head + pieces + ([b"\r\n\r\n"] if has_end else []))
             assert answer.startswith(b"HTTP/1.1 431 ")
-        # What follows the header is a body, and has a limit of its own.
+        # The bytes after the header are a body, which has its own limit.
         assert (await relay.http.post("/-/pair", content=b"x" * 100_000)).status_code == 403
 
 
@@ -347,7 +347,7 @@ async def test_a_connection_that_says_nothing_or_half_a_header_is_closed(
 
 
 async def raw(port: int, pieces: list[bytes]) -> bytes:
-    """Say bytes and read until the relay closes the connection."""
+    """Send bytes and read until the relay closes the connection."""
     loop = asyncio.get_running_loop()
     connection = socket.socket()
     connection.setblocking(False)

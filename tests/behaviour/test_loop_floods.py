@@ -1,4 +1,4 @@
-"""Many small things at once, and large tables: each callback of the event loop takes a bounded share of them."""
+"""Many small items at once, and large tables: each callback of the event loop handles a bounded share of them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FLOOD = READ + READ // 4
 
 
 def frame(payload: bytes, kind: int = 0x81) -> bytes:
-    """A small masked WebSocket frame; its mask changes nothing."""
+    """A small masked WebSocket frame; the mask is zero."""
     return bytes((kind, 0x80 | len(payload))) + bytes(4) + payload
 
 
@@ -61,7 +61,7 @@ async def test_many_frames_of_a_browser_in_one_read(tmp_path: Path) -> None:
                 async def flood(worker: Answering = worker, one: bytes = one) -> None:
                     assert worker._socket is not None
                     worker._socket.transport.write(one * (FLOOD // len(one)))
-                    # Its answer comes behind the frames.
+                    # The answer follows the frames.
                     await relay.http.post("/notes", **modern("tools/call", {"name": "echo", "arguments": {}}))
 
                 slow |= await measured(relay, {name: flood})
@@ -130,7 +130,7 @@ async def test_many_http_requests_and_chunks_in_one_read(tmp_path: Path) -> None
 
 
 def catalogue(tools: int, name: int) -> dict[str, Any]:
-    """As the file of known servers has it."""
+    """An entry of the file of known servers."""
     listed = [
         {"name": f"tool_{name}_{number}", "description": "a", "inputSchema": {"type": "object"}}
         for number in range(tools)
@@ -157,7 +157,7 @@ async def test_the_status_and_the_figures_of_many_servers(tmp_path: Path) -> Non
 
 
 def test_a_notification_for_many_callers_of_one_server() -> None:
-    """With as many callers and subscriptions as there may be, and a long note of a page."""
+    """With the largest number of callers and subscriptions, and a long notification of a page."""
     audience, received = Subscribers(), Counter[str]()
 
     def receive(channel: str, notice: Notice) -> None:
@@ -186,7 +186,7 @@ def test_a_notification_for_many_callers_of_one_server() -> None:
 
 @contextmanager
 def no_collector() -> Iterator[None]:
-    """In this process, the garbage collector goes through all that the tests have made."""
+    """Turns the garbage collector off: in this process, it would scan all objects of the tests."""
     gc.disable()
     try:
         yield
@@ -195,7 +195,7 @@ def no_collector() -> Iterator[None]:
 
 
 class BusyPeer:
-    """A browser that takes no more requests."""
+    """A browser that accepts no more requests."""
 
     is_up = True
 
@@ -210,7 +210,7 @@ class BusyPeer:
 
 
 async def test_a_browser_that_comes_back_to_many_sessions() -> None:
-    """Each of them tells it what the client has set; those that have ended by then do not."""
+    """Each session repeats the client's settings to it; sessions that have ended meanwhile do not."""
     peer, memory, caller = BusyPeer(), EventStore(), Caller(Era.LEGACY, "2025-11-25", "tester")
     uris = dict.fromkeys(f"x:{number}" for number in range(256))
     known = [

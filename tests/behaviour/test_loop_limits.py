@@ -1,4 +1,4 @@
-"""What a message that would take too long to parse is answered with, and what honest users may still send."""
+"""Answers to messages that would take too long to parse, and what well-behaved users may still send."""
 
 from __future__ import annotations
 

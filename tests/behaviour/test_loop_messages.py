@@ -1,6 +1,6 @@
 """No message of a legacy client, a browser or a plain page takes more than 50 ms of the event loop in one callback.
 
-`test_loop_time` measures plain calls with every shape. Here, each other kind of message is measured with the shapes
+`test_loop_time` measures plain calls with every shape. This file measures every other kind of message with the shapes
 that took longest there.
 """
 
@@ -24,20 +24,20 @@ from tests.support.waiting import BOUND_S
 
 SLOWEST = ("objects with long keys", "towers of objects")
 NOTE = 4 * MIB - 4_096  # characters of a browser's notification
-PLAIN_NOTE = 2 * MIB - 4_096  # of a plain page's
+PLAIN_NOTE = 2 * MIB - 4_096  # of a plain page's notification
 BATCH = 64
 
 Attack = Callable[[], Awaitable[None]]
 
 
 async def measured(relay: MeasuredRelay, attacks: Mapping[str, Attack]) -> dict[str, Slow]:
-    """Those that are over the limit."""
+    """The attacks that exceed the limit."""
     found = {name: await slowest(relay, attack) for name, attack in attacks.items()}
     return {name: each for name, each in found.items() if each.ms > LIMIT_MS}
 
 
 async def session(relay: MeasuredRelay, version: str = "2025-11-25") -> dict[str, str]:
-    """The headers of a new session whose client can be asked everything."""
+    """The headers of a new session whose client supports every question."""
     able: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
     params = {"protocolVersion": version, "capabilities": able, "clientInfo": {"name": "test", "version": "1"}}
     body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
@@ -119,7 +119,7 @@ async def test_messages_of_clients_with_a_stream_of_2024(tmp_path: Path) -> None
 
 
 class Talking(Answering):
-    """Says something before each answer: `said` is a kind and a text."""
+    """Sends a message before each answer: `said` is a kind and a text."""
 
     said: tuple[Kind, str] = (Kind.NOTE, "")
 
@@ -172,7 +172,7 @@ async def test_notifications_and_questions_of_browsers(tmp_path: Path) -> None:
 
 
 class TalkingPage(ScriptedPage):
-    """A plain page that says a text before each answer."""
+    """A plain page that sends a text before each answer."""
 
     said = ""
 

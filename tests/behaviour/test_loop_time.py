@@ -17,20 +17,20 @@ from tests.support.plain_page import ScriptedPage
 from tests.support.running_relay import modern
 
 LIMIT_MS = 50.0
-TRIES = 12  # another program on the same core makes CPU time longer
+TRIES = 12  # other load on the same core makes the CPU time longer
 MOST = Settings().max_values
-# A little is left for what is around the values.
+# A margin for the members around the values.
 VALUES = MOST - 2_000
 BODY = Settings().max_body - 4_096
 ANSWER = 15 * MIB
 JSON = {"Content-Type": "application/json"}
-# As large as the values allow; and some as large as the bytes allow, which are refused.
+# As large as the limit of values permits; and as large as the limit of bytes permits, which is refused.
 REFUSED = ("numbers", "objects with long keys", "keys", "strings of 70", "strings of marks", "towers")
 TEXTS = [*((shape, VALUES) for shape in SHAPES), *((shape, None) for shape in REFUSED)]
 
 
 class Answering(SyntheticWorker):
-    """Answers lists and calls with what it is given."""
+    """Answers lists and calls with the given text."""
 
     tools_text = "[]"
     result_text = '{"resultType":"complete","content":[]}'
@@ -50,7 +50,7 @@ class Answering(SyntheticWorker):
 
 
 class AnsweringPage(ScriptedPage):
-    """A plain page that answers calls with what it is given."""
+    """A plain page that answers calls with the given text."""
 
     result_text = "{}"
 
@@ -64,7 +64,8 @@ class AnsweringPage(ScriptedPage):
 
 
 async def slowest(relay: MeasuredRelay, attack: Callable[[], Awaitable[None]]) -> Slow:
-    """The slowest callback of an attack: of several tries the fastest, since other work on the machine adds to it."""
+    """The slowest callback of an attack, in the fastest of several tries, because other load on the machine adds to
+    it."""
     found: list[Slow] = []
     for _ in range(TRIES):
         await relay.reset()
@@ -76,7 +77,7 @@ async def slowest(relay: MeasuredRelay, attack: Callable[[], Awaitable[None]]) -
 
 
 async def warm_up(relay: MeasuredRelay) -> None:
-    """What happens only once in a process is over."""
+    """Runs once whatever happens only once in a process."""
     for _ in range(20):
         await relay.http.post("/notes", **modern("tools/call", {"name": "echo", "arguments": {}}))
         await relay.http.post("/notes", **modern("tools/list"))

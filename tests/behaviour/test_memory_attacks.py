@@ -1,4 +1,4 @@
-"""What is small to send and large to hold: each gets a clear end, and honest clients go on meanwhile."""
+"""Data that is small to send and large to hold: each attack ends with an error, and other clients continue."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ async def until(is_so: Any) -> None:
             await asyncio.sleep(0.02)
 
 
-def almost(first: int, size: int) -> bytes:
+def incomplete(first: int, size: int) -> bytes:
     """A frame without its last byte."""
     return bytes([first, 0xFF]) + struct.pack("!Q", size) + bytes(4) + b"x" * (size - 1)
 
 
 @pytest.mark.parametrize(
     "unfinished",
-    [almost(0x81, 200_000), almost(0x82, 200_000), almost(0x01, 200_000) + b"x" + almost(0x00, 9)],
+    [incomplete(0x81, 200_000), incomplete(0x82, 200_000), incomplete(0x01, 200_000) + b"x" + incomplete(0x00, 9)],
     ids=["text", "binary", "fragments"],
 )
 async def test_frames_that_never_end_have_a_limit_together_and_the_oldest_go_first(
@@ -97,7 +97,7 @@ async def test_frames_that_never_end_have_a_limit_together_and_the_oldest_go_fir
         assert held() <= 700_000
         assert await closed(crowd[0]) == CLOSE_SLOW
         assert await closed(crowd[1]) == CLOSE_SLOW
-        # A message whose last byte was sent arrives, and so do large messages of others.
+        # A message whose last byte was sent arrives, and so do large messages of other connections.
         async with SyntheticWorker(relay.url, relay.token, "notes"):
             answer = await relay.call("notes", "echo", {"n": "x" * 400_000})
             assert len(answer.json()["result"]["content"][0]["text"]) > 400_000
@@ -113,19 +113,19 @@ async def test_small_frames_that_never_end_have_a_limit_together_however_many_th
         for number in range(10):
             socket = await stack.enter_async_context(dial(relay, f"slow-{number}"))
             await greeted(socket, f"slow-{number}")
-            socket.transport.write(almost(0x81, size))
+            socket.transport.write(incomplete(0x81, size))
             crowd.append(socket)
             if len(crowd) * size <= budget:
                 await until(lambda: held() >= len(crowd) * (size - 1))
             else:
-                # No earlier connection has more than a little, so none is closed for this one.
+                # No earlier connection holds more than a little, so none is closed for this one.
                 assert await closed(socket) == CLOSE_SLOW
             assert held() <= budget
         assert [socket.close_code for socket in crowd] == [None] * 6 + [CLOSE_SLOW] * 4
-        # One that holds much goes before those that hold a little.
+        # One that holds much is closed before those that hold a little.
         large = await stack.enter_async_context(dial(relay, "large"))
         await greeted(large, "large")
-        large.transport.write(almost(0x81, 400_000))
+        large.transport.write(incomplete(0x81, 400_000))
         assert await closed(large) == CLOSE_SLOW
         assert [socket.close_code for socket in crowd[:6]] == [None] * 6
 
@@ -137,7 +137,7 @@ async def test_a_message_in_crumbs_ends_the_connection(tmp_path: Path, fragment:
             await greeted(socket, "notes")
             socket.transport.write(b"\x01\x81" + bytes(4) + b"x" + fragment * 40_000)
             assert await closed(socket) == CLOSE_TOO_BIG
-        # A message in a few of them is one like any other.
+        # A message in a few fragments is accepted.
         async with dial(relay, "notes") as socket:
             hello = json.dumps({"t": "hello", "v": [1, 1], "build": "x", "server": "notes", "inst": "w2", "rx": 0})
             await socket.send(iter([hello[:10], hello[10:20], "", hello[20:]]))
@@ -156,7 +156,7 @@ async def test_text_that_is_none_ends_the_connection_and_no_other(tmp_path: Path
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "honest"):
         async with dial(relay, "garbled") as socket:
             await greeted(socket, "garbled")
-            # The next one is queued behind it already.
+            # The next one is already queued after it.
             socket.transport.write(b"\x81\x82" + bytes(4) + b"\xff\xfe" + b"\x81\x82" + bytes(4) + b"{}")
             assert await closed(socket) == CloseCode.INVALID_DATA
         assert "result" in (await relay.call("honest", "echo", {"n": 1})).json()
@@ -208,7 +208,7 @@ def test_what_waits_for_a_browser_is_paid_for_and_given_back(size: int) -> None:
         ('["\\\\","' + "a,b{" * MAX_VALUES + '\\""]', False),
         ('["' + "x" * (MAX_VALUES * 60) + '"]', False),
         ('["' + "x" * (MAX_VALUES * 70) + '"]', True),
-        # No JSON at all, and made to take long
+        # Not JSON at all, and slow to parse
         ('["' + ",{" * MAX_VALUES, False),
         ("," * (MAX_VALUES // 2) + '"' + '\\"' * MAX_VALUES, False),
         ('["' + '\\"' * (MAX_VALUES * 9) + '"]', True),
@@ -238,7 +238,7 @@ def test_the_weight_of_a_text_is_the_same_wherever_it_is_cut(text: str) -> None:
 
 
 def expected(value: Any) -> int:
-    """The weight of a value, counted on the value: commas, keys and lists twice, and objects."""
+    """The weight of a value, computed on the value: commas, keys and lists count twice, and objects."""
     if isinstance(value, dict):
         return 1 + 2 * len(value) + max(0, len(value) - 1) + sum(map(expected, value.values()))
     if isinstance(value, list):
@@ -279,7 +279,7 @@ def test_notices_that_nobody_reads_have_a_limit_over_all_callers() -> None:
             pending.notify(Notice("x" * 1_000_000))
     total = sum(pending._unread for pending in crowd)
     assert MAX_UNREAD_TOTAL - MAX_UNREAD_SIZE <= total <= MAX_UNREAD_TOTAL
-    # A client that reads gets all of it, whatever the others do.
+    # A client that reads receives all of it, whatever the other clients do.
     honest = Pending(Call("c", 1, "tools/call", "{}", CALLER))
     honest.notify(Notice("y" * MIN_UNREAD_EACH))
     assert honest._unread == MIN_UNREAD_EACH
@@ -295,7 +295,7 @@ async def test_a_notice_that_is_being_written_counts_until_it_is_and_wide_charac
     for pending in slow:
         pending.notify(Notice("x" * 4_000_000))
         if pending._notices:
-            await pending.next()  # and then the client reads no further
+            await pending.next()  # and then the client stops reading
     assert sum(pending._unread for pending in slow) <= MAX_UNREAD_TOTAL
     late = Pending(Call("c", 1, "tools/call", "{}", CALLER))
     late.notify(Notice("x" * 4_000_000))
@@ -342,7 +342,7 @@ async def test_an_answer_that_nobody_fetches_is_given_up(tmp_path: Path, monkeyp
             await worker.until(lambda: bool(talking))
             note = jsonrpc.notification("notifications/message", {"level": "info", "data": "x" * 60_000})
             async with asyncio.timeout(BOUND_S):
-                # It talks until the relay has noticed, and replied that no client listens any more.
+                # It sends until the relay has noticed, and answered that no client listens any more.
                 while not any(isinstance(event, Closed) for event in worker.seen):
                     worker.send(talking[0], Kind.NOTE, note)
                     await worker.flush()
@@ -369,7 +369,7 @@ async def test_calls_without_an_answer_have_a_limit_together_also_while_they_wai
 
 
 class Silent(SyntheticWorker):
-    """Answers nothing but what the relay itself asks, and keeps nothing of it."""
+    """Answers only the relay's own requests, and keeps nothing."""
 
     def _received(self, event: Received[str]) -> None:
         if "needle" in event.payload:

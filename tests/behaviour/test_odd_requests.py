@@ -1,4 +1,4 @@
-"""A client may send params of any JSON type to a server of any kind: an answer comes, and the next one too."""
+"""Params of any JSON type, for servers of every kind: the request is answered, and so is the next one."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def is_answered(relay: RunningRelay, server: str, said: dict[str, Any]) ->
     params = said["json"]["params"]
     is_sound = isinstance(params, dict) and isinstance(params.get("notifications"), dict)
     if said["json"]["method"] == LISTEN and (is_sound or server == "modern"):
-        return  # a stream that does not end: the server of the test takes any params
+        return  # a stream that does not end: the server of the test accepts any params
     try:
         async with asyncio.timeout(30):
             response = await relay.http.post(f"/{server}", **said)
@@ -113,7 +113,7 @@ def tracebacks(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.exc_info and record.levelno >= logging.ERROR]
 
 
-# -- messages of upstreams --------------------------------------------------------------------------------------------
+# -- messages of upstreams ---------------------------------------------------------------------------------------------
 
 SCRIPT = r"""
 import json, sys

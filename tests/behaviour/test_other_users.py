@@ -1,4 +1,4 @@
-"""Another user of the same computer: finds no file to read, and a port that is worth nothing without a token."""
+"""Another user of the same computer: can read no file, and can use the port only with a token."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.running_relay import RunningRelay
 
-# What another user tries. Only the standard library: this Python need not be readable for all users.
+# The attempts of another user. Only the standard library: this Python may be unreadable for other users.
 TRIES = r"""
 import os, sys, urllib.error, urllib.request
 home, url = sys.argv[1:]
@@ -38,7 +38,7 @@ async def test_another_user_reads_nothing_and_gets_in_nowhere(tmp_path: Path) ->
     home = tmp_path / "home"
     for folder in (tmp_path, *tmp_path.parents):
         if folder.stat().st_uid == os.geteuid() and folder != Path("/"):
-            folder.chmod(folder.stat().st_mode | 0o055)  # what keeps others out must be the relay's own doing
+            folder.chmod(folder.stat().st_mode | 0o055)  # the relay itself must protect the files
     async with RunningRelay(home, servers=("notes",)) as relay:
         import asyncio
 

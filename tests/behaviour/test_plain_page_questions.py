@@ -1,4 +1,4 @@
-"""Messages of a plain page during a call: they go to the one caller they belong to, in either era, or are dropped."""
+"""Messages of a plain page during a call: they reach the one caller they belong to, in either era, or are dropped."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def page(relay: RunningRelay) -> AsyncIterator[ScriptedPage]:
 
 
 class Asking:
-    """A tool that asks before it answers, as websocket-mcp pages do it (`names`) or as the SDK does."""
+    """A tool that asks before it answers, as websocket-mcp pages do (`names`) or as the SDK does."""
 
     def __init__(self, page: ScriptedPage, *, names: bool = False) -> None:
         self.page = page
@@ -48,7 +48,7 @@ class Asking:
         self.page.queue({**jsonrpc.request(f"q{message['id']}", "elicitation/create", FORM), **extra})
 
     async def answers(self, number: int = 1) -> list[Message]:
-        """The relay's responses to that many questions; each call is then answered with its own."""
+        """The relay's responses to this many questions; each call is then answered with its own."""
 
         def found() -> list[Message]:
             said = [self.page.answer_to(f"q{message['id']}") for message in self.waiting]
@@ -89,7 +89,7 @@ def modern(relay: RunningRelay, **params: Any) -> dict[str, Any]:
     return relay.modern("tools/call", {"name": "ask", "_meta": meta, **params})
 
 
-# -- questions --------------------------------------------------------------------------------------------------------
+# -- questions ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("names", [True, False], ids=["related", "only call"])
@@ -125,7 +125,7 @@ async def test_a_modern_client_is_asked_by_the_answer_and_its_retry_goes_on(
 
 
 class Flooding:
-    """A tool that asks `number` questions of `size` characters and goes on when the test says so."""
+    """A tool that asks `number` questions of `size` characters and continues when the test permits it."""
 
     def __init__(self, page: ScriptedPage, number: int, size: int = 10) -> None:
         self.page, self.number = page, number
@@ -140,7 +140,7 @@ class Flooding:
             self.page.queue({**question, "relatedRequestId": message["id"]})
 
     async def refused(self, count: int) -> set[str]:
-        """What the relay says of the questions that it does not pass on, once they are so many."""
+        """The relay's refusals of questions, once there are this many."""
 
         def found() -> list[Message]:
             asked = [f"q{message['id']}-{number}" for message in self.waiting for number in range(self.number)]
@@ -210,7 +210,7 @@ async def test_a_page_has_so_many_questions_open_on_one_socket(tmp_path: Path) -
         await page.until(lambda: len(flood.waiting) == 5)
         [text] = await flood.refused(5 * 10 - 20)
         assert text.startswith("This server has 20 open questions already.")
-        # Those of calls that are over are open no more.
+        # Questions of finished calls do not count as open.
         await flood.finish()
         assert [answer.status_code for answer in await asyncio.gather(*running)] == [200] * 5
         flood.waiting.clear()

@@ -1,7 +1,7 @@
 """A program that takes the relay's port while the relay is down gets a challenge and nothing else.
 
-Real processes on both sides: what the squatter recorded is searched for secrets, and tried at the relay afterwards.
-Workers and pages are in `tests/e2e/test_squatting.py`.
+Real processes on both sides: the squatter's record is searched for secrets, which are then tried at the relay. Workers
+and pages are in `tests/e2e/test_squatting.py`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def free_port() -> int:
 
 
 async def run(*arguments: str | Path) -> tuple[int, str]:
-    """How a command ended, and all that it said."""
+    """The exit code of a command, and its whole output."""
     verb, *rest = arguments
     async with Program(str(verb), *rest) as program:
         program.close()
@@ -55,7 +55,7 @@ async def run(*arguments: str | Path) -> tuple[int, str]:
 
 
 async def assert_worthless(squat: RunningSquatter, relay: RunningRelay) -> None:
-    """Neither a secret nor anything that works at the relay now that it is back."""
+    """The record has no secret and nothing that works at the relay, which runs again."""
     squat.assert_no_secret(relay.token)
     for shown in squat.shown():
         answer = await relay.http.get("/-/status", headers={"Authorization": f"Bearer {shown}"})
@@ -182,7 +182,7 @@ async def test_a_bridge_whose_proof_has_ended_makes_another(tmp_path: Path) -> N
         async with BridgeProcess(*arguments) as child:
             assert "result" in await child.initialize()
             before = relay.tokens._proofs()
-            # As if a minute had passed: what was issued until now is too old.
+            # As if a minute had passed: everything issued until now is too old.
             before._life_s = -1.0
             relay.tokens._issuer = None
             again = await child.call("tools/call", {"name": "add", "arguments": {"a": 2, "b": 3}}, id=4)

@@ -1,7 +1,7 @@
-"""Whatever comes in over a real connection gets one proper answer, and the next request works.
+"""Random requests over a real connection: each gets one correct answer, and the next request works.
 
-Every example is bytes on a socket: uvicorn's parser, the gate (Host, Origin, token), the faces, the link and the real
-MCP core are all behind it. Only the browser is CPython.
+Every example is bytes on a socket and passes uvicorn's parser, the gate (Host, Origin, token), the faces, the link and
+the real MCP core. Only the browser is replaced by CPython.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.support.running_relay import ACCEPT, RunningRelay, modern
 ALL_EXAMPLES = 2_000
 EXAMPLES = int(os.environ.get("TABRELAY_EXAMPLES", ALL_EXAMPLES))
 STATUSES = {200, 202, 204, 400, 404, 405, 406, 409, 413, 415, 503}
-# What the HTTP layer says of bytes that are no request.
+# Statuses of the HTTP layer for bytes that are not a request.
 UNREADABLE = {400, 408, 431, 501, 505}
 
 JSON = [(b"Accept", ACCEPT.encode()), (b"Content-Type", b"application/json")]
@@ -66,7 +66,7 @@ HEADERS: dict[bytes, list[bytes]] = {
     b"Content-Encoding": [b"gzip"],
     b"Access-Control-Request-Method": [b"POST"],
 }
-# Lines that are no header, or none that may be believed.
+# Lines that are not a header, or a header that must not be trusted.
 JUNK = [
     *(b"no colon here", b" folded: line", b"\tfolded", b": no name", b"Bad Name: x", b"X-Nul: a\x00b", b"X-\xff: y"),
     *(b"X-Cr: a\rb", b"Mcp-Method : tools/list", b"Host : evil.example", b"X" * 70_000 + b": long", b"\x00"),
@@ -94,7 +94,7 @@ NO_TARGETS = [
 ]
 VERSIONS = [b"HTTP/1.1"] * 9 + [b"HTTP/1.0"]
 NO_VERSIONS = [b"HTTP/2.0", b"HTTP/0.9", b"HTTP/1.1 x", b"", b"HTCPCP/1.0"]
-# What Java's HTTP client asks with every first request.
+# Java's HTTP client sends it with every first request.
 H2C = ((b"Connection", b"Upgrade, HTTP2-Settings"), (b"Upgrade", b"h2c"), (b"HTTP2-Settings", b"AAEAAEAAAAIAAAAA"))
 WEBSOCKET = (
     *((b"Connection", b"Upgrade"), (b"Upgrade", b"websocket"), (b"Sec-WebSocket-Version", b"13")),
@@ -165,7 +165,7 @@ header_lists = st.lists(
     st.sampled_from(sorted(HEADERS)).flatmap(lambda name: st.tuples(st.just(name), st.sampled_from(HEADERS[name]))),
     max_size=8,
 )
-# How a body is announced and sent. Of those after the first line, no two readers need agree where it ends.
+# How a body is announced and sent. For those after the first line, two parsers may disagree where it ends.
 WHOLE = ["length"] * 4 + ["chunked"] * 2
 BROKEN = [
     "none",
@@ -188,7 +188,8 @@ def rarely(usual: list[bytes], strange: list[bytes]) -> st.SearchStrategy[bytes]
 
 @dataclass(frozen=True)
 class Attempt:
-    """One request, in parts. `hosts`, `origins` and `tokens` are all headers of that name: right is one, or none."""
+    """One request, in parts. `hosts`, `origins` and `tokens` are all headers of that name: exactly one is right, or
+    none."""
 
     method: bytes = b"POST"
     target: bytes = b"/notes"
@@ -205,7 +206,7 @@ class Attempt:
 
     @property
     def is_http(self) -> bool:
-        """Is there one reading of it, and does it end?"""
+        """Whether it has only one interpretation, and an end."""
         has_upgrade = any(name == b"Upgrade" and value == b"websocket" for name, value in self.headers)
         return (
             not self.junk
@@ -220,7 +221,7 @@ class Attempt:
 
     @property
     def is_cut_short(self) -> bool:
-        """Whether a reader may wait for more."""
+        """Whether a parser may wait for more."""
         return self.framing in ("short", "unended") or any(b"Encoding" in line for line in self.junk)
 
     @property
@@ -244,13 +245,13 @@ class Attempt:
         return len(self.tokens) == 1 and self.tokens[0] in (b"Bearer TOKEN", b"bearer  TOKEN")
 
     def refusal(self) -> int | None:
-        """What the gate owes, in its order."""
+        """The refusal that the gate must return, in its order of checks."""
         if not self._has_host:
             return 421
         if not self._has_origin:
             return 403
         asks = self.method == b"OPTIONS" and any(name == b"Access-Control-Request-Method" for name, _ in self.headers)
-        if asks and self.origins and not self.target.startswith(b"//"):  # which is no server's: no page may ask there
+        if asks and self.origins and not self.target.startswith(b"//"):  # no server's path: no page may request it
             return 204
         return None if self._has_token else 401
 
@@ -319,10 +320,10 @@ attempts = st.builds(
 
 
 class Bench:
-    """A relay with the real MCP core behind it, and one connection on which every good request goes."""
+    """A relay with the real MCP core, and one connection that carries every valid request."""
 
     def __init__(self, home: Path) -> None:
-        # Nothing runs while Hypothesis makes something up; the first time that takes seconds, and connections are idle.
+        # Nothing runs while Hypothesis generates an example; the first one takes seconds, and connections are idle.
         self.relay = RunningRelay(home, away_wait_s=0, max_sessions=5_000, rate_s=0, connection_idle_s=600)
         toolbox = Toolbox()
         tool(toolbox=toolbox)(echo)
@@ -344,7 +345,7 @@ class Bench:
     async def stop(self) -> None:
         await self.line.close()
         await self.worker.__aexit__(None, None, None)
-        # What these clients have the relay pass on to the server is theirs, not ours.
+        # These clients make the relay forward wrong messages to the server; they are not the product's own.
         recorder = self.relay.recorder
         recorder.wrong = [wrong for wrong in recorder.discard_violations() if " to server: " not in wrong]
         await self.relay.__aexit__(None, None, None)
@@ -361,7 +362,7 @@ class Bench:
         return answer
 
     async def works(self) -> None:
-        """A good request of each era, on the connection that nothing else uses."""
+        """A valid request of each era, on the connection that carries nothing else."""
         await self.is_answered(self.line)
         call = dumped(jsonrpc.request(7, "tools/call", {"name": "echo", "arguments": {"said": "ho"}}))
         answer = await self.ask(self.line, call, ((b"Mcp-Session-Id", self.good.encode()),))
@@ -375,22 +376,22 @@ class Bench:
         line = await RawConnection(self.relay.port).open()
         try:
             put_in = self.put_in
-            if attempt.method == b"DELETE":  # the session that everything here may use must live on
+            if attempt.method == b"DELETE":  # the shared session must still exist
                 put_in = {**put_in, b"SESSION": b"x"}
             line.send(attempt.written(put_in))
             if attempt.is_http:
-                await self._judge(attempt, line)
+                await self._check_answer(attempt, line)
             else:
-                await self._survive(attempt, line)
+                await self._check_refusal(attempt, line)
         finally:
             await line.close()
         await self.works()
 
-    async def _judge(self, attempt: Attempt, line: RawConnection) -> None:
-        """HTTP that can be read in one way: the answer is known in part, and the connection goes on."""
+    async def _check_answer(self, attempt: Attempt, line: RawConnection) -> None:
+        """HTTP with only one interpretation: part of the answer is known, and the connection continues."""
         answer = await line.answer(attempt.method.decode())
         if answer is None and attempt.is_too_large:
-            return  # the relay answered and hung up, while this end was still writing
+            return  # the relay answered and closed while this end was still writing
         assert answer is not None, attempt
         expected = attempt.refusal()
         if expected is not None:
@@ -406,8 +407,8 @@ class Bench:
             self.seen["went on"] += 1
             await self.is_answered(line)
 
-    async def _survive(self, attempt: Attempt, line: RawConnection) -> None:
-        """Bytes that are no HTTP, or end in the middle: refused or left, and never let in unasked."""
+    async def _check_refusal(self, attempt: Attempt, line: RawConnection) -> None:
+        """Bytes that are not HTTP, or that end too early: refused or ignored, and never admitted without a token."""
         self.seen["no http"] += 1
         if attempt.is_cut_short:
             line.hang_up()
@@ -418,7 +419,7 @@ class Bench:
 
 
 def echo(said: str) -> str:
-    """Say it again."""
+    """Return the text."""
     return said
 
 
@@ -429,7 +430,7 @@ def test_anything_gets_one_proper_answer_and_the_next_request_works(
     with asyncio.Runner() as runner:
         bench = runner.run(_bench(tmp_path))
 
-        # Not made smaller when one fails: where the failure is a wait, that would take hours.
+        # A failing example is not shrunk: if the failure is a timeout, that would take hours.
         @settings(
             max_examples=EXAMPLES,
             phases=(Phase.explicit, Phase.generate),
@@ -455,7 +456,7 @@ def test_anything_gets_one_proper_answer_and_the_next_request_works(
             attempt()
         finally:
             runner.run(bench.stop())
-    # Enough of each kind was tried, and nothing went wrong inside either. Shares vary where examples are few.
+    # Enough examples of each kind were tried, and no error occurred inside. Shares vary when there are few examples.
     least = EXAMPLES / 10 if EXAMPLES >= ALL_EXAMPLES else 0
     assert min(bench.seen[kind] for kind in ("refused", "admitted", "went on", "no http")) > least, bench.seen
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []

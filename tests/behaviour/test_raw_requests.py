@@ -1,4 +1,4 @@
-"""Requests as bytes on a real connection, where a client library would repair or refuse what a test wants to send."""
+"""HTTP requests as bytes on a real connection, where a client library would repair or refuse what the test sends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Headers = list[tuple[str, str]]
 
 
 class Line:
-    """One connection of a client that is let in."""
+    """One connection of an admitted client."""
 
     def __init__(self, relay: RunningRelay) -> None:
         self._relay = relay
@@ -69,7 +69,7 @@ class Line:
         return await self.answer(method)
 
     async def trickle(self, data: bytes) -> None:
-        """Byte by byte, as a bad network may."""
+        """Byte by byte, as on a bad network."""
         for byte in data:
             self._connection.send(bytes([byte]))
             await asyncio.sleep(0)
@@ -103,7 +103,7 @@ async def test_a_client_that_would_rather_speak_http_2_is_answered_in_http_1(rel
         answer = await line.ask(INITIALIZE, H2C)
         assert (answer.status, answer.json()["id"]) == (200, 1)
         session = answer.header("mcp-session-id") or ""
-        # On the same connection, with and without the wish; a large body, and one that comes byte by byte.
+        # On the same connection, with and without the upgrade header; a large body, and one that arrives byte by byte.
         assert await works(line)
         assert (await line.ask(body, [*headers, *H2C])).status == 200
         large = {**body, "params": {**body["params"], "arguments": {"n": "x" * 300_000}}}
@@ -177,7 +177,7 @@ async def test_a_message_that_was_compressed_is_refused_for_that_reason(relay: R
 @pytest.mark.requirement("modern-headers-agree")
 async def test_a_header_has_no_bytes_that_are_not_ascii(relay: RunningRelay) -> None:
     request = modern("resources/read", {"uri": "note:///é"})
-    headers = {**request["headers"], "Mcp-Name": "note:///é"}  # as Latin-1, which says what the body says
+    headers = {**request["headers"], "Mcp-Name": "note:///é"}  # as Latin-1, where it equals the name in the body
     async with Line(relay) as line:
         answer = await line.ask(request["json"], list(headers.items()))
         assert (answer.status, answer.json()["error"]["code"], answer.json()["id"]) == (400, -32020, 1)
@@ -230,7 +230,7 @@ async def test_clients_that_put_mcp_behind_every_address_find_the_server(relay: 
     async with Line(relay) as line:
         session = (await line.ask(INITIALIZE, path=path)).header("mcp-session-id") or ""
         listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-        # Both are one address: what was begun at one of them goes on at the other.
+        # Both are one address: a session that began at one of them continues at the other.
         for place in (path, "/notes"):
             answer = await line.ask(listing, [("Mcp-Session-Id", session)], path=place)
             assert (answer.status, "result" in answer.json()) == (200, True)
@@ -319,7 +319,7 @@ async def test_the_end_of_a_body_is_no_request_though_its_header_asks_for_anothe
     body, headers = good()
     async with SyntheticWorker(relay.url, relay.token, "notes") as worker, Line(relay) as line:
         hidden = line.written(body, headers)
-        # The second request's body ends with what would be a request of its own.
+        # The end of the second request's body looks like another request.
         text = b'{"jsonrpc": "2.0", "id": 2, "method": "ping", "params": {"x": "' + b"x" * 300 + b'"}}' + hidden
         line.send(line.written(body, [*headers, *H2C]) + line.written(text, [*headers, *H2C]))
         first, second = await line.answer(), await line.answer()
@@ -344,7 +344,7 @@ async def test_many_requests_in_one_read_that_ask_for_another_protocol_end_in_no
 
 
 def chunked(line: Line, body: Any, headers: Headers, trailers: bytes, *without: str) -> bytes:
-    """A request whose body comes in one chunk, with trailers and without some of its header fields."""
+    """A request with a chunked body, with trailers and without some of its header fields."""
     head, _, text = line.written(body, headers).partition(b"\r\n\r\n")
     names = {name.lower().encode() for name in (*without, "Content-Length")}
     kept = [each for each in head.split(b"\r\n") if each.partition(b":")[0].lower() not in names]
@@ -375,7 +375,7 @@ async def test_trailers_have_a_limit(relay: RunningRelay, trailers: bytes, who: 
     body, headers = good()
     async with Line(relay) as line:
         line.send(chunked(line, body, headers, trailers, *(["Authorization"] if who == "stranger" else [])))
-        # A stranger may be told so before the trailers have come.
+        # An unknown client may get this answer before the trailers arrive.
         assert (await line.answer()).status in ((431,) if who == "client" else (431, 401))
         assert await line.is_over()
     async with Line(relay) as line:

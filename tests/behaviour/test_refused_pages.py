@@ -1,4 +1,4 @@
-"""Pages that a relay refuses: its status, log and commands name them; and what a browser gets at an MCP address."""
+"""Pages that a relay refuses: its status, log and commands list them; and what a browser receives at an MCP address."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Time that jumps by anything from 0.1 s to a day, in a relay: deadlines, calls in flight, relays on one bus, and the
-time of day, which may also jump backwards."""
+"""Time that jumps by 0.1 s to a day, in a relay: deadlines, calls in flight, relays on one bus, and the time of day,
+which may also jump backwards."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WAIT_S = 10.0
 
 
 class Deadlines:
-    """A queue of deadlines on a loop that jumps, and what became of each."""
+    """A queue of deadlines on a loop that jumps, and the outcome of each."""
 
     def __init__(self, loop: JumpingLoop, seed: int) -> None:
         self.loop, self.chance = loop, random.Random(seed)
@@ -72,7 +72,7 @@ def test_each_deadline_is_met_once_and_none_too_early_however_time_jumps(seed: i
 
 
 class Work:
-    """A tool that ends when the test says so."""
+    """A tool that ends when the test permits it."""
 
     def __init__(self) -> None:
         self.runs, self.gate, self.box = Counter[int](), asyncio.Event(), Toolbox()
@@ -157,7 +157,7 @@ def test_a_pong_that_waited_unread_through_a_stall_keeps_the_socket(tmp_path: Pa
                 loop.jump(6.0)  # a ping is due, and is sent
                 await asyncio.sleep(0)
                 await asyncio.sleep(0)
-                loop.jump(6.0)  # and its pong is late, as this process stood still
+                loop.jump(6.0)  # and its pong is late, because this process was stopped
                 for _ in range(50):
                     await asyncio.sleep(0)
             assert worker.close_code is None
@@ -166,7 +166,8 @@ def test_a_pong_that_waited_unread_through_a_stall_keeps_the_socket(tmp_path: Pa
     run_jumping(scenario)
 
 
-# Where the time of day may be read: it is shown to people, or compared with a date that others know. No wait uses it.
+# Places that may read the time of day: it is shown to users, or compared with a date of another program. No wait uses
+# it.
 WALL_CLOCK = {
     "relay/tabrelay/server/cluster.py": "how long ago, in the status of other relays",
     "relay/tabrelay/server/relay.py": "how long ago, in the status",

@@ -1,4 +1,4 @@
-"""A browser without tabs and calls releases its name, and the status says that nothing but its worker can answer."""
+"""Names that a browser without tabs and calls releases, and the status that says that only its worker can answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A name belongs to the principal of the browser that holds it: at the handshake, at the hello, and during grace."""
+"""Ownership of a name: it belongs to the principal of the browser that holds it, at the handshake, at the hello, and
+during grace."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def stranger(relay: RunningRelay, server: str = "notes", inst: str = "w2") -> Sy
 
 
 async def dial_without_greeting(worker: SyntheticWorker) -> None:
-    """Through the handshake, and not a word more."""
+    """Completes the handshake and sends no hello."""
     later, worker.link = worker.link, Link.dialer(Greeting(worker.url.rpartition("/")[2], "quiet", FAKE_BUILD))
     worker.link.connected = lambda now: None  # type: ignore[method-assign]
     await worker.dial()
@@ -80,7 +81,7 @@ async def test_a_name_is_kept_for_its_principal_during_the_grace(relay: RunningR
         with pytest.raises(InvalidStatus) as refused:
             await stranger(relay).dial()
         assert refused.value.response.status_code == 403
-        # And at the hello, of one that was let in before.
+        # And at the hello, for one whose handshake was accepted before.
         await greet(early)
         await early.until(lambda: early.close_code == 4403)
         assert [event.retry_ms for event in early.seen if isinstance(event, Parted)] == [3000]

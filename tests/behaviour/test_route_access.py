@@ -1,6 +1,6 @@
 """Access to every route of the real application: without a token, only the routes that this file lists can be used.
 
-The routes are asked of the application itself: a new one that is not listed here must be closed, or these tests fail.
+The routes are read from the application: a new one that is not listed here must be closed, or these tests fail.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STRANGERS = {
 }
 
 READ = {"GET", "HEAD"}
-# Path template -> who may come without a token, and with which methods.
+# Path template -> the origins that need no token, and their methods.
 FOR_EVERY_ORIGIN = {
     "/-/healthz": READ,
     "/-/manifest.json": READ,
@@ -44,7 +44,7 @@ FOR_EVERY_ORIGIN = {
     "/-/tabrelay.js": READ,
     "/-/retry/1/client.js": READ,
     "/-/assets/x/y": READ,
-    # Where to get a token.
+    # Where a token is obtained.
     "/.well-known/oauth-protected-resource": READ,
     "/.well-known/oauth-protected-resource/x": READ,
     "/.well-known/oauth-protected-resource/x/mcp": READ,
@@ -61,7 +61,7 @@ FOR_OUR_PAGES = {
     "/.well-known/x": READ,
 }
 FOR_ASKING = {"/-/ask": {"POST"}, "/-/ask/answer": {"POST"}, "/-/prove": {"POST"}}
-# What is no FastAPI route: the servers, and places that only exist as refusals.
+# Paths without a FastAPI route: the servers, and paths that only give refusals.
 OTHER_PATHS = [
     *("/notes", "/notes/", "/notes/mcp", "/notes/sse", "/notes/messages", "/notes/x", "/unknown"),
     *("/-", "/-/", "/-/client", "/-/assets/", "/-/assets", "/--/x", "//", "//-/healthz", "/-/../-/status", "/-/x/y.js"),
@@ -77,7 +77,8 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> Tokens:
 
 @pytest.fixture(scope="module")
 def house(tokens: Tokens) -> tuple[Any, list[str]]:
-    """The application as it is built, but what stands behind the gate only says that it was reached; and its places."""
+    """The application as the product builds it, except that each route behind the gate only reports that it was
+    reached; and its paths."""
     app: Any = create_app(Settings(home=tokens.home, port=4747, servers=("notes",)), tokens=tokens)
     gate = app
     while not isinstance(gate, Gate):
@@ -85,7 +86,7 @@ def house(tokens: Tokens) -> tuple[Any, list[str]]:
     routes = [route.path for route in cast(Any, gate)._app._pages.routes if isinstance(route, APIRoute)]
     assert len(routes) > 10
     gate._app = reached
-    # Something stands in the place of each parameter.
+    # A value replaces each parameter.
     return app, sorted({re.sub(r"\{\w+(:path)?\}", "x", path) for path in routes} | set(OTHER_PATHS))
 
 
@@ -111,7 +112,7 @@ def token(tokens: Tokens) -> Header:
 
 
 def is_in(answer: Answer) -> bool:
-    # A preflight is answered by the gate itself, and lets the request that follows in.
+    # The gate itself answers a preflight, which permits the request that follows.
     return answer.status in (REACHED, 204)
 
 
@@ -169,5 +170,5 @@ async def test_under_a_rebound_or_odd_name_nothing_answers_at_all(
 
 
 async def test_what_is_listed_exists(places: list[str]) -> None:
-    """A list that names places which are gone would soon not be read."""
+    """The list would become outdated if it could name paths that no longer exist."""
     assert set(FOR_EVERY_ORIGIN | FOR_OUR_PAGES | FOR_ASKING) <= set(places)

@@ -1,4 +1,5 @@
-"""A page that says too much of what it offers is told so where it offers it, not left out later."""
+"""Offers of a page that exceed a size: the page gets the error where it declares them, instead of a silent omission
+later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Static tools before any browser: listed out of the relay's own settings, and called like any other tool."""
+"""Static tools before any browser connects: listed from the relay's settings, and called like any other tool."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SERVERS: dict[str, Any] = {"servers": ("notes", "other"), "static_tools": ("note
 
 
 async def listed(relay: RunningRelay, server: str = "notes") -> list[list[str]]:
-    """The names of the tools, as a modern client and a session that begins now get them."""
+    """The names of the tools, for a modern client and for a session that begins now."""
     modern = await relay.http.post(f"/{server}", **relay.modern("tools/list"))
     _, headers = await relay.initialize(server)
     legacy = await relay.http.post(f"/{server}", json=jsonrpc.request(1, "tools/list"), headers=headers)

@@ -1,4 +1,4 @@
-"""Requests that arrive while the relay stops: each is answered or refused, and no answer is lost on its way."""
+"""Requests that arrive while the relay stops: each is answered or refused, and no answer is lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.running_relay import RunningRelay
 from tests.support.waiting import BOUND_S, until
 
 CLIENTS = 24
-ENOUGH = 300  # requests before the relay is told to stop
+ENOUGH = 300  # requests before the relay starts to stop
 
 
 def health(port: int, *more: tuple[str, str]) -> bytes:

@@ -1,7 +1,7 @@
-"""A relay that was suspended (SIGSTOP, a laptop's sleep, a stalled machine) answers what was sent to it meanwhile.
+"""Requests sent to a suspended relay (SIGSTOP, a laptop's sleep, a stalled machine) are answered when it resumes.
 
-A process that stops while it handles what it read runs, when it goes on, the timers that are due before it reads
-again. So the tests stop uvloop in a callback of a socket for longer than a deadline, and send a request meanwhile.
+A process that is stopped between two reads first runs the due timers when it resumes, and only then reads again. So the
+tests block uvloop in a socket's callback for longer than a deadline, and send a request meanwhile.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def play(home: Path, scenario: Scenario) -> None:
 
 
 async def has_read(relay: RunningRelay) -> None:
-    """What came later is answered, so the relay has read what came before."""
+    """A later request is answered, so the relay has read the earlier bytes."""
     for _ in range(3):
         assert (await relay.http.get("/-/healthz")).status_code == 200
 
 
 async def send_while_suspended(line: RawConnection, data: bytes) -> None:
-    """The bytes are in the kernel, and every deadline is over, when the event loop goes on."""
+    """The bytes are in the kernel, and every deadline has passed, when the event loop resumes."""
     loop, is_over = asyncio.get_running_loop(), asyncio.Event()
     ours, other = socket.socketpair()
 
@@ -117,7 +117,7 @@ def test_a_header_that_does_not_come_is_refused_all_the_same(tmp_path: Path) -> 
 
 
 class Loop(Clock):
-    """As much of an event loop as the timer uses, which can be suspended."""
+    """The part of an event loop that the timer uses; it can be suspended."""
 
     def time(self) -> float:
         return self.now
@@ -151,7 +151,7 @@ async def test_a_timer_that_was_restarted_or_cancelled_does_not_fire() -> None:
     timer.restart()
     await loop.advance(9)
     assert fired == []
-    await loop.advance(1)  # due, and looked at once more
+    await loop.advance(1)  # due, and checked once more
     timer.cancel()
     await loop.advance(60)
     assert fired == []

@@ -1,4 +1,4 @@
-"""Tables with bounds of their own that clients, pages, servers or editors fill: each is filled past its bound."""
+"""Bounds of the tables that clients, pages, servers or editors fill: each is filled past its bound."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_of_initialize_requests_without_an_answer_only_the_last_count() ->
 
 
 async def refused(relay: RunningRelay) -> str:
-    """Why one more client can't listen."""
+    """The reason why one more client can't listen."""
     answer = await relay.http.post("/notes", **relay.modern("subscriptions/listen", LISTEN, id="one more"))
     return str(answer.json()["error"]["data"]["reason"])
 
@@ -177,7 +177,7 @@ def test_requests_of_an_editor_without_an_answer_are_so_many(monkeypatch: pytest
 
 
 async def test_approvals_that_wait_for_their_page_are_so_many(tmp_path: Path) -> None:
-    """Each is for a code that is not in the list of pages that ask."""
+    """Each is for a code that is not in the list of waiting pages."""
     policy: Any = None
     routes = pairing_routes.PairingRoutes(Tokens(tmp_path), policy, collect_s=BOUND_S)
     codes = [f"BBBB-{first}{second}22" for first in ALPHABET for second in ALPHABET]
@@ -245,7 +245,7 @@ async def test_unread_messages_of_a_subscription_are_dropped_past_a_size(
         await until(lambda: sender.is_up and reader.is_up)
         [wanted] = [each for each in reader._subscriptions if each.subject == "words"]
         subscription: Any = wanted.subscription
-        subscription._wait_for_msgs_task.cancel()  # nothing takes them
+        subscription._wait_for_msgs_task.cancel()  # no task reads them
         await sender._flush()
         for _ in range(20):
             sender.send("words", b"x" * 40_000)
@@ -268,7 +268,7 @@ async def test_unread_messages_of_a_subscription_are_so_many(tmp_path: Path, mon
         await until(lambda: sender.is_up and reader.is_up)
         [wanted] = [each for each in reader._subscriptions if each.subject == "words"]
         subscription: Any = wanted.subscription
-        subscription._wait_for_msgs_task.cancel()  # nothing takes them
+        subscription._wait_for_msgs_task.cancel()  # no task reads them
         for _ in range(20):
             sender.send("words", b"x")
         await until(lambda: subscription._received == 20)

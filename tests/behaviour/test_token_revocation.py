@@ -1,4 +1,4 @@
-"""Revoking a token ends what came in with it, at once, and nothing else."""
+"""Revocation of a token: its connections end at once, and only those."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tabserver.wire.frames import BEARER_PREFIX, Kind
 from tests.support.link_worker import SyntheticWorker
 from tests.support.running_relay import ACCEPT, RunningRelay
 
-SOON_S = 5.0 + CHECK_INTERVAL_S  # what follows must end by itself long before any other deadline of the relay
+SOON_S = 5.0 + CHECK_INTERVAL_S  # the connection must end by itself long before any other deadline of the relay
 
 
 @asynccontextmanager
@@ -40,7 +40,7 @@ def bearer(token: str) -> str:
 
 
 def revoke(relay: RunningRelay, name: str) -> None:
-    """As the command line does it, which knows nothing of the relay that runs."""
+    """Revokes as the command line does, which has no connection to the running relay."""
     assert Tokens(relay.settings.home).revoke(lambda grant: grant.name == name)
 
 
@@ -51,7 +51,7 @@ async def relay(tmp_path: Path) -> AsyncIterator[RunningRelay]:
 
 
 async def request_of(kind: str, relay: RunningRelay, http: httpx2.AsyncClient) -> dict[str, Any]:
-    """What opens a stream that stays open, as arguments of `http.stream`."""
+    """A request that opens a long-lived stream, as arguments of `http.stream`."""
     more: dict[str, Any]
     if kind == "call":
         more = relay.modern("tools/call", {"name": "slow", "arguments": {}, "_meta": {"progressToken": 1}})
@@ -76,7 +76,7 @@ async def test_a_stream_ends_when_its_token_is_revoked(relay: RunningRelay, kind
         began: list[Received[str]] = []
 
         def begin(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
-            """Say something at once, so that the answer is a stream; and never finish."""
+            """Send a notification at once, so that the answer is a stream; and never finish."""
             began.append(event)
             note = jsonrpc.notification("notifications/progress", {"progressToken": 1, "progress": 1})
             worker.send(event, Kind.NOTE, note)
@@ -96,7 +96,7 @@ async def test_a_stream_ends_when_its_token_is_revoked(relay: RunningRelay, kind
                 channel = began[0].channel
                 await worker.until(lambda: any(isinstance(e, Closed) and e.channel == channel for e in worker.seen))
             assert (await http.post("/notes", **relay.modern("tools/list"))).status_code == 401
-        # Others were not disturbed.
+        # Other connections were not disturbed.
         assert (await relay.http.post("/notes", **relay.modern("tools/list"))).status_code == 200
 
 
@@ -158,11 +158,11 @@ async def test_a_token_that_ends_by_itself_ends_its_streams(tmp_path: Path) -> N
             assert worker.close_code == 4401
 
 
-# --- a visit, by itself
+# -- a visit in isolation
 
 
 class Client:
-    """What a server would give as `receive`: the next message when the test puts one in."""
+    """Stands in for a server's `receive`: returns the next message when the test adds one."""
 
     def __init__(self) -> None:
         self.messages: asyncio.Queue[Message] = asyncio.Queue()

@@ -1,4 +1,4 @@
-"""Time that jumps by anything from 0.1 s to a day, in a worker: its connection, and its watch over tabs."""
+"""Time that jumps by 0.1 s to a day, in a worker: its connection, and its checks of tabs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.transport_harness import ONE_REQUEST, TransportHarness
 
 
 async def step(bench: TransportHarness, chance: random.Random) -> None:
-    """One thing that networks, relays and computers do."""
+    """One event of the network, the relay or the computer."""
     dial, relay = bench.dialer.last, bench.relay
     what = chance.randrange(6)
     if what == 0 and not dial.outcome.done():
@@ -45,7 +45,7 @@ async def test_the_connection_comes_back_however_time_jumps(seed: int) -> None:
     for _ in range(80):
         await step(bench, chance)
         await bench.clock.jump(chance.choice(JUMPS_S), chance)
-        # It is connected, or something will happen: a dial that can end, or a timer.
+        # It is connected, or a dial or a timer is pending.
         assert bench.is_connected() or not bench.dialer.last.outcome.done() or bench.clock.pending
         assert bench.clock.pending
         if bench.relay.link.is_over:
@@ -65,7 +65,7 @@ async def test_the_connection_comes_back_however_time_jumps(seed: int) -> None:
 
 
 async def another(bench: TransportHarness) -> TransportHarness:
-    """The relay has given the session up, which has its own tests: begin anew."""
+    """The relay has ended the session, which has its own tests: start again."""
     await bench.transport.close()
     bench = TransportHarness()
     await bench.start()
@@ -73,7 +73,7 @@ async def another(bench: TransportHarness) -> TransportHarness:
 
 
 class Tabs:
-    """A watch over tabs on a clock that jumps. The tabs answer at once, except those that are dead."""
+    """The tab checks of a worker on a clock that jumps. Tabs answer at once, except the dead ones."""
 
     def __init__(self, wall: WallClock) -> None:
         self.clock = Clock()
@@ -90,7 +90,7 @@ class Tabs:
         self.now_ms = now_ms
 
     def read(self) -> None:
-        """The worker reads what tabs have answered."""
+        """The worker reads the tabs' answers."""
         for tab in self.unread:
             if tab not in self.dead:
                 self.pulse.received(tab)

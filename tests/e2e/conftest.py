@@ -1,4 +1,5 @@
-"""A real Chromium, the real command line, real MCP clients. Settings come from `playwright.config.py`."""
+"""Fixtures of the browser tests: a real Chromium, the real command line, real MCP clients. Settings come from
+`playwright.config.py`."""
 
 from __future__ import annotations
 
@@ -27,13 +28,13 @@ def settings() -> ModuleType:
 
 @pytest.fixture(scope="session", autouse=True)
 def patience(settings: ModuleType) -> None:
-    """Conditions of a page are waited for as long as clicks are."""
+    """Waits for conditions of a page have the same timeout as clicks."""
     expect.set_options(timeout=settings.ACTION_TIMEOUT_MS)
 
 
 @pytest.fixture(scope="session")
 def snapshot() -> None:
-    """The memory that workers start from, made of the files as they are now. Without it every boot takes seconds."""
+    """The memory image that workers start from, made of the present files. Without it every boot takes seconds."""
     subprocess.run([sys.executable, ROOT / ".ci" / "setup.py", "snapshot"], check=True)
 
 
@@ -47,24 +48,24 @@ async def browser(settings: ModuleType, snapshot: None) -> AsyncIterator[Browser
 
 @pytest.fixture
 def mode(request: pytest.FixtureRequest) -> str:
-    """Where the worker runs: "shared", or "elected" as in browsers without shared workers (`support.worker_modes`)."""
+    """The worker's mode: "shared", or "elected" as in browsers without shared workers (`support.worker_modes`)."""
     return str(getattr(request, "param", chosen_mode()))
 
 
 @pytest.fixture(scope="module", params=chosen_modes())
 def place(request: pytest.FixtureRequest) -> str:
-    """Where the worker runs, for modules whose tests must hold in both places and share a browser profile."""
+    """The worker's mode, for modules whose tests must hold in both modes and share a browser profile."""
     return str(request.param)
 
 
 def chosen_mode() -> str:
-    """Of tests that run in one mode."""
+    """The mode of tests that run in one mode."""
     return os.environ.get("TABRELAY_MODE", "shared")
 
 
 @asynccontextmanager
 async def new_profile(browser: Browser, settings: ModuleType, mode: str) -> AsyncIterator[BrowserContext]:
-    """An empty browser profile; its worker runs where the mode says."""
+    """An empty browser profile whose worker runs in this mode."""
     context = await browser.new_context()
     await carry(context, mode)
     context.set_default_timeout(settings.ACTION_TIMEOUT_MS)
@@ -75,12 +76,12 @@ async def new_profile(browser: Browser, settings: ModuleType, mode: str) -> Asyn
 
 @pytest.fixture
 async def context(browser: Browser, settings: ModuleType, mode: str) -> AsyncIterator[BrowserContext]:
-    """A browser profile of its own: no worker, no storage is shared with another test."""
+    """A separate browser profile: no worker and no storage is shared with another test."""
     async with new_profile(browser, settings, mode) as context:
         yield context
 
 
-# What a page keeps, as [place, name, value].
+# What a page stores, as [place, name, value].
 KEPT = """() => [
   ...Object.entries(localStorage).map(([name, value]) => ["localStorage", name, value]),
   ...Object.entries(sessionStorage).map(([name, value]) => ["sessionStorage", name, value]),
@@ -89,9 +90,9 @@ KEPT = """() => [
 
 
 async def keeps_no_token(page: Page) -> None:
-    """Whatever a test did: a page keeps keys that can't be exported, and nothing secret."""
+    """After every test: a page stores keys that can't be exported, and no secret."""
     kept = []
-    with suppress(PlaywrightError, TimeoutError):  # it may be frozen, or gone
+    with suppress(PlaywrightError, TimeoutError):  # it may be frozen, or closed
         async with asyncio.timeout(2):
             kept = await page.evaluate(KEPT)
     for place, name, value in kept:
@@ -101,7 +102,7 @@ async def keeps_no_token(page: Page) -> None:
 
 @pytest.fixture
 async def rival(browser: Browser, settings: ModuleType) -> AsyncIterator[BrowserContext]:
-    """Another browser, as far as the web can tell: no storage and no worker is shared."""
+    """A second profile, which is another browser to the web: no storage and no worker is shared."""
     context = await browser.new_context()
     context.set_default_timeout(settings.BOOT_TIMEOUT_MS)
     yield context
@@ -110,14 +111,14 @@ async def rival(browser: Browser, settings: ModuleType) -> AsyncIterator[Browser
 
 @pytest.fixture
 async def demo(tmp_path: Path) -> AsyncIterator[Demo]:
-    """`tabrelay demo` as a user starts it, with a state directory of its own."""
+    """`tabrelay demo` as a user starts it, with its own state directory."""
     async with Demo(tmp_path / "home") as demo:
         yield demo
 
 
 @pytest.fixture
 async def page(context: BrowserContext, demo: Demo, settings: ModuleType) -> AsyncIterator[Page]:
-    """The demo page, paired, connected, with all of its tools."""
+    """The demo page, paired and connected, with all of its tools."""
     page = await context.new_page()
     await demo.open(page, settings.BOOT_TIMEOUT_MS)
     yield page

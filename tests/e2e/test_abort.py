@@ -1,4 +1,4 @@
-"""Giving up in good order: dials that are no longer needed, handshakes that take too long, cancelled calls."""
+"""Aborted work ends cleanly: dials that are no longer needed, handshakes that take too long, cancelled calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.waiting import BOUND_S
 
 HOURS_S = 7200.0
 
-# How a page may go away while its worker dials.
+# Ways in which a page may close while its worker connects.
 LEAVING = {
     "close": lambda page: page.evaluate("connection.close()"),
     "navigation": lambda page: page.goto("about:blank"),
@@ -29,7 +29,7 @@ LEAVING = {
 
 
 async def connects_as_usual(stage: ChaosApp, settings: ModuleType, dials: int) -> None:
-    """A tab that comes later finds nothing in its way, and no other dial was made meanwhile."""
+    """A later tab connects without delay, and no other dial was made meanwhile."""
     before = stage.proxy.sockets_accepted
     assert before == dials
     page = await stage.open(settings.BOOT_TIMEOUT_MS)
@@ -81,7 +81,7 @@ async def test_a_page_that_closes_before_the_worker_is_up_causes_no_dial(
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
     async with ChaosApp(tmp_path, context, timing=STEADY_WORKER, **STEADY_RELAY) as stage:
-        # Python comes slowly, so that the page can be closed before it is there.
+        # Python starts slowly, so that the page can be closed before it runs.
         stage.proxy.only_websockets = False
         stage.proxy.conditions[Direction.DOWN].bytes_per_s = 1_000_000
         page = await stage.visit()
@@ -115,7 +115,7 @@ async def test_a_dial_slower_than_the_timeout_is_closed_and_the_next_one_works(
         stage.proxy.release(planned)
         conditions.latency_s = 0
         await page.wait_for_function("connection.state.state === 'connected'")
-        # Whatever the attempts before have come to: one socket is left, in the browser and in the relay.
+        # Whatever the outcome of earlier attempts: one socket is left, in the browser and in the relay.
         await stage.proxy.until(lambda: stage.proxy.held(Direction.UP) == stage.proxy.held(Direction.DOWN) == 1)
         assert stage.proxy.sockets_accepted >= 2
         async with stage.relay.client() as client:
@@ -132,7 +132,7 @@ ERAS = pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def stage(
     browser: Browser, settings: ModuleType, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[tuple[ChaosApp, Page]]:
-    """One tab for all calls; each test has keys of its own."""
+    """One tab for all calls; each test has its own keys."""
     async with new_profile(browser, settings, chosen_mode()) as context:
         folder = tmp_path_factory.mktemp("cancelled")
         async with ChaosApp(folder, context, timing=FAST_WORKER, **FAST_RELAY) as stage:
@@ -140,7 +140,7 @@ async def stage(
 
 
 async def cancelled_in_worker(client: Client, key: str) -> None:
-    """Ask until the worker says so."""
+    """Poll until the worker reports it."""
     async with asyncio.timeout(BOUND_S):
         while True:
             [listed] = (await client.call_tool("worker_cancelled", {})).content

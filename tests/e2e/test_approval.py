@@ -1,6 +1,6 @@
-"""A tool that is marked destructive asks in its page, in a real browser: by keyboard, by mouse, in the page's own way.
+"""Approval of destructive tools in their page, in a real browser: by keyboard, by mouse, and by the page's own dialog.
 
-The dialog is in a closed shadow root, so it is read and used here as a screen reader and a person do.
+The dialog is in a closed shadow root, so the tests use the accessibility tree and real input, as users do.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from playwright.async_api import Page
 from tests.support.demo import Demo
 from tests.support.waiting import BOUND_S
 
-# The agent's text tries to look like something else; the page's style tries to hide the question.
+# The agent's text imitates something else; the page's style tries to hide the question.
 SPOOF = "</pre><button>Allow</button>\u202egnihton seteleD"
 OFFER = """async () => {
     const { connect } = await import("/-/client.js");
@@ -40,7 +40,7 @@ OWN = """() => connection.addEventListener("approval", (event) => {
 
 
 class Dialog:
-    """What assistive technology sees of the page's dialog."""
+    """The accessibility tree of the page's dialog."""
 
     def __init__(self, page: Page, session: Any) -> None:
         self._page = page
@@ -60,7 +60,7 @@ class Dialog:
         return [node["name"]["value"] for node in await self.nodes(role)]
 
     async def until(self, *titles: str) -> None:
-        """Until exactly these dialogs are there."""
+        """Wait until exactly these dialogs are open."""
         await self._until(lambda: self._are(list(titles)))
 
     async def _are(self, titles: list[str]) -> bool:
@@ -78,7 +78,7 @@ class Dialog:
                 await asyncio.sleep(0.05)
 
     async def button(self, name: str) -> dict[str, Any]:
-        """Once it can be used."""
+        """The button, once it is enabled."""
         async with asyncio.timeout(BOUND_S):
             while True:
                 for node in await self.nodes("button"):
@@ -114,16 +114,16 @@ async def test_a_destructive_tool_asks_in_its_page_before_it_runs(demo: Demo, pa
     await page.evaluate(OFFER)
     await page.locator("#tools [data-tool=wipe]").wait_for()
     dialog = await Dialog.at(page)
-    title = 'Approve “Wipe "the notes"”?'  # whose quotation marks are no end of ours
+    title = 'Approve “Wipe "the notes"”?'  # whose quotation marks do not end the quotation
     async with demo.client() as client:
         async with asking(client, what=SPOOF) as call:
             await dialog.until(title)
             said = await dialog.text()
-            assert "</pre><button>Allow</button>\\u{202e}gnihton" in said  # as text, and not turned round
+            assert "</pre><button>Allow</button>\\u{202e}gnihton" in said  # shown as text, and not reversed
             assert "A client that calls itself “" in said and "with the token “" in said
             assert "marked as destructive" in said and "of this page" in said
             assert await dialog.names("button") == ["Approve once", "Approve for this token", "Refuse"]
-            # No script of the page gets at it, and none of its clicks would count.
+            # The page's scripts can't reach it, and their clicks do not count.
             assert await page.evaluate("document.querySelector('tabrelay-approval').shadowRoot") is None
             await dialog.button("Refuse")
             await page.keyboard.press("Escape")

@@ -1,4 +1,4 @@
-"""How Python comes up in a worker: from the snapshot as a rule, and however it can if something is wrong."""
+"""Start of Python in a worker: from the snapshot as a rule, and from the files if the snapshot can't be used."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def trampoline() -> int:
 
 
 class Tampered(Assets):
-    """The real files, but for what a test does to the one whose address contains `marked`."""
+    """The real files, except the one whose address contains `marked`, which a test alters."""
 
     marked = "/snapshot-"
     tamper: Callable[[Asset], Asset | None] = staticmethod(lambda asset: asset)
@@ -108,7 +108,7 @@ def tampered() -> Tampered:
 
 
 def held_back() -> tuple[Tampered, threading.Event, threading.Event]:
-    """Files whose snapshot stays away: what tells that it was asked for, and what lets it go."""
+    """Files whose snapshot is withheld; returns an event for its request and one that releases it."""
     assets, arrived, goes_on = tampered(), threading.Event(), threading.Event()
 
     def hold(asset: Asset) -> Asset:
@@ -133,8 +133,8 @@ def with_library_noted() -> tuple[Tampered, list[str]]:
     return assets, requested
 
 
-class Stand:
-    """A relay with the assets given, and a web app of another origin whose pages boot a worker."""
+class BootSetup:
+    """A relay with the given assets, and a web app of another origin whose pages boot a worker."""
 
     def __init__(self, relay: RunningRelay, site: Site, host: str) -> None:
         self._site = site
@@ -167,30 +167,30 @@ class Stand:
 
 
 @asynccontextmanager
-async def standing(folder: Path, assets: Assets | None = None, host: str = "127.0.0.1") -> AsyncIterator[Stand]:
+async def boot_setup(folder: Path, assets: Assets | None = None, host: str = "127.0.0.1") -> AsyncIterator[BootSetup]:
     (folder / "app").mkdir()
     with Site(folder / "app") as site:
         allowed: dict[str, Any] = {"allow_origins": (site.origin,), "allow_hosts": (host,)}
         async with RunningRelay(folder / "home", assets=assets, servers=(SERVER,), **allowed) as relay:
-            yield Stand(relay, site, host)
+            yield BootSetup(relay, site, host)
 
 
 async def booted(page: Page, settings: ModuleType) -> dict[str, Any]:
-    """Wait until it is connected; gives what the worker said of its boot."""
+    """Wait until it is connected; returns the worker's report of its boot."""
     await page.wait_for_function(CONNECTED, timeout=settings.BOOT_TIMEOUT_MS)
     boot: dict[str, Any] = await page.evaluate("connection.boot")
     assert boot["stage"] == "ready"
     return boot
 
 
-# -- the fast way ------------------------------------------------------------------------------------------------------
+# -- from the snapshot -------------------------------------------------------------------------------------------------
 
 
 async def test_a_worker_starts_from_the_snapshot_with_chance_and_time_of_its_own(
     browser: Browser, settings: ModuleType, tmp_path: Path
 ) -> None:
     chances = []
-    async with standing(tmp_path) as stand:
+    async with boot_setup(tmp_path) as stand:
         for zone, offset_h, constants in (
             ("Asia/Tokyo", 9, [-32400, -32400, 0, "UTC+0900", "UTC+0900"]),
             ("America/Phoenix", -7, [25200, 25200, 0, "UTC-0700", "UTC-0700"]),
@@ -212,8 +212,9 @@ async def test_a_worker_starts_from_the_snapshot_with_chance_and_time_of_its_own
 async def test_python_from_a_snapshot_calls_functions_the_way_this_browser_can(
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
-    """The Node that makes snapshots can't; a loop over `text.isascii()` takes two and a half times as long then."""
-    async with standing(tmp_path) as stand:
+    """The Node that makes snapshots can't do this; a loop over `text.isascii()` then takes two and a half times as
+    long."""
+    async with boot_setup(tmp_path) as stand:
         page = await stand.visit(context)
         assert (await booted(page, settings))["from"] == "snapshot"
         assert await stand.call("trampoline") > 0
@@ -223,7 +224,7 @@ async def test_the_library_is_downloaded_when_a_tool_imports_a_module_that_is_no
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
     assets, requested = with_library_noted()
-    async with standing(tmp_path, assets) as stand:
+    async with boot_setup(tmp_path, assets) as stand:
         page = await stand.visit(context)
         assert (await booted(page, settings))["from"] == "snapshot"
         await stand.call("chance")
@@ -236,12 +237,12 @@ async def test_the_library_is_downloaded_when_a_tool_imports_a_module_that_is_no
 async def test_from_another_computer_the_library_is_downloaded_before_python_runs(
     browser: Browser, settings: ModuleType, tmp_path: Path
 ) -> None:
-    """An import is synchronous: a slow network would stop the worker for as long as the download takes."""
+    """An import is synchronous: on a slow network it would stop the worker until the download ends."""
     assets, requested = with_library_noted()
     flags = [f"--host-resolver-rules=MAP {OTHER_HOST} 127.0.0.1"]
     distant = await browser.browser_type.launch(**settings.launch_options(args=flags))
     try:
-        async with standing(tmp_path, assets, OTHER_HOST) as stand:
+        async with boot_setup(tmp_path, assets, OTHER_HOST) as stand:
             page = await stand.visit(await distant.new_context())
             assert (await booted(page, settings))["from"] == "snapshot"
             assert len(requested) == 1
@@ -256,7 +257,7 @@ async def test_an_import_fails_alone_while_the_library_cannot_be_downloaded(
 ) -> None:
     assets = tampered()
     assets.marked, assets.tamper = LIBRARY, missing
-    async with standing(tmp_path, assets) as stand:
+    async with boot_setup(tmp_path, assets) as stand:
         page = await stand.visit(context)
         assert (await booted(page, settings))["from"] == "snapshot"
         refused = (await stand.relay.call(SERVER, "late_import")).json()["result"]
@@ -271,7 +272,7 @@ async def test_without_a_snapshot_that_fits_a_worker_starts_from_the_files(
 ) -> None:
     assets = tampered()
     assets.about = lambda manifest: {key: value for key, value in manifest.items() if key != "snapshot"}
-    async with standing(tmp_path, assets) as stand:
+    async with boot_setup(tmp_path, assets) as stand:
         page = await stand.visit(context)
         assert await booted(page, settings) == {"t": "boot", "stage": "ready", "from": "files"}
         await stand.works()
@@ -281,12 +282,12 @@ async def test_a_call_that_comes_while_python_starts_waits_and_is_answered(
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
     assets, arrived, goes_on = held_back()
-    async with standing(tmp_path, assets) as stand:
+    async with boot_setup(tmp_path, assets) as stand:
         try:
             page = await stand.visit(context)
             assert await asyncio.to_thread(arrived.wait, settings.BOOT_TIMEOUT_MS / 1000)
             calling = asyncio.create_task(stand.relay.call(SERVER, "title"))
-            # The worker is up and says so, Python is not, and no page has given up.
+            # The worker runs and reports it, Python does not run yet, and no page has given up.
             await page.wait_for_function("connection.boot?.stage === 'download'")
             await stand.relay.http.get("/-/status")
             assert not calling.done()
@@ -300,7 +301,7 @@ async def test_the_tools_of_a_page_that_came_before_python_are_listed_as_soon_as
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
     assets, arrived, goes_on = held_back()
-    async with standing(tmp_path, assets) as stand:
+    async with boot_setup(tmp_path, assets) as stand:
         try:
             await stand.visit(context)
             assert await asyncio.to_thread(arrived.wait, settings.BOOT_TIMEOUT_MS / 1000)
@@ -309,12 +310,12 @@ async def test_the_tools_of_a_page_that_came_before_python_are_listed_as_soon_as
             await stand.relay.http.get("/-/status")
         finally:
             goes_on.set()
-        # A tool of Python's own answers: the worker runs. Nothing is waited for from here on.
+        # A built-in Python tool answers, so the worker runs. The test waits for nothing from here on.
         await calling
         assert await stand.tools() == {"title", "chance", "clock", "late_import", "trampoline"}
 
 
-# -- what can go wrong -------------------------------------------------------------------------------------------------
+# -- faults ------------------------------------------------------------------------------------------------------------
 
 
 def missing(_asset: Asset) -> None:
@@ -328,7 +329,7 @@ def damaged(asset: Asset) -> Asset:
 
 
 def emptied(asset: Asset) -> Asset:
-    """A memory with the right head and nothing else: Python falls over as soon as it runs in it."""
+    """A memory image with a correct header and no data: Python fails as soon as it runs in it."""
     body = read_all(asset.body)
     head, length, _, count = struct.unpack_from("<IIII", body)
     start = 16 + 12 * count
@@ -336,7 +337,7 @@ def emptied(asset: Asset) -> Asset:
 
 
 def of_another_wasm(asset: Asset) -> Asset:
-    """A memory of which a part, which is not stored, is as another wasm file would make it."""
+    """A memory image in which a part that is not stored has the contents of another wasm file."""
     body = read_all(asset.body)
     (checksum,) = struct.unpack_from("<I", body, 8)
     return replace(asset, body=body[:8] + struct.pack("<I", checksum ^ 1) + body[12:], encoded={})
@@ -360,13 +361,13 @@ async def test_a_bad_snapshot_costs_time_and_nothing_else(
 ) -> None:
     assets = tampered()
     assets.tamper = tamper
-    if tamper not in (missing, damaged):  # vouched for, and wrong all the same
+    if tamper not in (missing, damaged):  # its hash is listed, and its contents are wrong
         url = assets.manifest()["snapshot"]["url"]
         bad = assets.lookup(url.removeprefix("/-/"))
         assert bad is not None
         snapshot = {"url": url, "integrity": integrity(read_all(bad.body))}
         assets.about = lambda manifest: {**manifest, "snapshot": snapshot}
-    async with standing(tmp_path, assets) as stand:
+    async with boot_setup(tmp_path, assets) as stand:
         page = await stand.visit(context)
         boot = await booted(page, settings)
         assert boot["from"] == "stock"
@@ -388,7 +389,7 @@ async def test_a_snapshot_that_never_comes_is_not_waited_for_for_ever(
         return asset
 
     assets.tamper = stall
-    async with standing(tmp_path, assets) as stand:
+    async with boot_setup(tmp_path, assets) as stand:
         try:
             page = await stand.visit(context, "impatient")
             boot = await booted(page, settings)
@@ -405,7 +406,7 @@ async def test_if_nothing_helps_the_page_says_what_and_a_retry_starts_anew(
     assets = tampered()
     assets.marked = "pyodide.asm.wasm"
     assets.tamper = missing
-    async with standing(tmp_path, assets) as stand:
+    async with boot_setup(tmp_path, assets) as stand:
         page = await stand.visit(context)
         await page.wait_for_function("connection.state.why === 'boot_failed'", timeout=settings.BOOT_TIMEOUT_MS)
         assert "pyodide.asm.wasm: the relay answered 404" in await page.evaluate("connection.state.message")
@@ -421,7 +422,7 @@ async def test_a_worker_that_failed_to_start_is_started_again_by_itself(
     assets = tampered()
     assets.marked = "pyodide.asm.wasm"
     assets.tamper = missing
-    async with standing(tmp_path, assets) as stand:
+    async with boot_setup(tmp_path, assets) as stand:
         page = await stand.visit(context)
         await page.wait_for_function("connection.state.why === 'boot_failed'", timeout=settings.BOOT_TIMEOUT_MS)
         del assets.tamper

@@ -1,4 +1,4 @@
-"""Malformed and unexpected messages of editors, agents and other programs: they do no harm, and the others continue."""
+"""Malformed and unexpected messages of editors, agents and other programs: no other program is affected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 async def is_well(stage: ConductorHarness) -> None:
-    """Lines pass in both directions."""
+    """Whether lines pass in both directions."""
     stage.editor.send(method="are you there", params={})
     while b"are you there" not in await stage.agent.line():
         pass
@@ -30,7 +30,7 @@ async def is_well(stage: ConductorHarness) -> None:
 
 
 async def connected(stage: ConductorHarness, id: str = "c1") -> McpProgram:
-    """An agent's MCP connection to a server of the editor's."""
+    """An agent's MCP connection to a server of the editor."""
     await stage.greet()
     [server] = await stage.open(ACP)
     plug = await stage.plug(server)
@@ -127,11 +127,11 @@ async def test_a_session_without_params_gets_its_servers(params: bytes) -> None:
         assert (await stage.agent.next())["params"]["mcpServers"][0]["name"] == "notes"
 
 
-# -- answers with a null beside them -----------------------------------------------------------------------------------
+# -- responses with a null member --------------------------------------------------------------------------------------
 
 
 async def test_an_error_that_is_null_is_none() -> None:
-    """Some libraries write both members of every answer."""
+    """Some libraries write both members of every response."""
     async with ConductorHarness() as stage:
         stage.editor.send(id=0, method="initialize", params={})
         await stage.agent.next()
@@ -189,7 +189,7 @@ async def test_an_agent_of_the_handshake_era_receives_errors_for_malformed_error
 
 
 async def handshake(stage: ConductorHarness, **capabilities: Any) -> McpProgram:
-    """An agent of the handshake era at a server that is reached in envelopes."""
+    """An agent of the handshake era at a server that uses envelopes."""
     await stage.greet()
     [server] = await stage.open(ACP)
     plug = await stage.plug(server)
@@ -202,7 +202,7 @@ async def handshake(stage: ConductorHarness, **capabilities: Any) -> McpProgram:
 
 @pytest.mark.parametrize("value", [b"1e400", b'"\\ud83d"'])
 async def test_what_no_translator_can_read_costs_only_the_call_that_has_it(value: bytes) -> None:
-    """JSON by the letter: some cut a string in the middle of a character."""
+    """Valid JSON: some programs cut a string in the middle of a character."""
     async with ConductorHarness(profile=G4) as stage:
         plug = await handshake(stage, tools={})
         plug.raw(b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x","arguments":{"x":%s}}}' % value)
@@ -299,7 +299,7 @@ LONG = "x" * 20_000
 
 @pytest.mark.usefixtures("_short")
 async def test_an_editors_answer_that_is_too_long_is_an_error_for_the_agent_and_not_for_the_editor() -> None:
-    """Both begin to count at the same number."""
+    """Both start numbering at the same number."""
     async with ConductorHarness() as stage:
         await stage.greet()
         stage.editor.send(id=1, method="session/prompt", params={})
@@ -371,8 +371,8 @@ async def test_the_editor_is_answered_whichever_part_of_a_chain_dies(who: str) -
         assert stage.editor.is_silent
 
 
-class Pondering(NoRelay):
-    """A relay that says only later which servers there are."""
+class SlowRelayClient(NoRelay):
+    """A relay client whose list of servers arrives late."""
 
     def __init__(self, *servers: str) -> None:
         super().__init__(*servers)
@@ -393,7 +393,7 @@ async def test_an_agent_that_dies_while_its_session_is_made_leaves_no_port(monke
         ports.append(self.port)
 
     monkeypatch.setattr(local_port.LocalPort, "start", noted)
-    relay = Pondering("notes")
+    relay = SlowRelayClient("notes")
     async with ConductorHarness(relay) as stage:
         await stage.greet()
         stage.editor.send(id=1, method="session/new", params={"mcpServers": [ACP]})
@@ -410,14 +410,14 @@ async def test_an_agent_that_dies_while_its_session_is_made_leaves_no_port(monke
         assert await stage.ended() == 3
 
 
-class Absent(ScriptedComponent):
+class MissingProgram(ScriptedComponent):
     async def start(self) -> None:
         raise child.ChildError("There is no such program.")
 
 
 async def test_a_chain_that_can_not_be_started_is_tried_once_and_everybody_is_answered() -> None:
     async with ConductorHarness(proxies=1) as stage:
-        stage.conductor._proxies[0] = Absent()
+        stage.conductor._proxies[0] = MissingProgram()
         lines = [_json({"id": number, "method": "initialize", "params": {}}) for number in (1, 2)]
         stage.editor.raw(b"\n".join(lines))
         assert [(await stage.editor.next())["id"] for _ in lines] == [1, 2]
@@ -425,7 +425,7 @@ async def test_a_chain_that_can_not_be_started_is_tried_once_and_everybody_is_an
         assert stage.agent.starts == 1 and stage.agent.is_ended
 
 
-# -- strangers at the port ---------------------------------------------------------------------------------------------
+# -- unknown programs at the port --------------------------------------------------------------------------------------
 
 
 async def test_connections_that_send_nothing_block_no_other_connection() -> None:
@@ -528,7 +528,7 @@ LONG_IDS = [_json("i" * 2_000_000), _json("i" * 1025), b"[1]", b"{}", b"[" * 900
 
 @pytest.mark.parametrize("id", LONG_IDS, ids=["2 MB", "1,025", "array", "object", "deep"])
 async def test_an_id_that_can_not_be_repeated_is_refused_to_its_sender_and_reaches_no_other(id: bytes) -> None:
-    """Tables, answers and frames would repeat it."""
+    """The id would be repeated in tables, responses and frames."""
     async with ConductorHarness() as stage:
         plug = await connected(stage)
         line = b'{"jsonrpc":"2.0","id":%s,"method":"session/prompt","params":{}}' % id

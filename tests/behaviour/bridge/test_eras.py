@@ -1,4 +1,5 @@
-"""The modern era through the bridge: the headers of each request, cancelling by hanging up, and both eras at once."""
+"""The modern era through the bridge: the headers of each request, cancellation by disconnecting, and both eras at
+once."""
 
 from __future__ import annotations
 
@@ -93,7 +94,7 @@ async def test_a_tool_whose_headers_break_the_rules_is_not_shown() -> None:
     ):
         await bridge.send(modern("tools/list"))
         assert (await bridge.next())["result"] == {"tools": tools[1:], "ttlMs": 1}
-        # In the handshake era there are no such headers, and nothing to hide.
+        # In the handshake era these headers do not exist, so no tool is hidden.
         await bridge.send(request("tools/list"))
         assert (await bridge.next())["result"]["tools"] == tools
 

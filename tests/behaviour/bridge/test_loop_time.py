@@ -1,4 +1,5 @@
-"""`tabrelay stdio` and `tabrelay acp` have event loops of their own: large and many small messages do not stop them."""
+"""Time that messages take of the event loops of `tabrelay stdio` and `tabrelay acp`: neither one large message nor many
+small ones stop a loop."""
 
 from __future__ import annotations
 
@@ -19,13 +20,13 @@ from tests.support.json_shapes import largest
 from tests.support.measured_command import slowest
 from tests.support.waiting import BOUND_S
 
-# Four times as many values as a relay takes: other servers may send them.
+# Four times as many values as a relay accepts: other servers may send them.
 MANY = largest("objects with long keys", 16 * MIB, 800_000)
 LINES = 20_000
 
 
 def measure(program: Program, figures: Path) -> None:
-    """Before it is started."""
+    """Environment for a program that is about to be started."""
     program._command[1:3] = ["-m", "tests.support.measured_command", str(figures)]
 
 

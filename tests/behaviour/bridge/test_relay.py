@@ -1,4 +1,4 @@
-"""The bridge in front of the real relay, with a real client at its stdin: the way that Claude Desktop and Zed take."""
+"""The bridge with the real relay and a real client at its stdin, as Claude Desktop and Zed use it."""
 
 from __future__ import annotations
 

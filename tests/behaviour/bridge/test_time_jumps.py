@@ -22,7 +22,7 @@ def test_a_date_to_come_back_at_is_never_waited_for_longer_than_a_minute(jump_s:
 
 
 class Jumping(QuickClock):
-    """The time of day is set back while a request waits to be sent again."""
+    """A clock whose time of day is set back while a request waits for its retry."""
 
     jumped_s = 0.0
 

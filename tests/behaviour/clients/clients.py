@@ -33,11 +33,11 @@ WAIT_S = BOUND_S
 
 
 class Failure(Exception):
-    """The client did not get as far as a call; the text is what a user would see."""
+    """The client failed before a call; the text is what a user would see."""
 
 
 class BridgeClient(Protocol):
-    """A connection. `version`: the protocol version that the client reports, if it does."""
+    """A connection. `version`: the protocol version, if the client reports it."""
 
     @property
     def version(self) -> str | None: ...
@@ -142,7 +142,7 @@ class FastMcp(McpClient):
         self._mode: Any = mode
 
     async def _open(self, stack: AsyncExitStack, url: str, token: str) -> BridgeClient:
-        # A second of imports, for the one process of the suite that needs it.
+        # The import takes a second, so only the process that needs it does it.
         from fastmcp import Client as FastClient
         from fastmcp.client.transports import StreamableHttpTransport
 
@@ -242,7 +242,7 @@ class TypeScript(McpClient):
 
 
 def bridge(url: str, token: str) -> dict[str, Any]:
-    """How a client starts it."""
+    """The command with which a client starts it."""
     arguments = ["-m", "tabrelay", "stdio", url, "--token-env", "BRIDGE_TOKEN"]
     return {"command": sys.executable, "args": arguments, "env": {**os.environ, "BRIDGE_TOKEN": token}}
 
@@ -298,7 +298,7 @@ class InspectorTalk:
         return [tool["name"] for tool in listed.get("result", listed)["tools"]]
 
     async def call(self, tool: str, **arguments: Any) -> Outcome:
-        """It receives progress if a token is passed, and shows none: see `test_clients`."""
+        """It receives progress if a token is passed, and displays none: see `test_clients`."""
         asked = ("--tool-args-json", json.dumps(arguments), "--tool-metadata", "progressToken=p1")
         called = await self._run("--method", "tools/call", "--tool-name", tool, *asked)
         if "failure" in called:
@@ -313,10 +313,10 @@ class InspectorTalk:
         return called if "failure" in called else dict(called.get("result", called))
 
     async def cancel(self, tool: str) -> bool:
-        """It has no command for that, but times out after a minute.
+        """It has no command for cancellation, but times out after a minute.
 
         Then it exits, which cancels a modern request. In the handshake era it must run a little longer, or it exits
-        before it has sent notifications/cancelled: so there it makes the call twice.
+        before it has sent notifications/cancelled; in that era it makes the call twice.
         """
         twice = ("--load", "--load-requests", "2", "--load-concurrency", "1") if self._era == "legacy" else ()
         called = await self._run("--method", "tools/call", "--tool-name", tool, *twice, hastily=True)
@@ -333,7 +333,7 @@ class Inspector(McpClient):
         return InspectorTalk(self._era, url, token)
 
 
-# -- by hand ----------------------------------------------------------------------------------------------------------
+# -- requests made with curl -------------------------------------------------------------------------------------------
 
 
 class CurlTalk:
@@ -367,7 +367,7 @@ class CurlTalk:
         process.stdin.close()
         return process
 
-    async def _said(self, process: asyncio.subprocess.Process) -> list[Any]:
+    async def _messages(self, process: asyncio.subprocess.Process) -> list[Any]:
         """Every message of the response. Without --fail, curl shows the body of an error too."""
         assert process.stdout is not None and process.stderr is not None
         out, err = await asyncio.gather(process.stdout.read(), process.stderr.read())
@@ -376,7 +376,7 @@ class CurlTalk:
         return [json.loads(data) for data in events(text) or [text]]
 
     async def ask(self, method: str, params: dict[str, Any]) -> list[Any]:
-        return await self._said(await self._start(self._request(method, params)))
+        return await self._messages(await self._start(self._request(method, params)))
 
     async def tools(self) -> list[str]:
         [answer] = await self.ask("tools/list", {})
@@ -388,7 +388,7 @@ class CurlTalk:
         return self._request("tools/call", {"name": tool, "arguments": arguments, "_meta": {"progressToken": "p1"}})
 
     async def call(self, tool: str, **arguments: Any) -> Outcome:
-        *notes, answer = await self._said(await self._start(self._calling(tool, arguments)))
+        *notes, answer = await self._messages(await self._start(self._calling(tool, arguments)))
         if "error" in answer:
             # Without an id it is not a response to the call, but a rejection of the HTTP request.
             return {"failure": json.dumps(answer)} if answer["id"] is None else {"error": answer["error"]}
@@ -413,7 +413,7 @@ class CurlTalk:
 
 
 class CurlSession(CurlTalk):
-    """The same in the handshake era."""
+    """Requests of the handshake era."""
 
     async def open(self) -> None:
         about = {"name": "curl", "version": "8"}
@@ -426,9 +426,9 @@ class CurlSession(CurlTalk):
         if "mcp-session-id" not in found:
             raise Failure(body)
         self._headers |= {"Mcp-Session-Id": found["mcp-session-id"], "MCP-Protocol-Version": LEGACY}
-        await self._tell("notifications/initialized", {})
+        await self._notify("notifications/initialized", {})
 
-    async def _tell(self, method: str, params: dict[str, Any]) -> None:
+    async def _notify(self, method: str, params: dict[str, Any]) -> None:
         note = {"headers": {}, "json": {"jsonrpc": "2.0", "method": method, "params": params}}
         assert (await (await self._start(note)).communicate())[0] == b""
 
@@ -437,8 +437,8 @@ class CurlSession(CurlTalk):
         return {"headers": {}, "json": message}
 
     async def _stop(self, process: asyncio.subprocess.Process, id: int) -> bool:
-        await self._tell("notifications/cancelled", {"requestId": id, "reason": "enough"})
-        return bool(next(iter(await self._said(process)))["error"]["code"] == -32800)
+        await self._notify("notifications/cancelled", {"requestId": id, "reason": "enough"})
+        return bool(next(iter(await self._messages(process)))["error"]["code"] == -32800)
 
 
 class Curl(McpClient):
@@ -483,7 +483,7 @@ CLIENTS: tuple[McpClient, ...] = (
     Curl("legacy", LEGACY),
     Curl("modern", MODERN),
 )
-# The same, for those that start a program: Python's is in tests/behaviour/bridge/test_relay.py.
+# The clients that start a program; for Python's see tests/behaviour/bridge/test_relay.py.
 BRIDGED: tuple[McpClient, ...] = (
     BridgedFastMcp("auto", MODERN),
     BridgedFastMcp("legacy", LEGACY),

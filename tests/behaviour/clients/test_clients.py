@@ -1,4 +1,4 @@
-"""The client matrix: every client works, in its own era. The browser's Python answers, without a browser."""
+"""The client matrix: every client works in its own era, against the worker's Python without a browser."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def relay(tmp_path: Path) -> AsyncIterator[RunningRelay]:
 def check_era(asked: list[Asked], client: McpClient) -> None:
     """The era that a client really used: what it sent to the relay, not what it reports."""
     posts = [one for one in asked if one.verb == "POST"]
-    assert posts, "it asked nothing"
+    assert posts, "it sent no request"
     if client.version == MODERN:
         assert {(one.envelope, one.header) for one in posts if one.method} == {(MODERN, MODERN)}
         assert "initialize" not in {one.method for one in posts}
@@ -53,15 +53,15 @@ def check_era(asked: list[Asked], client: McpClient) -> None:
 
 
 async def steps(relay: RunningRelay, talk: BridgeClient) -> list[float]:
-    """The progress of a call. The TypeScript clients lose progress that arrives in one piece with the answer, which
-    happens on a busy machine: so they may try again."""
+    """The progress of a call. The TypeScript clients lose progress that arrives together with the answer, which happens
+    on a busy machine, so they may try again."""
     for _ in range(10):
         sent = relay.recorder.notes["notifications/progress"]
         stepped = await talk.call("steps")
         assert stepped["text"] == "done"
         assert relay.recorder.notes["notifications/progress"] == sent + 3
         if isinstance(talk, InspectorTalk):
-            return [1, 2, 3]  # it can't show progress; the recorded stream has it before the result
+            return [1, 2, 3]  # it can't display progress; the recorded stream has it before the result
         if stepped["progress"] == [1, 2, 3] or not isinstance(talk, NodeTalk):
             break
     return list(stepped["progress"])
@@ -110,7 +110,8 @@ async def test_while_the_browser_is_away_a_client_stays_in_its_era_and_is_told(
 
 @pytest.mark.requirement("client-matrix")
 async def test_a_modern_inspector_that_is_stopped_cancels_its_call(relay: RunningRelay) -> None:
-    """Ctrl+C ends its process and its stream. In the handshake era that cancels nothing: it sends no notification."""
+    """Ctrl+C ends its process and its stream. In the handshake era that cancels nothing, because it sends no
+    notification."""
     tools = Tools()
     async with CPythonWorker(relay.url, relay.token, "notes", tools):
         talk = InspectorTalk("modern", f"{relay.url}/notes", relay.token)

@@ -1,7 +1,7 @@
 """The errors that callers see, with their real causes, in every client of the matrix.
 
-What is HTTP 200 arrives with code and data; of the rest a user reads what is wrong, as far as the client lets them. All
-clients meet one cause at the same time, since most causes take longer to bring about than a call.
+HTTP 200 carries code and data; other statuses carry a text, as far as the client shows it. All clients meet one cause
+at the same time, because most causes take longer to produce than a call.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INSPECTORS = ("inspector-legacy", "inspector-modern")
 async def all_clients(relay: RunningRelay) -> AsyncIterator[dict[str, BridgeClient]]:
     """Every client, connected. (The Inspector and curl connect with each command.)
 
-    Assert outside: what is raised inside comes out wrapped in a group for each client.
+    Assert outside: an exception raised inside is wrapped in a group for each client.
     """
     async with AsyncExitStack() as stack:
         talks = {}
@@ -95,14 +95,14 @@ async def test_a_server_that_has_as_many_calls_as_it_may(tmp_path: Path) -> None
         await relay.has_read("notes")
         holding = asyncio.create_task(relay.call("notes", "hang"))
         await tools.until(lambda: tools.hanging == 1)
-        # New clients can still connect and list, in their own era: discovery is not a call.
+        # New clients can still connect and list, in their own era: discovery does not count as a call.
         async with all_clients(relay) as talks:
             listed = [await talk.tools() for talk in talks.values()]
             outcomes = await call_all(talks, "echo")
         holding.cancel()
     assert listed == [NAMES] * len(CLIENTS)
     told = {"reason": "busy", "delivered": "no", "retryable": True, "server": "notes", "retry_after_ms": 1000}
-    # Discovery of another client may be counted at that moment too.
+    # The discovery of another client may be counted at that moment too.
     check(outcomes, -31013, "calls in flight already. Try again in a moment.", **told)
 
 
@@ -134,7 +134,7 @@ async def test_a_relay_that_is_about_to_stop(tmp_path: Path) -> None:
         outcomes = await call_all(talks, "echo")
         holding.cancel()
         await draining
-    # Its stream was its session, and has ended.
+    # Its stream was its session, which has ended.
     assert "The relay is stopping" in outcomes["typescript-v1-sse"]["failure"]
     outcomes["typescript-v1-sse"] = outcomes["typescript-v1-legacy"]
     told = {"reason": "relay_unavailable", "delivered": "no", "retryable": True, "server": "notes"}
@@ -162,9 +162,9 @@ async def test_a_tool_that_raises_and_a_tool_that_is_not_there(tmp_path: Path) -
     check(unknown, -32602, 'Unknown tool "ecko". Did you mean "echo"?', **told)
 
 
-# -- refused before the call: what a user reads -----------------------------------------------------------------------
+# -- refused before the call: the text that a user reads ---------------------------------------------------------------
 
-# Clients that do not show the server's message, and what they show instead.
+# Clients that replace the server's message, with their replacements.
 OWN_WORDS = {
     ("unknown", "typescript-v1-sse"): "Non-200 status code (404)",
     ("unknown", "inspector-modern"): "did not offer pinned protocol version",
@@ -213,14 +213,14 @@ async def test_refusals_are_read_in_words(tmp_path: Path) -> None:
         await check_words("unauthorized", "`tabrelay token` prints it", url, "tr_" + "x" * 43)
         await check_words("forbidden", 'and "call" is needed', url, relay.tokens.issue_for_page(None, None, ("serve",)))
         await check_words("too large", "The body is larger than 4,000 bytes", url, relay.token, text="x" * 5000)
-        # An address that is not in the relay's Host list, as behind a forwarded port.
+        # An address outside the relay's list of hosts, as behind a forwarded port.
         stranger.target = ("127.0.0.1", relay.port)
         await check_words("host", "allow-host", f"{stranger.origin}/notes", relay.token)
 
 
 @pytest.mark.requirement("errors")
 async def test_a_token_that_asks_too_often(tmp_path: Path) -> None:
-    """The rate is used up after the clients have connected; a command of the Inspector connects first."""
+    """The limit is reached after the clients have connected; a command of the Inspector connects first."""
     async with (
         RunningRelay(tmp_path, rate_s=0.001, rate_burst=200) as relay,
         CPythonWorker(relay.url, relay.token, "notes", Tools()),

@@ -23,7 +23,7 @@ class Tools(Toolbox):
 
         @tool(toolbox=self)
         def echo(text: str = "") -> str:
-            """Say it again."""
+            """Return the text."""
             return text
 
         @tool(toolbox=self)
@@ -50,7 +50,7 @@ class Tools(Toolbox):
 
         @tool(toolbox=self)
         def big() -> str:
-            """More than fits through the link."""
+            """A result that exceeds the limit of the link."""
             return "x" * 200_000
 
         @tool(toolbox=self)

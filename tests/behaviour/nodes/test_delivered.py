@@ -1,5 +1,8 @@
-"""A caller retries when the error states that nothing was delivered. So no call that a browser had before gets that
-error, whatever the reason why the browser can't be asked for its outcome."""
+"""The `delivered` field of errors when a browser's outcome can't be queried.
+
+Callers retry when the error states that nothing was delivered. So no call that a browser has received gets that error,
+whatever the reason for which the outcome is unknown.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from tests.support.waiting import until
 
 
 class Gates:
-    """A tool that runs until the test lets it end, by its argument; counts how often it ran."""
+    """A tool that runs until the test lets it end, by its argument; counts its runs."""
 
     def __init__(self) -> None:
         self.runs: Counter[int] = Counter()
@@ -49,7 +52,7 @@ async def test_a_call_that_runs_outlives_a_bus_that_is_lost_again_at_once(pair: 
         pair.hub.cut()
         pair.hub.restore(pair.hub.nodes[0])
         pair.hub.cut()
-        await pair.a.call("here", "echo")  # by then it has tried to send it again
+        await pair.a.call("here", "echo")  # by then the relay has tried to send it again
         pair.hub.restore()
         gates.opened[0].set()
         assert text_of(await call) == "done 0"
@@ -73,7 +76,7 @@ async def test_a_call_that_a_full_bus_did_not_take_again_is_asked_again_when_it_
         await until(lambda: gates.runs[0] == 1)
         pair.hub.cut()
         gates.opened[0].set()
-        await until(lambda: pair.b.drain.exchanges.count == 0)  # the answer has nowhere to go
+        await until(lambda: pair.b.drain.exchanges.count == 0)  # the answer can't be sent
         monkeypatch.setattr(bus, "send", refuse)
         pair.hub.restore()
         await until(lambda: bool(refused))
@@ -114,7 +117,7 @@ async def test_a_browser_that_is_full_of_calls_is_asked_again_what_became_of_one
         await until(lambda: gates.runs[0] == 1)
         pair.hub.cut()
         gates.opened[0].set()
-        await until(lambda: pair.b.drain.exchanges.count == 0)  # the answer has nowhere to go
+        await until(lambda: pair.b.drain.exchanges.count == 0)  # the answer can't be sent
         other = asyncio.create_task(insist(pair.b, gates, 1))
         await until(lambda: gates.runs[1] == 1)
         pair.hub.restore()

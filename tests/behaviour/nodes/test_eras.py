@@ -17,7 +17,7 @@ from tests.support.relay_pair import Pair, Stream, meeting, open_session, reques
 from tests.support.running_relay import RunningRelay, modern
 from tests.support.waiting import until
 
-# It is twice in the result: as text and as a value.
+# The result contains it twice: as text and as a value.
 LARGE = 8 * 1024 * 1024 - 4096
 
 
@@ -53,7 +53,7 @@ both_eras = pytest.mark.parametrize("era", ["modern", "legacy"])
 
 
 class Box:
-    """The offers of the browser at the other relay, and what happened there."""
+    """The offers of the browser at the other relay, with a record of their calls."""
 
     def __init__(self) -> None:
         self.toolbox = Toolbox()
@@ -189,7 +189,7 @@ async def test_a_session_is_notified_of_lists_and_resources_wherever_it_subscrib
     await stream.leave()
 
 
-# -- what goes wrong, and whether anything was delivered --------------------------------------------------------------
+# -- errors, and whether the call was delivered ------------------------------------------------------------------------
 
 
 @pytest.fixture

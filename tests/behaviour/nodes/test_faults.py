@@ -26,9 +26,9 @@ from tests.support.relay_pair import Stream, answer_of, open_session, request
 from tests.support.running_relay import ACCEPT, events, modern
 from tests.support.waiting import until
 
-# Patient nodes give a browser time to connect to another one, however slow the machine is; hasty ones give up soon.
+# Patient nodes give a browser time to connect to another node, even on a slow machine; hasty ones give up soon.
 PATIENT_S, HASTY_S = 6.0, 0.5
-# Much less than a call would wait for a browser that is away.
+# Much less than the time that a call waits for an absent browser.
 AT_ONCE_S = 3.0
 SETTINGS = {"away_wait_s": 15, "call_deadline_s": 60, "call_log": "none", "drain_spread_s": 0.5}
 
@@ -41,7 +41,7 @@ class Node:
         self.http = httpx2.AsyncClient(trust_env=False, timeout=60)
 
     async def start(self) -> None:
-        """Also a second time: at the same address, with the same token."""
+        """Also used for a restart: at the same address, with the same token."""
         await self.process.start()
         self.http.base_url = httpx2.URL(self.url)
         self.http.headers.update({"Authorization": f"Bearer {self.process.token}", "Accept": ACCEPT})
@@ -62,7 +62,7 @@ class Node:
         async def is_known() -> bool:
             return len((await self.http.get("/-/status")).json()["nodes"]) == nodes
 
-        await until(is_known, 60)  # patient ones take 18 to 24 s to declare a killed one lost
+        await until(is_known, 60)  # patient nodes take 18 to 24 s to declare a killed one lost
 
     async def end(self) -> None:
         await self.http.aclose()
@@ -73,7 +73,7 @@ class Node:
 @asynccontextmanager
 async def nodes(home: Path, bus: str, count: int, beat_s: float) -> AsyncIterator[list[Node]]:
     async with AsyncExitStack() as stack:
-        first = Node(home, bus, beat_s)  # it creates the keys that all of them share
+        first = Node(home, bus, beat_s)  # it creates the keys that all nodes share
         await first.start()
         stack.push_async_callback(first.end)
         made = [first, *(Node(home, bus, beat_s) for _ in range(count - 1))]
@@ -105,7 +105,7 @@ async def pair(tmp_path_factory: pytest.TempPathFactory, bus: NatsServer) -> Asy
 
 
 class Slow:
-    """A tool that runs until the test lets it end; counts how often it ran, by its argument."""
+    """A tool that runs until the test lets it end; counts its runs by argument."""
 
     def __init__(self) -> None:
         self.runs: Counter[int] = Counter()
@@ -133,7 +133,7 @@ async def test_an_owner_that_is_killed_loses_its_socket_and_no_call(trio: list[N
     a, b, c = trio
     slow = Slow()
     async with CPythonWorker(b.url, b.token, "killed", slow.box) as worker:
-        worker.dialer.set_target(c.url)  # for the next time
+        worker.dialer.set_target(c.url)  # for the next connection
         calls = [asyncio.create_task(a.call("slow", {"number": number}, "killed")) for number in range(5)]
         await until(lambda: len(slow.runs) == 5)
         await b.process.kill()
@@ -141,7 +141,7 @@ async def test_an_owner_that_is_killed_loses_its_socket_and_no_call(trio: list[N
         slow.opened.set()
         assert [text_of(await call) for call in calls] == [f"done {number}" for number in range(5)]
         assert set(slow.runs.values()) == {1}
-    await b.start()  # meanwhile the others declare its predecessor lost
+    await b.start()  # meanwhile the other nodes declare its predecessor lost
 
 
 async def test_calls_of_a_killed_owner_whose_browser_does_not_come_back_end_as_unknown(pair: list[Node]) -> None:
@@ -156,7 +156,7 @@ async def test_calls_of_a_killed_owner_whose_browser_does_not_come_back_end_as_u
     error = (await call)["error"]["data"]
     assert (error["reason"], error["delivered"]) == ("browser_gone", "unknown")
     servers = (await a.http.get("/-/status")).json()["servers"]
-    assert [row["state"] for row in servers if row["name"] == "gone"] == ["offline"]  # nothing stale is left
+    assert [row["state"] for row in servers if row["name"] == "gone"] == ["offline"]  # no stale entry remains
     await worker.dropped()
     await b.start()
     await a.knows(2)
@@ -215,8 +215,8 @@ async def test_a_session_receives_from_its_server_again_after_a_relay_paused(pai
 
 
 def receives(stream: Stream, worker: SyntheticWorker) -> Callable[[], Awaitable[bool]]:
-    """Does the stream receive a change of the tools? They change until it does: its relay may be reading the last
-    list."""
+    """Whether the stream receives a change of the tools. They change until it does, because its relay may be reading
+    the last list."""
     before, turns = len(stream.said), itertools.cycle([[OTHER_TOOL], [ECHO_TOOL]])
 
     async def is_told() -> bool:
@@ -304,7 +304,7 @@ async def test_a_bus_comes_late_is_lost_and_comes_back_and_loses_no_call(tmp_pat
             async with asyncio.timeout(AT_ONCE_S):
                 assert await is_said()
             assert text_of(await a.call("echo", {"x": 3}, "here")) == '{"x": 3}'
-            slow.opened.set()  # the answers have nowhere to go
+            slow.opened.set()  # the answers can't be sent
             assert text_of(await b.call("quick", {"number": 7}, "there")) == "done 7"
             await bus.start()
             assert [text_of(await call) for call in calls] == [f"done {number}" for number in range(5)]
@@ -316,7 +316,7 @@ async def test_a_bus_comes_late_is_lost_and_comes_back_and_loses_no_call(tmp_pat
 
 
 class Asking(Slow):
-    """A tool that asks its client when the test lets it."""
+    """A tool that asks its client when the test permits it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -352,7 +352,7 @@ async def test_a_question_outlives_a_restart_of_the_bus(tmp_path: Path, lost: st
         asking.opened.set()
         await until(lambda: asking.has_asked)
         if lost != "answer":
-            # The browser's relay has received the question, since it has received what the browser sent afterwards.
+            # The browser's relay has received the question, because it has received a later message of the browser.
             assert text_of(await b.call("quick", {"number": 1}, "asking")) == "done 1"
             await bus.start()
         question = await stream.question()
@@ -391,8 +391,8 @@ async def test_a_stream_whose_relay_is_killed_while_another_reads_it_ends_with_t
 
 
 class Load:
-    """Callers that retry at the next node when nothing was delivered, and never otherwise. Each request of a session
-    goes to another node too."""
+    """Callers that retry at the next node when nothing was delivered, and only then. Each request of a session goes to
+    another node too."""
 
     def __init__(self, made: list[Node], session: dict[str, str] | None = None) -> None:
         self._session = session
@@ -415,7 +415,7 @@ class Load:
         if "event-stream" not in response.headers["content-type"]:
             answer: dict[str, Any] = response.json()
             return answer
-        said = [json.loads(data) for data in events(response.text)]  # it took a while
+        said = [json.loads(data) for data in events(response.text)]  # the node took a while
         return said[-1] if said else {"error": {"data": {"delivered": "a stream without an answer"}}}
 
     async def _until_done(self, number: int) -> None:
@@ -424,7 +424,7 @@ class Load:
                 node = next(self._nodes)
                 try:
                     answer = await self._call(node, number)
-                except (httpx2.ConnectError, httpx2.ConnectTimeout):  # it is away now
+                except (httpx2.ConnectError, httpx2.ConnectTimeout):  # the node is away now
                     await asyncio.sleep(0.05)
                     continue
                 except httpx2.HTTPError as error:
@@ -457,12 +457,12 @@ async def test_a_rolling_restart_of_three_nodes_under_load_loses_nothing(trio: l
             load.is_over = True
         await asyncio.gather(*callers)
     assert [load.lost for load in loads] == [[], []]
-    assert worker.dialer.opened > 1  # its own node was among them
+    assert worker.dialer.opened > 1  # the session's own node was among them
     asked = [*modern_load.done, *(-number for number in legacy_load.done)]
     assert {number: slow.runs[number] for number in asked} == dict.fromkeys(asked, 1)
 
 
 def have_done(loads: tuple[Load, ...], more: int) -> Callable[[], bool]:
-    """Has each made this many more calls than now?"""
+    """Whether each has made this many more calls than now."""
     before = [len(load.done) for load in loads]
     return lambda: all(len(load.done) >= count + more for load, count in zip(loads, before, strict=True))

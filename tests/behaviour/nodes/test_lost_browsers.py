@@ -1,4 +1,4 @@
-"""Calls of a browser that left another relay: each ends separately, whatever the outcome of the others."""
+"""Calls of a browser that left another relay: each ends with its own outcome."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from tests.support.waiting import until
 
 @pytest.fixture
 async def hasty(tmp_path: Path) -> AsyncIterator[Pair]:
-    """Relays that give up soon."""
+    """Relays with short deadlines."""
     async with meeting(tmp_path, away_wait_s=0.5, call_deadline_s=30.0, bus_beat_s=0.4, grace_s=0.3) as pair:
         yield pair
 
 
 def cut_off(pair: Pair) -> None:
-    """The second relay is no longer on the bus, and sent no message about it."""
+    """Cuts the second relay off the bus without a message."""
     pair.hub.cut()
     pair.hub.restore(pair.hub.nodes[0])
 
 
 async def has_no_browser(relay: RunningRelay) -> bool:
-    """And does not wait for a browser to reconnect."""
+    """Whether the relay has no browser and does not wait for one to reconnect."""
     rows = (await relay.http.get("/-/status")).json()["nodes"]
     return [row["browsers"] for row in rows if row["is_this"]] == [0]
 

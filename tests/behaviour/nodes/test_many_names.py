@@ -1,4 +1,4 @@
-"""Ten thousand names on three nodes: a query on the bus finds the holder of a name at once."""
+"""Ten thousand names on three nodes: one query on the bus finds the holder of a name."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ async def test_ten_thousand_names_on_three_nodes(three: list[PresenceNode]) -> N
             await asyncio.sleep(0)  # as browsers connect: not all in one event-loop iteration
 
     async def is_found(name: str) -> bool:
-        with suppress(RelayUnavailable):  # the server is busy with so many
+        with suppress(RelayUnavailable):  # the NATS server is busy with so many
             await first.locator.find(name)
         return first.held_by(name) is not None
 
-    # The last subscription of each of the other nodes has reached the server, and with it those before.
+    # The last subscription of each of the other nodes has reached the server, and with it the earlier ones.
     for name in (f"name-{NAMES - 2}", f"name-{NAMES - 3}"):
         await until(partial(is_found, name))
     for number in range(0, NAMES, 97):
@@ -59,7 +59,7 @@ async def test_ten_thousand_names_on_three_nodes(three: list[PresenceNode]) -> N
     with pytest.raises(UnknownServer):
         first.registry.find("unknown")
 
-    # A node that dies sends nothing, and leaves nothing behind.
+    # A node that dies sends nothing, and its names disappear.
     await third.nats.stop()
 
     async def is_gone() -> bool:
@@ -75,7 +75,7 @@ async def test_ten_thousand_names_on_three_nodes(three: list[PresenceNode]) -> N
 
 
 async def test_names_of_our_own_do_not_push_out_what_we_know_of_others(three: list[PresenceNode]) -> None:
-    """And a further name does not cause a scan of all names each time."""
+    """A further name does not cause a scan of all names each time."""
     first, second, _ = three
     second.hold("far")
 
@@ -94,7 +94,7 @@ async def test_names_of_our_own_do_not_push_out_what_we_know_of_others(three: li
 
 @pytest.fixture
 async def two(tmp_path: Path) -> AsyncIterator[list[PresenceNode]]:
-    """The first has room for four names."""
+    """The first node has room for four names."""
     async with AsyncExitStack() as stack:
         bus = await stack.enter_async_context(NatsServer(tmp_path))
         made = [PresenceNode(bus, tmp_path, 4), PresenceNode(bus, tmp_path, 2 * NAMES)]
@@ -121,7 +121,7 @@ async def test_names_of_others_keep_no_browser_of_our_own_out(two: list[Presence
     for number in range(4):
         assert first.registry.has_room_for(f"near-{number}")
         first.hold(f"near-{number}")
-    # Now it has as many as it may, and a name that moves here from another node would be one more.
+    # The node is full now: a name that moves here from another node would exceed the limit.
     assert not first.registry.has_room_for("near-4")
     assert not first.registry.has_room_for("far-0")
     assert first.registry.has_room_for("near-0")
@@ -143,5 +143,5 @@ async def test_names_of_others_are_only_so_many_whatever_some_of_them_are_used_f
     held = [number for number in range(40) if first.held_by(f"far-{number}") is not None]
     assert held[:4] == [0, 1, 2, 3]
     assert len(held) <= 8
-    # Of names that were dropped, the registry keeps as many as of any others.
+    # Of dropped names, the registry keeps as many as of any other kind.
     assert len(first.registry.entries()) <= 8 + 4

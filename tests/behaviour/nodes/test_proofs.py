@@ -28,7 +28,7 @@ async def prove(relay: RunningRelay, key: bytes) -> ClientProof:
 
 
 class ProvenWorker(SyntheticWorker):
-    """Shows a proof, and sends nothing before the relay has signed the socket."""
+    """Presents a proof, and sends nothing before the relay has signed the socket."""
 
     def __init__(self, relay: RunningRelay, shown: ClientProof) -> None:
         super().__init__(relay.url, shown.text(), "notes", inst="same")

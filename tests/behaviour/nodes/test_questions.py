@@ -1,5 +1,8 @@
-"""Questions of a server to its client, with the client at one relay and the browser at another: in both eras, with the
-answer at either relay, and while the bus is down."""
+"""Questions of a server to its client across two relays.
+
+The client is at one relay and the browser at the other: in both eras, with the answer at either relay, and while the
+bus is down.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,13 @@ NOWHERE = "http://127.0.0.1:1"
 ABLE: dict[str, Any] = {"elicitation": {}, "sampling": {}}
 ACCEPT = {"action": "accept", "content": {"name": "Ada"}}
 SAID = {"role": "assistant", "content": {"type": "text", "text": "Ada"}, "model": "m"}
-# By the tool that asks: its question, and the client's answer.
+# For each tool that asks: its question, and the client's answer.
 QUESTIONS = {"greet": "elicitation/create", "complete": "sampling/createMessage"}
 ANSWERS = {"greet": ACCEPT, "complete": SAID}
 
 
 class Asking:
-    """Tools that ask their client before they answer; how often each began."""
+    """Tools that ask their client before they answer; counts their runs."""
 
     def __init__(self) -> None:
         self.began = 0
@@ -122,7 +125,7 @@ async def test_a_question_is_answered_after_its_browser_went_to_another_relay(pa
 async def test_an_answer_that_is_given_while_the_browser_is_between_two_relays_arrives(
     pair: Pair, goal: str, name: str
 ) -> None:
-    """The answer went to the relay that the browser had left already."""
+    """The answer went to the relay that the browser had already left."""
     source, other = (pair.b, pair.a) if goal == "a" else (pair.a, pair.b)
     asking = Asking()
 
@@ -143,11 +146,11 @@ async def test_an_answer_that_is_given_while_the_browser_is_between_two_relays_a
         assert asking.began == 1
 
 
-# -- while the bus is away --------------------------------------------------------------------------------------------
+# -- while the bus is down ---------------------------------------------------------------------------------------------
 
 
 class Held(Asking):
-    """A tool that asks when the test lets it."""
+    """A tool that asks when the test permits it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -167,7 +170,8 @@ class Held(Asking):
             return "here"
 
     async def ask(self, relay: RunningRelay) -> None:
-        """Ask. Then the browser's relay has received it, since it has received what the browser sent afterwards."""
+        """Ask. Afterwards the browser's relay has received the question, because it has received a later message of the
+        browser."""
         self.may_ask.set()
         await until(lambda: self.has_asked)
         assert text_of((await relay.call("notes", "quick")).json()) == "here"
@@ -175,7 +179,7 @@ class Held(Asking):
 
 @pytest.mark.parametrize("first", ["both", "caller", "browser"])
 async def test_a_question_that_is_asked_while_the_bus_is_away_arrives_when_it_is_back(pair: Pair, first: str) -> None:
-    """Whichever of the two relays finds the bus again before the other."""
+    """Either of the two relays may reconnect first."""
     held = Held()
     async with CPythonWorker(pair.b.url, pair.b.token, "notes", held.box):
         session = await open_session(pair.a, "notes", ABLE)
@@ -188,7 +192,7 @@ async def test_a_question_that_is_asked_while_the_bus_is_away_arrives_when_it_is
             in_vain = pair.hub.undelivered
             pair.hub.restore(pair.hub.nodes[0 if first == "caller" else 1])
             if first == "caller":
-                # It has queried the location of the browser and the outcome of the call: no relay could answer.
+                # It has queried the location of the browser and the outcome of the call; no relay could answer.
                 await until(lambda: pair.hub.undelivered >= in_vain + 2)
         pair.hub.restore()
         question = await stream.question()

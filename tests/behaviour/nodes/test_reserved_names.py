@@ -1,4 +1,5 @@
-"""A name belongs to the principal of the browser that holds it, whichever relay of a bus has that browser."""
+"""Ownership of a name across relays: it belongs to the principal of the browser that holds it, at every relay of a
+bus."""
 
 from __future__ import annotations
 

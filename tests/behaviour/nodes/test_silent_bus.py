@@ -1,4 +1,4 @@
-"""A NATS server that stops responding, as when its machine dies: connections stay open, and are not read."""
+"""A NATS server that stops responding, as when its machine dies: its connections stay open and are not read."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.support.nats_server import NatsServer
 from tests.support.waiting import until
 
 PING_S = 1.0
-# A silent one is abandoned after two to five times that; the rest is for a busy machine.
+# A silent server is abandoned after two to five times that; the rest is for a busy machine.
 LEFT_S = 60.0
 STOP_S = 30.0
 
 
-class Way:
-    """One address of a server. It can stop responding for connections to this address, and only for those."""
+class ServerAddress:
+    """One address of a server. It can stop forwarding, for connections to this address only."""
 
     def __init__(self, server: NatsServer) -> None:
         self._server = server
@@ -41,17 +41,17 @@ class Way:
     def is_used(self) -> bool:
         return bool(self._writers)
 
-    async def __aenter__(self) -> Way:
+    async def __aenter__(self) -> ServerAddress:
         sock = socket.socket()
-        # The system's send buffer for a peer that does not read is soon full.
+        # The system's send buffer for a peer that does not read fills up soon.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
         sock.bind(("127.0.0.1", 0))
-        self._listener = await asyncio.start_server(self._meet, sock=sock)
+        self._listener = await asyncio.start_server(self._accept, sock=sock)
         self.port = sock.getsockname()[1]
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        self.hush()
+        self.stop_forwarding()
         for pipe in self._pipes:
             pipe.cancel()
         await asyncio.gather(*self._pipes, return_exceptions=True)
@@ -60,12 +60,12 @@ class Way:
             with suppress(OSError):
                 await writer.wait_closed()
 
-    def hush(self) -> None:
+    def stop_forwarding(self) -> None:
         self._sound.clear()
         if self._listener is not None:
             self._listener.close()
 
-    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection("127.0.0.1", self._server.port)
         self._writers += [writer, back]
         for source, target in ((reader, back), (there, writer)):
@@ -88,9 +88,9 @@ async def server(tmp_path: Path) -> AsyncIterator[NatsServer]:
 
 
 @pytest.fixture
-async def ways(server: NatsServer) -> AsyncIterator[list[Way]]:
+async def addresses(server: NatsServer) -> AsyncIterator[list[ServerAddress]]:
     async with AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(Way(server)) for _ in range(2)]
+        yield [await stack.enter_async_context(ServerAddress(server)) for _ in range(2)]
 
 
 async def stop(end: NatsBus) -> None:
@@ -101,14 +101,14 @@ async def stop(end: NatsBus) -> None:
 
 
 def send_much(end: NatsBus) -> None:
-    """More than all buffers between the two can hold."""
+    """More data than all buffers between the two can hold."""
     with pytest.raises(BusDown, match="accepts no more"):
         while True:
             end.send("t.much", bytes(256 * 1024))
 
 
 def listen_much(end: NatsBus) -> None:
-    """No single subscription is large, but all of them together are more than nats-py buffers."""
+    """No single subscription is large, but all of them together exceed the buffer of nats-py."""
     for number in range(12_000):
         end.subscribe(f"t.{'x' * 1200}.{number}", lambda message: None)
 
@@ -119,9 +119,9 @@ def do_nothing(end: NatsBus) -> None:
 
 @pytest.mark.parametrize("burden", [send_much, listen_much, do_nothing])
 async def test_a_server_that_falls_silent_is_left_for_another(
-    server: NatsServer, ways: list[Way], burden: Callable[[NatsBus], None]
+    server: NatsServer, addresses: list[ServerAddress], burden: Callable[[NatsBus], None]
 ) -> None:
-    end = NatsBus(tuple(way.url for way in ways), NatsAuth(), "test", ping_s=PING_S)
+    end = NatsBus(tuple(address.url for address in addresses), NatsAuth(), "test", ping_s=PING_S)
     states: list[bool] = []
     end.on_state.append(states.append)
     received: list[bytes] = []
@@ -133,9 +133,9 @@ async def test_a_server_that_falls_silent_is_left_for_another(
     await end.start()
     try:
         await until(lambda: states == [True])
-        [first] = [way for way in ways if way.is_used]
-        [second] = [way for way in ways if not way.is_used]
-        first.hush()
+        [first] = [address for address in addresses if address.is_used]
+        [second] = [address for address in addresses if not address.is_used]
+        first.stop_forwarding()
         burden(end)
         await until(lambda: second.is_used, LEFT_S)
         await until(lambda: end.is_up, LEFT_S)
@@ -152,11 +152,13 @@ async def test_a_server_that_falls_silent_is_left_for_another(
 
 
 @pytest.mark.parametrize("burden", [send_much, listen_much])
-async def test_a_relay_whose_bus_is_silent_can_stop(ways: list[Way], burden: Callable[[NatsBus], None]) -> None:
-    end = NatsBus((ways[0].url,), NatsAuth(), "test")
+async def test_a_relay_whose_bus_is_silent_can_stop(
+    addresses: list[ServerAddress], burden: Callable[[NatsBus], None]
+) -> None:
+    end = NatsBus((addresses[0].url,), NatsAuth(), "test")
     await end.start()
     await until(lambda: end.is_up)
-    ways[0].hush()
+    addresses[0].stop_forwarding()
     burden(end)
     await stop(end)
     assert not end.is_up

@@ -1,4 +1,4 @@
-"""Clients of every era at servers of every era, with the official client in front and a real process behind."""
+"""Clients of every era at servers of every era, with the official client and a real server process."""
 
 from __future__ import annotations
 

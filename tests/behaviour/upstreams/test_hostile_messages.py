@@ -1,4 +1,4 @@
-"""Messages of an upstream with ids or text that can't be repeated are skipped, and no call or connection ends."""
+"""Messages of an upstream with ids or text that can't be repeated: they are skipped, and no call or connection ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.fake_upstream import Reply, Upstream, result
 from tests.support.running_relay import RunningRelay
 
 LONG = "x" * 2_500_000
-DIGITS = "1" * 5_000  # Python converts at most 4,300 to a number
+DIGITS = "1" * 5_000  # Python converts at most 4,300 digits to a number
 HALF = "\ud800"
 FORM = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
@@ -71,7 +71,7 @@ for line in sys.stdin:
 
 
 async def check(relay: RunningRelay, caplog: pytest.LogCaptureFixture) -> dict[str, Any]:
-    """The call during which they are sent, and one after it, are answered; gives the second answer."""
+    """The call during which they are sent, and one after it, are answered; returns the second answer."""
     assert "result" in (await relay.call("far", "odd")).json()
     after = (await relay.call("far", "echo")).json()
     assert "result" in after
@@ -87,7 +87,7 @@ async def test_messages_of_a_child_process(tmp_path: Path, caplog: pytest.LogCap
     (tmp_path / "odd").write_text("\n".join(json.dumps(message) for message in MESSAGES + RESPONSES))
     spec = StdioSpec("far", sys.executable, ("-I", "-S", "-c", CHILD, str(tmp_path / "odd")))
     async with RunningRelay(tmp_path / "home", specs=[spec]) as relay:
-        assert (await check(relay, caplog))["seen"] == 0  # no long id was written back
+        assert (await check(relay, caplog))["seen"] == 0  # no long id was sent back
 
 
 async def test_messages_of_an_http_server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

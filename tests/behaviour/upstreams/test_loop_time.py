@@ -15,13 +15,13 @@ from tests.support.json_shapes import largest
 from tests.support.measured_relay import MeasuredRelay, Slow, measured_relay
 from tests.support.running_relay import modern
 
-# As large as the values allow; and as large as the bytes allow, which is refused.
+# As large as the limit of values permits; and as large as the limit of bytes permits, which is refused.
 TEXTS = [("objects with long keys", VALUES), ("towers of objects", VALUES), ("numbers", None)]
 FLOOD = 160 * 1024
 TOOL = {"name": "echo", "description": "a tool", "inputSchema": {"type": "object"}}
 LIST = json.dumps({"tools": [TOOL]})
 
-# A server that answers calls with the text of a file, and lists with that of another.
+# A server that answers calls with the text of one file, and lists with the text of another.
 CHILD = r"""
 import json, pathlib, sys
 home = pathlib.Path(sys.argv[1])

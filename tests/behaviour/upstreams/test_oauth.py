@@ -62,7 +62,7 @@ async def test_a_token_that_is_refused_is_replaced_and_the_call_made_once_more(
         await relay.has_read("far")
         server.revoke()
         assert await called(relay) == TEXT["content"]
-        assert (calls(server), server.asked["client_credentials"]) == (2, 2)  # one was refused, one was done
+        assert (calls(server), server.asked["client_credentials"]) == (2, 2)  # one was refused, one succeeded
 
 
 async def test_calls_that_are_refused_together_share_the_next_token(server: Authority, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Servers of the official SDKs behind the relay, over every transport, for clients of both eras."""
+"""Servers of the official SDKs as upstreams, over every transport, for clients of both eras."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def running(*command: str | Path, **env: str) -> AsyncIterator[str]:
     try:
         async with asyncio.timeout(60):
             first = await process.stdout.readline()
-        rest = asyncio.create_task(process.stdout.read())  # or it would wait for a reader
+        rest = asyncio.create_task(process.stdout.read())  # or it would block on its full output pipe
         yield first.decode()
     finally:
         with suppress(ProcessLookupError):
@@ -53,14 +53,14 @@ async def running(*command: str | Path, **env: str) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def official(transport: str) -> AsyncIterator[int]:
-    """Our server made with the Python SDK; returns its port."""
+    """The server made with the Python SDK; returns its port."""
     async with running(sys.executable, "-P", OFFICIAL, transport) as said:
         yield int(said)
 
 
 @asynccontextmanager
 async def example(name: str) -> AsyncIterator[int]:
-    """An example of the TypeScript SDK, which needs a port: another one if that was taken meanwhile."""
+    """An example of the TypeScript SDK, which needs a port; tries another one if the port was taken meanwhile."""
     is_up = False
     while not is_up:
         port = free_port()
@@ -113,7 +113,7 @@ async def test_each_server_is_spoken_to_in_its_own_era(relay: RunningRelay) -> N
         "py-stdio": ("stdio", "modern"),
         "py-old": ("stdio", "legacy"),
         "py-http": ("http", "modern"),
-        # The old transport; the server behind it supports both eras, and the newer one is used.
+        # The old transport; the server supports both eras, and the relay uses the newer one.
         "py-sse": ("http", "modern"),
         "ts-http": ("http", "legacy"),
         "ts-weather": ("stdio", "legacy"),
@@ -144,7 +144,7 @@ async def test_a_server_of_the_typescript_sdk_over_http(relay: RunningRelay, mod
 
 
 async def test_callers_of_one_http_server_are_asked_only_what_is_theirs(relay: RunningRelay) -> None:
-    """Calls of many callers overlap, each asks, and each question is answered by the caller of its call."""
+    """Calls of many callers overlap, each asks, and the caller of each call answers its question."""
 
     async def one(name: str, mode: str) -> str:
         async with client(relay, "ts-http", mode, **named(name)) as caller:

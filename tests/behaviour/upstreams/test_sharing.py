@@ -50,7 +50,7 @@ async def test_the_same_progress_token_of_two_callers_is_two(relay: RunningRelay
 
 
 async def test_a_question_waits_until_it_is_clear_whose_it_is(relay: RunningRelay) -> None:
-    """Two callers have calls in flight, and one of them asked: when the other call ends, it is clear which."""
+    """Two callers have calls in flight, and one of the calls asked: when the other call ends, the asker is known."""
     async with client(relay, "shared", "legacy") as other, client(relay, "shared", "legacy", **named("Ada")) as one:
         slow = asyncio.create_task(text(other, "slow"))
         await busy(relay, 1)

@@ -1,4 +1,4 @@
-"""An upstream is trusted no more than a page: its lists are checked, and compared with those of the first use."""
+"""Trust in upstreams is the same as in pages: their lists are checked, and compared with those of the first use."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_names_that_are_not_what_they_look_like_are_left_out_of_every_list
             answer = (await relay.http.post("/far", **relay.modern(method))).json()
             assert [item[field] for item in answer["result"][key]] == [wanted], method
         [row] = (await relay.http.get("/-/status")).json()["servers"]
-        assert row["title"] == "far"  # its own name has hidden text, so it is left out
+        assert row["title"] == "far"  # its own name has hidden text, so it is omitted
         assert row["left_out"] and all(flaw["name"].isprintable() for flaw in row["left_out"])
 
 
