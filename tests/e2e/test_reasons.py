@@ -20,8 +20,10 @@ from playwright.async_api import Browser, BrowserContext, Route, expect
 from tabrelay.cli.main import main
 from tests.support.demo import Demo
 from tests.support.other_origin import Site
+from tests.support.paths import ROOT
 from tests.support.reported_page import PANEL, ReportedPage, visit, write_app
 
+JS = ROOT / "browser_pkg" / "tabserver" / "js"
 POLICY = "default-src 'self' 'unsafe-inline' 'wasm-unsafe-eval' RELAY ws:; connect-src 'self' RELAY ws:"
 
 
@@ -186,6 +188,77 @@ async def inline(app: App, url: str, options: dict[str, Any]) -> ReportedPage:
     await page.route(f"{url}**", answer)
     await page.goto(f"{url}?{urlencode({'options': json.dumps(options)})}")
     return reported
+
+
+@pytest.fixture(scope="module")
+def bundle(app: App) -> str:
+    """The address of the client in a folder of the app, as a bundle has it."""
+    (app.site.folder / "lib").symlink_to(JS, target_is_directory=True)
+    return "/lib/client.js"
+
+
+async def test_a_copy_of_the_client_that_gets_no_address_of_a_relay_is_reported(app: App, bundle: str) -> None:
+    page = await app.open(client=bundle)
+    thrown = await page.page.wait_for_function("globalThis.thrown")
+    message = str(await thrown.json_value()).removeprefix("TypeError: ")
+    assert page.lines == [f"tabrelay: {message}"] and message.startswith("This app has its own copy of client.js")
+    assert 'connect({ server, relay: "http://127.0.0.1:4747" })' in await page.panel()
+    await page.page.close()
+
+
+async def test_a_worker_file_whose_own_policy_blocks_the_relay_is_reported(app: App, bundle: str) -> None:
+    connects = f"connect-src 'self' {app.address} ws:"
+    app.other.headers["Content-Security-Policy"] = f"script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'; {connects}"
+    # Another address than that of the workers of other tests, which may still run.
+    (app.site.folder / "with-policy.js").symlink_to("tabrelay.js")
+    try:
+        page = await app.open({"relay": app.address, "worker": "/with-policy.js"}, app.other, client=bundle)
+        message = await reports_once(page, "worker_policy")
+    finally:
+        del app.other.headers["Content-Security-Policy"]
+    assert f"{app.other.origin}/with-policy.js (script-src)" in message
+    assert f"script-src 'self' 'wasm-unsafe-eval' {app.address}; connect-src 'self' {app.address}" in message
+
+
+async def test_a_worker_file_that_leads_to_another_site_is_reported(app: App) -> None:
+    app.site.redirects["/moved.js"] = f"{app.other.origin}/tabrelay.js"
+    message = await reports_once(await app.open({"worker": "/moved.js"}), "worker_unreachable")
+    assert f"{app.site.origin}/moved.js" in message and "without a redirect" in message
+
+
+async def test_a_page_of_an_http_address_that_is_not_this_computers_is_reported(app: App) -> None:
+    # The address that `python3 -m http.server` prints. Its pages are of this computer, but not a secure context.
+    url = app.site.origin.replace("localhost", "0.0.0.0")
+    page = await visit(app.context, url, {"server": "notes", "worker": "/tabrelay.js"})
+    message = await reports_once(page, "insecure_page")
+    assert url in message and f"open it on the computer that serves it: {app.site.origin}" in message
+
+
+async def test_an_access_token_is_not_sent_to_a_relay_of_http(app: App) -> None:
+    message = await reports_once(await app.open({"token": "eyJ.e30.e30"}), "token_needs_https")
+    assert "tabrelay token new" in message
+
+
+async def test_a_pairing_that_is_not_approved_in_time_is_asked_for_again_by_the_panel(app: App) -> None:
+    with Site(app.site.folder) as site:
+        page = await app.context.new_page()
+        reported = ReportedPage(page)
+
+        async def expire(route: Route) -> None:  # 120 s later
+            text = "The request was not answered in time. Ask again."
+            headers = {"Access-Control-Allow-Origin": site.origin}
+            await route.fulfill(status=410, json={"error": "expired", "message": text}, headers=headers)
+
+        await page.route("**/-/ask/answer", expire, times=1)
+        options = json.dumps({"server": "notes", "worker": "/tabrelay.js"})
+        await page.goto(f"{site.origin}/?{urlencode({'options': options})}")
+        state = await reported.code("pairing_expired")
+        assert f"The request of {site.origin}" in state["message"]
+        assert reported.lines[-1] == f"tabrelay: {state['message']}"
+        await page.get_by_role("button", name="Ask again").click()
+        code = await page.locator(f"{PANEL} .code").inner_text()
+        assert len(reported.lines) == 3 and code in reported.lines[-1]
+        await page.close()
 
 
 async def test_a_page_that_was_opened_as_a_file_is_told_to_be_served(app: App) -> None:

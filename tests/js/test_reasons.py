@@ -62,8 +62,9 @@ async def test_the_loader_says_the_same_as_the_client() -> None:
         "socket": '${RELAY.replace("http", "ws")}',
         "directive": "${blockedBy}",
         "origin": "${origin}",
+        "port": "${port || 80}",
     }
-    for code in ("relay_down", "policy_blocks_relay", "mixed_content", "network_denied"):
+    for code in ("insecure_page", "relay_down", "policy_blocks_relay", "mixed_content", "network_denied"):
         text = f"{reasons[code]['happened']} {reasons[code]['todo']}"
         for name, value in values.items():
             text = text.replace(f"{{{name}}}", value)
@@ -121,17 +122,16 @@ async def test_a_worker_files_policy_is_compared_with_what_the_worker_loads() ->
 
 
 PERMISSIONS = [
-    ("prompt", True, "network_prompt", "The browser waits for permission: http://app.example wants to reach the relay"),
-    ("denied", True, "network_denied", "allow access to apps on this device"),
-    ("denied", False, "network_insecure", "because the page came without https. Serve the page with https."),
+    ("prompt", "network_prompt", "The browser waits for permission: http://app.example wants to reach the relay"),
+    ("denied", "network_denied", "allow access to apps on this device"),
 ]
 
 
-@pytest.mark.parametrize(("permission", "is_secure", "code", "told"), PERMISSIONS)
+@pytest.mark.parametrize(("permission", "code", "told"), PERMISSIONS)
 async def test_a_page_that_may_not_reach_this_computer_gets_the_reason_by_its_permission(
-    permission: str, is_secure: bool, code: str, told: str
+    permission: str, code: str, told: str
 ) -> None:
-    here = f"globalThis.isSecureContext = {json.dumps(is_secure)}, globalThis.location = new URL('http://app.example/')"
+    here = "globalThis.location = new URL('http://app.example/')"
     asked = f"{{ permissions: {{ query: async () => ({{ state: '{permission}' }}) }} }}"
     navigator = f"Object.defineProperty(globalThis, 'navigator', {{ value: {asked} }})"
     why = "m.whyUnreachable('http://127.0.0.1:4747', 'notes', AbortSignal.abort())"
@@ -139,6 +139,28 @@ async def test_a_page_that_may_not_reach_this_computer_gets_the_reason_by_its_pe
         "client/relay_health.js", f"({here}, {navigator}, await {why}.then(({{ code, message }}) => [code, message]))"
     )
     assert found[0] == code and told in found[1]
+
+
+HOSTS = {
+    "localhost": True,
+    "127.0.0.1": True,
+    "[::1]": True,
+    "0.0.0.0": True,
+    "devbox": True,
+    "app.test": True,
+    "192.168.1.7": True,
+    "172.20.0.3": True,
+    "172.32.0.3": False,
+    "app.example": False,
+    "[2001:db8::1]": False,
+}
+
+
+async def test_the_panel_is_for_addresses_of_this_computer_and_of_private_networks() -> None:
+    found = await evaluated("client/relay_health.js", f"{json.dumps(list(HOSTS))}.map(m.isDeveloped)")
+    assert dict(zip(HOSTS, found, strict=True)) == HOSTS
+    [pattern] = re.findall(r"isPrivate = (/.*/);", (JS / "client/relay_health.js").read_text(encoding="utf-8"))
+    assert f"{pattern}.test(host)" in (JS / "tabrelay.js").read_text(encoding="utf-8")
 
 
 async def test_a_worker_of_another_version_asks_for_a_reload() -> None:

@@ -14,9 +14,17 @@ from typing import Any
 class _Quiet(SimpleHTTPRequestHandler):
     """Serves files without an access log."""
 
-    def __init__(self, *args: Any, headers: Mapping[str, str], **options: Any) -> None:
-        self._more = headers
+    def __init__(self, *args: Any, headers: Mapping[str, str], redirects: Mapping[str, str], **options: Any) -> None:
+        self._more, self._redirects = headers, redirects
         super().__init__(*args, **options)
+
+    def do_GET(self) -> None:
+        target = self._redirects.get(self.path.partition("?")[0])
+        if target is None:
+            return super().do_GET()
+        self.send_response(302)
+        self.send_header("Location", target)
+        return self.end_headers()
 
     def end_headers(self) -> None:
         for name, value in self._more.items():
@@ -28,12 +36,13 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 
 class Site:
-    """Start it with `with`; write files into `folder`, and set `headers`, before or after."""
+    """Start it with `with`; write files into `folder`, and set `headers` and `redirects`, before or after."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.headers: dict[str, str] = {}
-        handler = partial(_Quiet, directory=str(folder), headers=self.headers)
+        self.redirects: dict[str, str] = {}  # by path
+        handler = partial(_Quiet, directory=str(folder), headers=self.headers, redirects=self.redirects)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
         self.origin = f"http://localhost:{self._server.server_port}"

@@ -22,7 +22,7 @@ for (const name of asked.getAll("without")) Object.defineProperty(globalThis, na
 </script>
 <script type="module">
 const asked = new URLSearchParams(location.search);
-globalThis.tabrelay = await import("RELAY/-/client.js");
+globalThis.tabrelay = await import(asked.get("client") ?? "RELAY/-/client.js");
 const options = JSON.parse(asked.get("options"));
 try {
   globalThis.connection = tabrelay.connect(options);

@@ -316,8 +316,7 @@ export type Why =
 export type ReasonCode =
   | "server_missing" | "server_invalid" | "relay_missing" | "relay_invalid" | "option_unknown" | "option_invalid"
   | "worker_option_missing" | "worker_other_origin" | "file_page" | "no_origin" | "insecure_page" | "unsupported"
-  | "storage_blocked" | "mixed_content" | "policy_blocks_relay" | "policy_blocks_worker" | "network_denied"
-  | "network_insecure" | "network_prompt" | "relay_down" | "not_a_relay" | "unproven" | "timeout" | "lost" | "restarting"
+  | "storage_blocked" | "mixed_content" | "policy_blocks_relay" | "policy_blocks_worker" | "network_denied" | "network_prompt" | "relay_down" | "not_a_relay" | "unproven" | "timeout" | "lost" | "restarting"
   | "closed" | "not_paired" | "pairing" | "pairing_refused" | "pairing_expired" | "pairing_failed" | "token_needs_https"
   | "unauthorized" | "forbidden" | "taken" | "replaced" | "version" | "client_outdated" | "worker_missing"
   | "worker_is_html" | "worker_type" | "worker_unreachable" | "worker_import" | "relay_mismatch" | "worker_policy"

@@ -5,6 +5,8 @@ export const RELAY = "http://127.0.0.1:4747";
 
 const scope = /** @type {any} */ (globalThis);
 const isThisComputer = (/** @type {string} */ host) => /^((.*\.)?localhost|127(\.\d+){3}|\[::1\])$/.test(host);
+const isDeveloped = (/** @type {string} */ host) => isThisComputer(host) ||
+  /^([^.:]+|.+\.(test|local|lan|internal)|0\.0\.0\.0|(10|192\.168|172\.(1[6-9]|2\d|3[01]))\..+)$/.test(host);
 /** Why the relay's modules do not come: found once for all of them. @type {Promise<string> | undefined} */
 let problem;
 let retry = () => {};
@@ -15,9 +17,9 @@ scope.document?.addEventListener("securitypolicyviolation", (/** @type {Security
 
 /**
  * A module of the relay. The promise resolves when the relay runs, and is never rejected: the app's own code runs in any case. Until
- * then the console has the reason, and so has a panel, on pages of this computer; `{ panel: false }` shows none.
+ * then the console has the reason, and so has a panel, on pages of this computer or network; `{ panel: false }` shows none.
  */
-export async function load(name = "client.js", { panel = isThisComputer(scope.location.hostname) } = {}) {
+export async function load(name = "client.js", { panel = isDeveloped(scope.location.hostname) } = {}) {
   // defence: load again until the relay answers
   for (let attempt = 0; ; attempt++) {
     try {
@@ -33,7 +35,7 @@ export async function load(name = "client.js", { panel = isThisComputer(scope.lo
     const pause_ms = attempt < 30 ? 1_000 : 2_000;
     await new Promise((resolve) => {
       retry = () => resolve(undefined);
-      setTimeout(retry, pause_ms);
+      if (scope.isSecureContext) setTimeout(retry, pause_ms); // nothing repairs any other page
     });
   }
 }
@@ -42,9 +44,11 @@ async function findProblem() {
   await new Promise((resolve) => setTimeout(resolve, 100)); // a violation is reported after the request has failed
   const { protocol, hostname } = new URL(RELAY);
   const permission = await scope.navigator.permissions?.query({ name: "local-network-access" }).catch(() => undefined);
-  const { origin, hostname: own } = scope.location;
+  const { origin, hostname: own, port } = scope.location;
   let text = `No relay answers at ${RELAY}. Start it with: tabrelay serve. The page tries again by itself.`;
-  if (blockedBy) text = `The page's content security policy (${blockedBy}) blocks the relay at ${RELAY}. ` +
+  if (!scope.isSecureContext) text = `${origin} is not a secure address, and browsers give such a page no Web Locks. ` +
+    `Serve the page with https, or open it on the computer that serves it: http://localhost:${port || 80}`;
+  else if (blockedBy) text = `The page's content security policy (${blockedBy}) blocks the relay at ${RELAY}. ` +
     `Add ${RELAY} to script-src, and ${RELAY} and ${RELAY.replace("http", "ws")} to connect-src.`;
   else if (scope.location.protocol === "https:" && protocol === "http:" && !isThisComputer(hostname))
     text = `This page came over https, and browsers block its requests to ${RELAY}, which is http. ` +

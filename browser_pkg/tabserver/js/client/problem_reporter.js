@@ -10,7 +10,7 @@
  */
 
 import { showPanel } from "./corner_panel.js";
-import { isLoopback } from "./relay_health.js";
+import { isDeveloped } from "./relay_health.js";
 
 /** The app's own script may add its listener for "state" a moment after `connect`. */
 const PANEL_DELAY_MS = 500;
@@ -112,7 +112,7 @@ export function logProblem(problem, level = "error") {
  * @param {boolean} isKnown has this browser used the relay?
  */
 export function mayShowPanel(wanted, isKnown) {
-  return wanted ?? (isKnown || location.protocol === "file:" || isLoopback(location.hostname));
+  return wanted ?? (isKnown || location.protocol === "file:" || isDeveloped(location.hostname));
 }
 
 /**

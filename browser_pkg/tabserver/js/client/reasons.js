@@ -75,7 +75,7 @@ export const REASONS = {
   insecure_page: {
     why: "unsupported",
     happened: "{origin} is not a secure address, and browsers give such a page no Web Locks.",
-    todo: "Serve the page with https, or open it on localhost.",
+    todo: "Serve the page with https, or open it on the computer that serves it: http://localhost:{port}",
     remedy: "none",
   },
   unsupported: {
@@ -112,12 +112,6 @@ export const REASONS = {
     happened: "The browser does not let {origin} reach the relay at {relay}.",
     todo: "Open the site's settings (the icon beside the address), allow access to apps on this device, and reload.",
     remedy: "reload",
-  },
-  network_insecure: {
-    why: "blocked",
-    happened: "The browser does not let {origin} reach the relay at {relay}, because the page came without https.",
-    todo: "Serve the page with https.",
-    remedy: "none",
   },
   network_prompt: {
     why: "blocked",

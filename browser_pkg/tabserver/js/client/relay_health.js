@@ -47,7 +47,7 @@ export async function whyUnreachable(relay, server, cancelled) {
   const values = { relay, server, origin: location.origin, socket: relay.replace(/^http/, "ws") };
   if (isMixedContent(relay)) return new Problem("mixed_content", values);
   const permission = isLoopback(location.hostname) ? "granted" : await permissionState();
-  if (permission === "denied") return new Problem(isSecureContext ? "network_denied" : "network_insecure", values);
+  if (permission === "denied") return new Problem("network_denied", values);
   if (permission === "prompt") return new Problem("network_prompt", values);
   const answer = await findProgram(relay, cancelled);
   await pause(VIOLATION_DELAY_MS, cancelled);
@@ -104,4 +104,10 @@ async function permissionState() {
 /** Pages of loopback addresses need no permission. @param {string} host */
 export function isLoopback(host) {
   return host === "localhost" || host.endsWith(".localhost") || host === "[::1]" || /^127(\.\d+){3}$/.test(host);
+}
+
+/** Is this probably the address of an app under development? Besides loopback, names and addresses of a private network. @param {string} host */
+export function isDeveloped(host) {
+  const isPrivate = /^([^.:]+|.+\.(test|local|lan|internal)|0\.0\.0\.0|(10|192\.168|172\.(1[6-9]|2\d|3[01]))\..+)$/;
+  return isLoopback(host) || isPrivate.test(host);
 }

@@ -121,12 +121,12 @@ export class Startup {
   /** Throws the Problem of a page that can't serve, whatever the relay answers. */
   #checkPage() {
     const { relay, server } = this.#owner;
-    const { origin, protocol } = location;
+    const { origin, port, protocol } = location;
     if (!isServerName(server)) throw new Problem("server_invalid", { server });
     if (protocol === "file:") throw new Problem("file_page");
     if (globalThis.origin === "null") throw new Problem("no_origin");
     if (!globalThis.BroadcastChannel || !navigator.locks) {
-      throw new Problem(isSecureContext || isLoopback(location.hostname) ? "unsupported" : "insecure_page", { origin });
+      throw new Problem(isSecureContext || isLoopback(location.hostname) ? "unsupported" : "insecure_page", { origin, port: port || 80 });
     }
     workerAddress(relay, this.workerFile, "");
   }
