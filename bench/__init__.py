@@ -1,1 +1,1 @@
-"""Measurements of Tabrelay beside a floor. Scripts, not part of the product: run them as `python -m bench.hop`."""
+"""Benchmarks of Tabrelay beside a floor. Scripts, not part of the product: run them as `python -m bench.hop`."""

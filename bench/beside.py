@@ -1,9 +1,9 @@
-"""A small call beside large results: how long does it wait, compared with when it is alone?
+"""Latency of a small call while large results are sent, compared with an idle server.
 
-For each candidate one caller makes small calls, first alone and then while others ask for large results, in the same
+For each candidate one caller makes small calls, first alone and then while others request large results, in the same
 round; the table shows the median of the rounds and the spread of the ratios. The peer is one process and answers both,
-so what it takes to send a large result is in the waiting of either candidate. Peer and callers share one core: the
-callers of large results have a lower priority. Otherwise the table would show how the system shares out a core.
+so its work for a large result is part of the latency of either candidate. Peer and callers share one core: the callers
+of large results have a lower priority. Otherwise the table would show the system's scheduling.
 """
 
 from __future__ import annotations

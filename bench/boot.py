@@ -1,11 +1,12 @@
-"""How long a browser waits: from `new SharedWorker()` until the worker's link to the relay is up, beside stock Pyodide.
+"""Boot time in a browser: from `new SharedWorker()` until the worker's link to the relay is up, beside stock Pyodide.
 
-Every round boots each candidate once cold (a new browser with nothing cached) and once warm (a profile that has booted
-it before, so that files and compiled code are cached; in Firefox and WebKitGTK another worker in the same browser),
-one right after the other; ratios are taken within a round. The last columns are the processor time of the whole browser
-for a cold boot, which depends least on the neighbours. `--steps` adds what lies between stock and product, each step on
-top of the one before; `--beside TREE` the product of another source tree. `--pyscript` measures a page of PyScript
-instead: from its first script to its first line of Python. `--browsers chromium,firefox,webkit` says where.
+Every round boots each candidate once cold (a new browser with nothing cached) and once warm (a profile that has
+booted it before, so that files and compiled code are cached; in Firefox and WebKitGTK another worker in the same
+browser), one right after the other; ratios are taken within a round. The last columns are the processor time of the
+whole browser for a cold boot, which depends least on other load. `--steps` adds the candidates between stock and
+product, each step on top of the one before; `--beside TREE` the product of another source tree. `--pyscript`
+measures a page of PyScript instead: from its first script to its first line of Python. `--browsers
+chromium,firefox,webkit` selects the browsers.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ STEPS = {
 PYSCRIPT = {STOCK: "PyScript, stock library", PRODUCT: "PyScript, compiled library"}
 BROWSERS = ("chromium", "firefox", "webkit")
 SETTLE_S = 4.0  # a browser keeps compiled code some time after it was used
-AGAIN = "again"  # another server: it gets a worker of its own, whatever has become of the first
+AGAIN = "again"  # another server: it gets a separate worker, whatever the state of the first
 TIMEOUT_MS = 120_000
 
-# Noted in the page: when the worker was asked for, and when it said that it is connected.
+# Recorded in the page: when the worker was requested, and when it reported its connection.
 PAGE = """<!doctype html>
 <title>boot</title>
 <script type="module">
@@ -74,7 +75,7 @@ js.took = js.performance.now() - js.began
 </script>
 <script type="module" src="PYSCRIPT"></script>
 """
-# PyScript on the files that the relay serves, but with the library that Pyodide brings.
+# PyScript on the files that the relay serves, but with the library that comes with Pyodide.
 STOCK_INTERPRETER = """
 import * as pyodide from "INDEXpyodide.mjs";
 export const version = pyodide.version;
@@ -84,7 +85,7 @@ export const loadPyodide = (options) =>
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """Serves files, says nothing, lets nothing be cached: the relay's files are what counts."""
+    """Serves files without an access log and without caching: the relay's files are measured."""
 
     def log_message(self, format: str, *args: object) -> None: ...
 
@@ -132,7 +133,7 @@ async def write_pages(folder: Path, relay: str, token: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where the pages are. `others`: processes below this one that are no part of a browser."""
+    """The address of the pages. `others`: child processes of this one that are not part of a browser."""
 
     origin: str
     prefix: str
@@ -142,7 +143,7 @@ class Site:
         return f"{self.origin}/{self.prefix}{candidate}.html"
 
     def read(self, candidate: str, took_ms: float, came_from: str | None) -> float:
-        """Seconds, if it came the way that is to be measured."""
+        """Seconds, if it has booted in the way that is to be measured."""
         if candidate not in STEPS.keys() - {PRODUCT} and not self.prefix:
             assert came_from == "snapshot", f"the worker booted from {came_from}"
         return took_ms / 1000
@@ -152,15 +153,15 @@ class Site:
 
 
 class Bench(Protocol):
-    """Boots one candidate at a time in a browser of its own."""
+    """Boots one candidate at a time in a separate browser."""
 
     async def prepare(self, candidate: str) -> None: ...
     async def boot(self, candidate: str) -> dict[str, float]:
-        """Seconds: cold and warm by the clock, and processor time of the cold one."""
+        """Seconds: wall time cold and warm, and processor time of the cold boot."""
 
 
 class Chromium:
-    """Warm is another start of the browser, with a profile of before: here a worker may outlive its tabs."""
+    """Warm is another start of the browser, with an earlier profile: here a worker may outlive its tabs."""
 
     def __init__(self, playwright: Playwright, site: Site, profiles: Path) -> None:
         self._chromium = playwright.chromium

@@ -1,11 +1,11 @@
-"""No token in what is written: every test of the suite is a canary.
+"""Canary for secrets: after every test, searches everything that was written for tokens.
 
-A pytest plugin. Each token and pairing code that is made in this process or by a relay in another (which `hook` has
-write them down), and each token of the tests' authorization servers, is registered; after each test everything that was
-written meanwhile is searched for them, in clear and as WebSockets carry them: what the relay's loggers say at TRACE
-(through the product's own formatter), what tests captured, what relays said on stderr, the command lines of all
-processes while one ran, and every file in their state directories but those that are there to hold a secret. Works in
-each process by itself, so that it works with any number of them.
+A pytest plugin. It registers each token and pairing code made in this process or by a relay in another (which `hook`
+has write them down), and each token of the tests' authorization servers. After each test it searches what was written
+meanwhile, in clear and in the form that WebSockets carry: the relay's loggers at TRACE (through the product's own
+formatter), captured output, stderr of relays, the command lines of all processes while one ran, and every file in their
+state directories except those that hold a secret by design. Each process of a test run has its own canary, so any
+number of processes works.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ SHOWN: Final = {
     ),
     "`tabrelay pair`, which is there to print a code": ("test_pair_finds_the_running_relay_by_itself",),
 }
-# Whose words are the relay's: clients of tests have loggers too, and say what they send.
+# Only the relay's loggers: clients of tests have loggers too, which log what they send.
 LOGGERS: Final = ("tabrelay", "tabserver", "uvicorn", "fastapi", "starlette", "asyncio")
-# Files that hold a secret: that is what they are for, and no other user may read them.
+# Files that hold a secret by design; no other user can read them.
 SECRET_FILES: Final = frozenset({"token", "session.key"})
-# Of upstreams where the user has signed in: one for each.
+# Files of upstreams with a sign-in: one for each.
 SIGNED_IN: Final = re.compile(r"[0-9a-f]{32}\.json")
 _RUNS: Final = re.compile(r"[A-Za-z0-9_-]{12,}")
 _SHAPED: Final = re.compile(r"tr_[A-Za-z0-9_-]{43}")
 
-# Where relays in other processes write down which secrets they made.
+# File in which relays in other processes record the secrets that they made.
 OTHER_PROCESSES: Final = "TABRELAY_TEST_SECRETS"
 
 _forms: set[str] = set()
@@ -58,9 +58,9 @@ _written: list[tuple[str, str]] = []
 
 
 def register(token: str) -> None:
-    """A secret that must not be written anywhere from now on."""
+    """Register a secret that must not be written from now on."""
     encoded = base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
-    # What was signed: the signature is the secret of it.
+    # Of a signed token, the signature is the secret.
     _forms.update((token, encoded, token.encode().hex(), token.rpartition(".")[2]))
 
 
@@ -74,29 +74,29 @@ def _made_by_others() -> None:
 
 
 def saw(where: str, text: str) -> None:
-    """Something was written."""
+    """Search a text that was written."""
     if text:
         _written.append((where, text))
 
 
 def saw_files(home: Path) -> None:
-    """What a relay left in its state directory."""
+    """Search the files that a relay left in its state directory."""
     for path in sorted(home.rglob("*")) if home.is_dir() else ():
         if path.name in SECRET_FILES or (path.parent.name == "oauth" and SIGNED_IN.fullmatch(path.name)):
             continue
-        with suppress(OSError):  # it may be gone by now, or no file
+        with suppress(OSError):  # it may be deleted by now, or not a file
             saw(path.name, path.read_text(encoding="utf-8", errors="replace"))
 
 
 def saw_processes() -> None:
-    """Command lines, which every user of the computer can read."""
+    """Search command lines, which every user of the computer can read."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             saw("a command line", path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
 
 
 def leaks() -> list[str]:
-    """Where tokens were seen since the last look; the tokens themselves are not repeated."""
+    """Places where tokens were found since the last call; the tokens themselves are not repeated."""
     _made_by_others()
     found = []
     for where, text in _written:
@@ -108,7 +108,7 @@ def leaks() -> list[str]:
 
 
 class _Listener(logging.Handler):
-    """What the product would write, whatever level it was started with."""
+    """What the product would log at any level."""
 
     def __init__(self) -> None:
         super().__init__(TRACE)

@@ -1,11 +1,11 @@
-"""For the whole suite."""
+"""Settings of the whole suite."""
 
 import gc
 import os
 import signal
 import sys
 
-# Tests start many processes, each of which would compile everything it imports. Some environments ask for that.
+# Tests start many processes, each of which would compile every import. Some environments set this option.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -13,16 +13,16 @@ sys.dont_write_bytecode = False
 os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A shell starts background jobs so, and programs that tests start and interrupt would inherit it.
+    # A shell starts background jobs with SIGINT ignored, which programs that tests start and interrupt would inherit.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ["tests.canary", "tests.order", "tests.processes", "tests.support.relay_pair"]
 
-# Each process of the suite imports and collects all of it. Nothing of that becomes garbage; to look for some takes a
-# fifth of the time.
+# Each process of the suite imports and collects all tests. None of that becomes garbage, and searching it takes a fifth
+# of the time.
 gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    gc.freeze()  # nor is it looked at again, in each full collection and by tests that count objects
+    gc.freeze()  # exclude it from each full collection, and from tests that count objects
     gc.enable()

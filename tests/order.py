@@ -1,10 +1,9 @@
-"""How the suite is spread over processes: how many there are, and which files go first.
+"""Distribution of the suite over processes: their number, and the order of the files.
 
-A pytest plugin. A file of tests stays in one process, since its tests share a browser and a relay; so the long files
-must not come last, when all others are done and wait for them. Files that drive a browser compute most of their time,
-and others wait most of theirs: both kinds are spread evenly over the run, so that the cores have work at each moment.
-`durations.txt` has the seconds of each long file, as the run with `TABRELAY_WRITE_DURATIONS=1` measured them. It
-decides nothing about what is run.
+A pytest plugin. The tests of a file stay in one process, because they share a browser and a relay; so long files must
+not come last, when the other processes are idle. Files that drive a browser compute most of their time, and others wait
+most of theirs: both kinds are spread evenly over the run, so that the cores always have work. `durations.txt` has the
+seconds of each long file, measured by a run with `TABRELAY_WRITE_DURATIONS=1`. It does not decide which tests run.
 """
 
 from __future__ import annotations
@@ -18,15 +17,16 @@ import pytest
 
 HERE: Final = Path(__file__).parent
 DURATIONS: Final = HERE / "durations.txt"
-# Files that are not in the table and start browsers or programs, most likely.
+# Files that are not in the table and probably start browsers or programs.
 SLOW_FOLDERS: Final = ("e2e", "conformance", "browsers", "behaviour")
 UNKNOWN_SLOW_S: Final = 15.0
 UNKNOWN_S: Final = 1.0
 # Files that compute most of their time.
 BUSY_FOLDERS: Final = ("e2e", "conformance", "browsers")
-# Shorter files are not worth a line.
+# Shorter files are not listed.
 SHORTEST_S: Final = 3.0
-# A test waits part of its time: for a browser, a child, a deadline. With three processes per core, tests of deadlines
+# A test waits part of its time: for a browser, a child process, a deadline. With three processes per core, tests of
+# deadlines failed occasionally. Each process may have a browser, so memory limits their number on a small machine.
 # failed now and then. Each may have a browser, so that a small machine has memory for a few only.
 PROCESSES_PER_CORE: Final = 2
 MOST_PROCESSES: Final = 12
@@ -65,8 +65,8 @@ def _expected_s(name: str, seconds: dict[str, float]) -> float:
 
 
 def _places(expected_s: dict[str, float]) -> dict[str, float]:
-    """When each file should start, as a part of the run: within each kind, the long ones first. Each process of a run
-    computes the same."""
+    """When each file should start, as a fraction of the run: within each kind, the long ones first. Each process of a
+    run computes the same result."""
     places: dict[str, float] = {}
     by_length = sorted(expected_s, key=lambda name: (-expected_s[name], name))
     for is_busy in (True, False):

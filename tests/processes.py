@@ -1,9 +1,9 @@
-"""Tests that start a second process or a browser: read from their code, and checked while they run.
+"""Tests that start a second process or a browser: found in their code, and checked while they run.
 
-A pytest plugin. With `--quick` it leaves out every test whose code can start a process: its own code and that of its
-fixtures, its parameters, and whatever they name in the modules of `tests`. Tests of random examples then take few of
-them. A test whose process is started by product code has the marker `starts_process`. A test that starts a process and
-was not expected to fails, with or without `--quick`, so the choice stays right. It does not look into product code.
+A pytest plugin. With `--quick` it skips every test whose code can start a process: its own code, that of its fixtures
+and parameters, and everything that these name in the modules of `tests`. Tests of random examples then take few of
+them. A test whose process is started by product code has the marker `starts_process`. A test that starts a process
+unexpectedly fails, with or without `--quick`, so the choice stays right. It does not inspect product code.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ import hypothesis
 import pytest
 
 HERE: Final = Path(__file__).parent
-# Names in code that starts a process; `executable` is `sys.executable`, for a program that something else will start.
+# Names in code that starts a process; `executable` is `sys.executable`, for a program that other code will start.
 STARTERS: Final = frozenset(
     {"subprocess", "create_subprocess_exec", "create_subprocess_shell", "async_playwright", "executable", "fork"}
 )
 AUDITED: Final = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "pty.spawn"})
-# Folders of which no test does without; they need not even be collected.
+# Folders in which every test starts a process; they are not even collected.
 NEVER_QUICK: Final = ("e2e", "browsers", "conformance")
 MARKER: Final = "starts_process"
-# Of a test with random examples. `make test` takes as many as the test asks for.
+# For a test with random examples. `make test` takes as many as the test requires.
 QUICK_EXAMPLES: Final = 20
-QUICK_HUNT: Final = 100  # of the tests that count what their examples have reached
+QUICK_HUNT: Final = 100  # for the tests that count what their examples have reached
 
 _running: pytest.Item | None = None
 _started: list[str] = []
@@ -118,7 +118,7 @@ def may_start_process(item: pytest.Item) -> bool:
 
 
 def _starts(root: object) -> bool:
-    """Whether the code that a value stands for, or code that this names, can start a process."""
+    """Whether the code of a value, or code that this names, can start a process."""
     seen: dict[int, object] = {id(root): root}
     waiting = [root]
     found = False
@@ -133,13 +133,13 @@ def _starts(root: object) -> bool:
             waiting += fresh.values()
         else:
             found = known
-    _kept_alive.append(seen if not found else root)  # a number is another's once its object is gone
+    _kept_alive.append(seen if not found else root)  # an id can be reused once its object is gone
     _verdicts.update({id(root): True} if found else dict.fromkeys(seen, False))
     return found
 
 
 def _read(value: object) -> tuple[Iterable[str], list[object]]:
-    """The names in its code, and the values of the suite that they stand for."""
+    """The names in its code, and the values of the suite that they refer to."""
     if isinstance(value, staticmethod | classmethod):
         value = value.__func__
     if isinstance(value, property):

@@ -1,4 +1,4 @@
-"""docs/architecture.md: the files and functions of its diagrams exist, and its layers are those that are checked."""
+"""docs/architecture.md: the files and functions of its diagrams exist, and its layers are those of import-linter."""
 
 from __future__ import annotations
 

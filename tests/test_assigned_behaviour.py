@@ -1,10 +1,10 @@
-"""No object gets behaviour after its construction: what it calls is an argument of its constructor.
+"""Rule that no object gets behaviour after its construction: what it calls is an argument of its constructor.
 
-An assignment `other.attribute = value` is found if the value is a lambda, a partial, a function of the same file, or a
-method. So are a collaborator that a constructor sets in one of its arguments, one that a function of a module sets in
-an object that it has made, and an attribute of a collaborator that is set for the time of one call. What is assigned to
-`self` is an object's own business, unless it replaces one of its methods. An object that exists before its listeners
-has a list of them.
+An assignment `other.attribute = value` is found if the value is a lambda, a partial, a function of the same file, or
+a method. So are a collaborator that a constructor sets in one of its arguments, one that a function of a module sets
+in an object that it has made, and an attribute of a collaborator that is set for the time of one call. An object may
+assign to `self`, except to replace one of its methods. An object that exists before its listeners has a list of
+them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def is_property(function: FUNCTIONS) -> bool:
 
 
 def methods_of(folder: Path) -> set[str]:
-    """The names of all methods that are no properties. Names that are also attributes of data are left out."""
+    """The names of all methods that are not properties, without names that are also attributes of data."""
     found: set[str] = set()
     data: set[str] = set()
     for _, tree in trees(folder):
@@ -103,7 +103,7 @@ def root_of(target: ast.expr) -> str:
 
 
 def classes_made(value: ast.expr, classes: set[str]) -> bool:
-    """Is it a call of one of these classes?"""
+    """Whether it is a call of one of these classes."""
     if isinstance(value, ast.IfExp):
         return classes_made(value.body, classes) or classes_made(value.orelse, classes)
     return isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in classes

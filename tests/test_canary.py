@@ -1,4 +1,4 @@
-"""The canary itself: it sings when a token is written, and only then."""
+"""The canary: it reports every token that is written, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chaos proxy itself: a test that blames the link must be able to trust what cut it."""
+"""The chaos proxy: tests of the link rely on the faults that it injects."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def test_a_trap_cuts_at_its_frame_and_at_no_other(proxy: ChaosProxy, momen
 async def test_a_cut_after_some_bytes_lets_exactly_those_through(proxy: ChaosProxy) -> None:
     async with dial(proxy) as socket:
         await ask(socket, "hello")
-        # A text frame of five bytes that comes from a server has a header of two.
+        # A text frame of five bytes from a server has a header of two bytes.
         proxy.cut_after(Direction.DOWN, 7, Cut.CLOSE)
         assert await ask(socket, "12345") == "12345"
         with pytest.raises(ConnectionClosed):

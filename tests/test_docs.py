@@ -1,5 +1,5 @@
-"""docs/settings.md has every setting as the program has it and says of every limit what happens at it, docs/config.md
-has every key of a server."""
+"""docs/settings.md has every setting with its default and every limit with its effect; docs/config.md has every key of
+a server."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ SIZES = {
 }
 # Intervals: no request can exceed them.
 NO_LIMITS = {"heartbeat_s", "workers", "keepalive_s", "drain_s", "drain_pause_s", "drain_spread_s", "max_part"}
-# Limits of pages that speak plain MCP: told in plain-peers.md.
+# Limits of pages that use plain MCP: described in plain-peers.md.
 PLAIN = {"greet_s", "park_s", "park_caller"}
 
 
 def flags() -> dict[str, str]:
-    """The flag of each setting that has one, from the verbs that start a relay."""
+    """The flag of each setting that has one, from the commands that start a relay."""
     found: dict[str, str] = {}
     verbs = next(action for action in _parser()._actions if isinstance(action, argparse._SubParsersAction))
     for verb in ("demo", "serve"):
@@ -85,7 +85,7 @@ def table() -> str:
 
 
 def test_the_table_of_settings_is_the_programs() -> None:
-    """Run with TABRELAY_WRITE_DOCS=1 to write it anew."""
+    """Run with TABRELAY_WRITE_DOCS=1 to write it again."""
     text = PAGE.read_text(encoding="utf-8")
     if os.environ.get("TABRELAY_WRITE_DOCS"):
         text = BLOCK.sub(lambda _: table(), text)
@@ -138,7 +138,7 @@ def test_the_example_configuration_has_no_mistakes(tmp_path: Path) -> None:
 
 
 def test_the_page_of_commands_is_the_parsers() -> None:
-    """Run with TABRELAY_WRITE_DOCS=1 to write it anew."""
+    """Run with TABRELAY_WRITE_DOCS=1 to write it again."""
     text = COMMANDS.read_text(encoding="utf-8")
     if os.environ.get("TABRELAY_WRITE_DOCS"):
         text = COMMAND_BLOCK.sub(lambda _: generated(), text)

@@ -1,4 +1,4 @@
-"""The house rules that a program can check: who imports whom, what the documents promise, what the tree may hold."""
+"""Rules of the source tree that a program can check: imports, names, sizes, packages, versions."""
 
 import ast
 import json
@@ -54,7 +54,7 @@ def parsed(path: Path) -> ast.Module:
 
 
 def imports_of(path: Path) -> Iterator[str]:
-    """Absolute imports, wherever in the file they stand."""
+    """Absolute imports, anywhere in the file."""
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -67,7 +67,7 @@ def modules(folder: Path, *patterns: str) -> list[Path]:
 
 
 def test_every_import_goes_down_the_house() -> None:
-    # In a process of its own: the linter sets up logging, and silences loggers that other tests listen to.
+    # In a separate process: the linter sets up logging, and silences loggers that other tests use.
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout
@@ -96,7 +96,7 @@ def test_the_browser_package_needs_nothing_but_the_standard_library() -> None:
     assert {name.split(".")[0] for path in modules(BROWSER, "*.py") for name in imports_of(path)} <= allowed
 
 
-# Public, and the term of its field in both places: a link to a resource, and the protocol between worker and relay.
+# Public, and the field's term in both places: a link to a resource, and the protocol between worker and relay.
 SHARED_CLASS_NAMES = {"Link"}
 
 
@@ -127,7 +127,7 @@ def test_method_and_header_names_are_defined_once() -> None:
     assert repeated == []
 
 
-# Of the platform: events of the DOM and of IndexedDB, Pyodide's hook for fatal errors, the compiler.
+# Attributes of the platform: events of the DOM and of IndexedDB, Pyodide's hook for fatal errors, the compiler.
 JS_LISTENERS = {"onmessage", "onopen", "onclose", "onerror", "onconnect", "onsuccess", "onupgradeneeded"}
 JS_PLATFORM = JS_LISTENERS | {"on_fatal", "instantiateStreaming"}
 JS_ASSIGNED = re.compile(
@@ -172,7 +172,7 @@ def test_functions_are_short_enough_to_read() -> None:
     ] == []
 
 
-# A line that begins a function: its indentation is that of the line that ends it, as everywhere in these files.
+# A line that begins a function: its indentation equals that of its last line in all of these files.
 JS_FUNCTION = re.compile(
     r"^( *)(?!if\b|for\b|while\b|switch\b|catch\b)"
     r"(?:.*\bfunction\b.*\{|.*=> \{|(?:async |static |get |set |\*)*#?\w+\(.*\) \{)$"
@@ -180,7 +180,7 @@ JS_FUNCTION = re.compile(
 
 
 def test_functions_of_javascript_are_short_enough_to_read() -> None:
-    """The wrapper of a classic script, `(() => {`, is its scope and no function of it."""
+    """The wrapper of a classic script, `(() => {`, is its scope and does not count as a function."""
     long, count = [], 0
     for name in tracked_files():
         if not name.endswith(".js") or name.startswith(("tests/", "bench/")):
@@ -214,7 +214,7 @@ def test_a_micropython_page_gets_one_small_file() -> None:
 
 
 def test_no_relay_of_a_test_goes_unheard() -> None:
-    """Everything that a relay says in a test is held to the official models (tests/support/recorder.py). A test
+    """Every message of a relay in a test is checked against the official models (tests/support/recorder.py). A test
     that builds a relay, or starts the command, in another way is listed here with the reason."""
     starts = re.compile(
         r"\bcreate_app\(|\"-m\", \"tabrelay\"(?!, \"(?:stdio|logs|login|doctor|mcp|acp|init)\")|\bRelay\("
@@ -222,15 +222,15 @@ def test_no_relay_of_a_test_goes_unheard() -> None:
     tests = ROOT / "tests"
     found = {path.relative_to(tests).as_posix() for path in modules(tests, "*.py") if starts.search(path.read_text())}
     assert found == {
-        "server/test_workers.py",  # what refuses to start
-        "cli/test_call.py",  # only other verbs of the command
-        "behaviour/test_route_access.py",  # who gets through the gate; nothing behind it answers
-        "cli/test_exit_codes.py",  # only other verbs of the command
+        "server/test_workers.py",  # commands that refuse to start
+        "cli/test_call.py",  # only other commands
+        "behaviour/test_route_access.py",  # only the gate; the routes behind it do not answer
+        "cli/test_exit_codes.py",  # only other commands
         "cli/test_main.py",  # with a Wiretap
         "support/demo.py",  # Demo, with a Wiretap
         "support/measured_relay.py",  # CPU time is measured; the recorder would take most of it
         "support/hook/sitecustomize.py",  # the tap itself
-        "support/child_process.py",  # the verbs stdio and acp, which are no relays
+        "support/child_process.py",  # the commands stdio and acp, which are not relays
         "support/running_relay.py",  # RunningRelay, with a Recorder
         "server/test_config_reload.py",  # with a Wiretap
     }

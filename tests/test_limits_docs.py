@@ -1,4 +1,5 @@
-"""docs/limits.md names every container that grows while a program runs, what bounds it, and a test that reaches it."""
+"""docs/limits.md names every container that grows while a program runs, its bound, and a test that reaches the
+bound."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ GROWING = {
 
 
 def _is_growing(value: ast.expr | None) -> bool:
-    """Is it an empty container?"""
+    """Whether it is an empty container."""
     match value:
         case ast.Dict(keys=[]) | ast.List(elts=[]):
             return True
@@ -121,7 +122,7 @@ def test_every_bound_that_a_client_can_reach_has_a_test_that_does(row: list[str]
     assert gone == []
 
 
-# Of a function with arguments: without any, it holds one value.
+# A cached function with arguments; without any, it holds one value.
 UNBOUNDED = re.compile(r"@(?:functools\.)?(?:cache|lru_cache)\s*\n\s*def \w+\((?!\))|lru_cache\((?:maxsize=)?None\)")
 
 

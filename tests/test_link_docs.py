@@ -1,4 +1,4 @@
-"""docs/link.md and the source agree: on the link's states, its frames, and the clauses that comments cite."""
+"""docs/link.md and the source agree on the link's states, its frames, and the clauses that comments cite."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PRODUCT = (ROOT / "browser_pkg" / "tabserver", ROOT / "relay" / "tabrelay")
 BLOCK = re.compile(r"(?<=<!-- states -->\n).*?(?=<!-- /states -->)", re.DOTALL)
 CLAUSE = re.compile(r"^\*\*([FLP]\d+)\.", re.MULTILINE)
 CITATION = re.compile(r"\b[FLP][1-9]\d?\b")
-# The text of comments, docstrings and other strings: an identifier such as P1 is no citation.
+# The text of comments, docstrings and other strings: an identifier such as P1 is not a citation.
 PROSE = {
     ".py": re.compile(r'#[^\n]*|"""(.*?)"""|"[^"\n]*"', re.DOTALL),
     ".js": re.compile(r"//[^\n]*|/\*(.*?)\*/", re.DOTALL),

@@ -1,4 +1,4 @@
-"""`make quick` leaves out what starts a process, and nothing else."""
+"""`make quick` skips exactly the tests that start a process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lives in the browser runs there: its tests pass, unchanged, inside Pyodide."""
+"""The tests of the browser package pass, unchanged, inside Pyodide."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ FOLDERS = ["tests/wire", "tests/schema"]
 
 
 def find_node() -> str:
-    """Set-up puts a Node beside our Python when the machine has none."""
+    """Set-up installs a Node beside the Python when the machine has none."""
     node = shutil.which("node", path=str(Path(sys.executable).parent)) or shutil.which("node")
     assert node, "no Node.js here; `make test` brings one"
     return node

@@ -1,4 +1,4 @@
-"""JSON text: what is parsed, what is refused before it does harm, and what is never written."""
+"""JSON text: what is parsed, what is refused, and what is never written."""
 
 from __future__ import annotations
 

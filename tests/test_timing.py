@@ -1,4 +1,4 @@
-"""A page's own timing: milliseconds in, seconds out, and nothing that makes no sense."""
+"""A page's `timing` option: milliseconds become seconds, and invalid values are ignored."""
 
 from __future__ import annotations
 

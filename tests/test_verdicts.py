@@ -1,4 +1,4 @@
-"""The table of browsers is written by what ran, and keeps what did not run."""
+"""The table of browsers: a run replaces its own rows and keeps the others."""
 
 from pathlib import Path
 

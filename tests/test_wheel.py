@@ -1,4 +1,5 @@
-"""The wheel is all one needs: it installs from the wheelhouse and serves the demo with network and Node cut off."""
+"""The wheel contains all that is needed: it installs from the wheelhouse and serves the demo without network and
+Node."""
 
 import json
 import os
@@ -19,14 +20,14 @@ DEMO_TOOLS = ["add", "count_words", "page_info"]
 
 
 def run(*command: str | Path, **env: str) -> str:
-    """Run to the end; on failure show what the program said."""
+    """Run a program to its end; on failure show its output."""
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, env=env or None, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def cut_off() -> list[str]:
-    """The command prefix under which there is no network, or an empty one where this system has no way to cut it."""
+    """The command prefix that removes the network; empty where this system has no way to do it."""
     unshare = shutil.which("unshare")
     for flags in (["--net"], ["--user", "--map-root-user", "--net"]):
         if unshare and subprocess.run([unshare, *flags, "true"], capture_output=True).returncode == 0:
@@ -35,7 +36,7 @@ def cut_off() -> list[str]:
 
 
 def bare_environment(home: Path) -> dict[str, str]:
-    """No settings of pip, no way out through a proxy, and no Node on PATH."""
+    """No settings of pip, no proxy, and no Node on PATH."""
     nowhere = "http://127.0.0.1:9"
     kept = ("LANG", "PLAYWRIGHT_BROWSERS_PATH", "TABRELAY_CHROMIUM")
     return {
@@ -52,7 +53,7 @@ def bare_environment(home: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def wheel() -> Path:
-    """The wheel of the tree as it is now; `make build` made it already unless something changed since."""
+    """The wheel of the present tree; `make build` has made it unless something changed since."""
     run(sys.executable, ROOT / ".ci" / "setup.py", "build", **os.environ)
     (found,) = DIST.glob("tabrelay-*.whl")
     return found
@@ -60,7 +61,7 @@ def wheel() -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The `tabrelay` command of a fresh environment, installed with no network."""
+    """The `tabrelay` command of a fresh environment, installed without a network."""
     home = tmp_path_factory.mktemp("wheel")
     run(sys.executable, "-m", "venv", home / "venv")
     python = home / "venv" / "bin" / "python"
@@ -120,7 +121,7 @@ def test_the_demo_runs_with_network_and_node_cut_off(installed: Path, tmp_path: 
     tap = Wiretap()
     flags = ["--home", str(tmp_path), "--tap", json.dumps(tap.env), *(["--namespace"] if prefix else [])]
     flags += ["--expect", *DEMO_TOOLS]
-    # -P: the script's folder stays off its path, where a file may share its name with a standard module.
+    # -P: the script's folder stays off its path, because a file there may share its name with a standard module.
     saw = json.loads(run(*prefix, sys.executable, "-P", script, installed, *flags, **bare_environment(tmp_path)))
     if prefix:
         assert saw["interfaces"] == ["lo"]

@@ -1,6 +1,6 @@
-"""Every browser that is asked for: `TABRELAY_BROWSERS=chromium,firefox,webkit`; Chromium if nothing is said.
+"""Fixtures for every selected browser: `TABRELAY_BROWSERS=chromium,firefox,webkit`; Chromium by default.
 
-`make test-browsers` asks for all of them, and for the table in docs/browsers.md (`TABRELAY_BROWSERS_TABLE`).
+`make test-browsers` selects all of them, and the table in docs/browsers.md (`TABRELAY_BROWSERS_TABLE`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def settings() -> ModuleType:
 
 @pytest.fixture(scope="session")
 def snapshot() -> None:
-    """The memory that workers start from, made of the files as they are now."""
+    """The memory image that workers start from, made of the present files."""
     subprocess.run([sys.executable, ROOT / ".ci" / "setup.py", "snapshot"], check=True)
 
 
@@ -63,7 +63,7 @@ async def app(settings: ModuleType, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 async def tabs() -> AsyncIterator[list[Tab]]:
-    """Tabs that a test opened, to be closed after it."""
+    """Tabs that a test has opened; they are closed after it."""
     opened: list[Tab] = []
     yield opened
     for tab in opened:

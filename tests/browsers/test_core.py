@@ -1,4 +1,4 @@
-"""The core of it all, in every browser and with the worker in either place: see docs/browsers.md."""
+"""The core features in every browser, with the worker in either mode: see docs/browsers.md."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_a_page_attaches_and_its_tools_and_the_workers_are_called(
 async def test_two_tabs_share_one_connection_and_the_first_may_close(
     app: App, browser: Engine, mode: str, tabs: list[Tab]
 ) -> None:
-    """The first is the one that started the worker; where it runs in a tab, the other takes over."""
+    """The first tab started the worker; where it runs in a tab, the other one takes over."""
     first = await app.open(browser, "One", **WITHOUT[mode])
     sockets = app.sockets
     second = await app.open(browser, "Two", **WITHOUT[mode])
@@ -117,7 +117,7 @@ async def test_a_shared_worker_that_does_not_reach_the_relay_is_replaced_by_one_
 async def test_a_page_that_is_loaded_while_the_relay_is_down_connects_when_it_is_there(
     app: App, browser: Engine, way: str, tabs: list[Tab]
 ) -> None:
-    """The documentation promises 5 s; the bound is five times as large, for a machine that is busy."""
+    """The documentation promises 5 s; the bound is five times as large, for a busy machine."""
     await fetch_files(app.site.folder, app.relay)
     path = await write_page(app.site.folder, app.relay, way)
     await app.relay.kill()

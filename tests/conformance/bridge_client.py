@@ -1,8 +1,9 @@
-"""What a client of the conformance suite does behind the bridge: starts `tabrelay stdio URL` before the suite's server.
+"""Client of the conformance suite that uses the bridge: starts `tabrelay stdio URL` with the address of the suite's
+server.
 
-Where the suite looks at MCP, the official SDK's client speaks through the bridge. Where it looks at OAuth, which the
-bridge does, a few lines of JSON are enough, and the bridge is a fork of `bridge_template.py`. It is a process for each
-scenario; its client is not.
+Where the suite checks MCP, the official SDK's client sends its messages through the bridge. Where it checks OAuth,
+which the bridge does, a few lines of JSON are enough, and the bridge is a fork of `bridge_template.py`. The bridge is a
+separate process for each scenario; its client is not.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ WAIT_S = 300.0
 def bridge(task: ClientTask, home: str) -> tuple[list[str], dict[str, str]]:
     """The command line and the environment."""
     context = task.context
-    with socket.socket() as free:  # one per client: a client that moves to another port has to register anew
+    with socket.socket() as free:  # one for each client: a client that moves to another port has to register anew
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     flags = ["--home", home, "--log-level", "info", "--callback-port", str(port)]
@@ -49,7 +50,7 @@ def bridge(task: ClientTask, home: str) -> tuple[list[str], dict[str, str]]:
 
 
 class BridgeClient:
-    """JSON lines with the bridge. A refused request is for the suite to judge."""
+    """JSON lines to and from the bridge. The suite checks refused requests."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_modern: bool) -> None:
         self._reader = reader
@@ -77,7 +78,7 @@ class BridgeClient:
                 return answer
         raise ConnectionError("\n".join([*self.said, "the bridge ended"]))
 
-    async def tell(self, method: str) -> None:
+    async def notify(self, method: str) -> None:
         self._writer.write(json.dumps({"jsonrpc": "2.0", "method": method}).encode() + b"\n")
 
 
@@ -102,7 +103,7 @@ async def _authorize(template: Path, task: ClientTask, command: list[str], env: 
             else:
                 info = {"name": "conformance", "version": "1"}
                 await talk.ask("initialize", protocolVersion=task.version, capabilities={}, clientInfo=info)
-                await talk.tell("notifications/initialized")
+                await talk.notify("notifications/initialized")
             listed = await talk.ask("tools/list")
             for tool in listed.get("result", {}).get("tools", []):
                 await talk.ask("tools/call", name=tool["name"], arguments={})

@@ -2,7 +2,8 @@
 
 A fork runs the command with the arguments and the environment of the connection's first message; the rest of the
 connection is its stdin and stdout. Loading takes a second of CPU time, and the conformance suite has fifty scenarios
-with a sign-in. It ends when its stdin does. It does not test how the command starts: other scenarios start it anew.
+with a sign-in. It ends when its stdin does. It does not test the start of the command: other scenarios start a new
+process.
 """
 
 from __future__ import annotations

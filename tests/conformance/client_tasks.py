@@ -1,8 +1,8 @@
 """Clients of the conformance suite whose work is done in the test's process.
 
-The suite starts a program for each scenario. Here that program is `thin_client.py`, which hands its task over a Unix
-socket to the test, where everything is loaded already, and ends when the task is done. A task that fails makes the
-program fail. What the task should do is given by the test.
+The suite starts a program for each scenario. Here that program is `thin_client.py`, which passes its task over a Unix
+socket to the test, where all modules are already loaded, and ends when the task is done. A task that fails makes the
+program fail. The test defines the work of a task.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COMMAND = f"{sys.executable} -I -S {Path(__file__).with_name('thin_client.py')}"
 
 @dataclass(frozen=True, slots=True)
 class ClientTask:
-    """One scenario: the address of the suite's server, and what the suite says about it."""
+    """One scenario: the address of the suite's server, and the suite's parameters."""
 
     url: str
     scenario: str
@@ -37,7 +37,7 @@ class ClientTask:
 async def client_tasks(
     folder: Path, work: Callable[[ClientTask], Awaitable[str | None]], at_once: int
 ) -> AsyncIterator[dict[str, str]]:
-    """Do the tasks of the clients, a few at a time; gives the environment for COMMAND. The suite shows what `work`
+    """Do the clients' tasks, a few at a time; returns the environment for COMMAND. The suite shows what `work`
     returns."""
     path = folder / "socket"
     places = asyncio.Semaphore(at_once)

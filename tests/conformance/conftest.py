@@ -1,4 +1,4 @@
-"""The same browser as the end-to-end tests have."""
+"""The browser of the end-to-end tests."""
 
 from __future__ import annotations
 

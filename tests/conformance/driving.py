@@ -1,4 +1,4 @@
-"""What the conformance suite's client scenarios want done, with the official SDK's client over any transport."""
+"""Actions that the conformance suite's client scenarios require, with the official SDK's client over any transport."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WAIT_S = 300.0
 async def drive(transport: Any, scenario: str, version: str, context: dict[str, Any]) -> None:
     mode: Any = MODERN if version == MODERN else "legacy"
     answers: Any = {"elicitation_callback": accept}
-    if scenario == "request-metadata":  # looks at what is declared
+    if scenario == "request-metadata":  # checks what is declared
         mode = "auto"
         answers |= {"sampling_callback": refuse, "list_roots_callback": refuse}
     async with asyncio.timeout(WAIT_S), Client(transport, mode=mode, **answers) as client:
@@ -37,7 +37,7 @@ async def drive(transport: Any, scenario: str, version: str, context: dict[str, 
 
 
 async def accept(_: Any, params: Any) -> Any:
-    """Every default that the form has."""
+    """Every default of the form."""
     assert isinstance(params, ElicitRequestFormParams)
     properties = params.requested_schema.get("properties", {})
     content = {name: one["default"] for name, one in properties.items() if "default" in one}
@@ -49,6 +49,6 @@ async def refuse(*_: Any) -> Any:
 
 
 def arguments(schema: dict[str, Any], echoed: dict[str, Any]) -> dict[str, Any]:
-    """One tool wants to see another's schema, as it arrived here."""
+    """One tool expects the schema of another one, as it arrived here."""
     samples = {"number": 5, "integer": 5, "boolean": True, "object": echoed, "array": []}
     return {name: samples.get(schema["properties"][name].get("type"), "x") for name in schema.get("required", [])}

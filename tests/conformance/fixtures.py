@@ -1,6 +1,7 @@
-"""What the official conformance suite wants to find, written with the public Python API. Names and texts are its own.
+"""Tools, prompts and resources that the official conformance suite requires, written with the public Python API.
 
-A worker loads this file as one of a page's modules. Handlers do not know eras: the same ones serve the whole suite.
+Names and texts are the suite's. A worker loads this file as one of a page's modules. Handlers do not depend on the era:
+the same ones serve the whole suite.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tabserver import (
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 )
-# A WAV file of no length.
+# An empty WAV file.
 WAV = base64.b64decode("UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA=")
 STEP_S = 0.05
 
@@ -75,7 +76,7 @@ def test_error_handling() -> None:
     raise ToolError("This tool intentionally returns an error for testing")
 
 
-# -- saying something before the answer -------------------------------------------------------------------------------
+# -- notifications before the answer -----------------------------------------------------------------------------------
 
 
 @tool
@@ -107,7 +108,7 @@ async def test_tool_with_progress(ctx: Context) -> Any:
 
 @tool
 async def test_reconnection(ctx: Context) -> Any:
-    """Let the connection go, and finish later."""
+    """Close the connection, and finish later."""
     ctx.close_stream()
     await asyncio.sleep(2 * STEP_S)
     return "Reconnection test completed successfully"
@@ -187,14 +188,14 @@ ENUMS: dict[str, Any] = {
 
 @tool
 async def test_elicitation_sep1330_enums(ctx: Context) -> Any:
-    """Ask the user to choose, in the five ways there are."""
+    """Ask the user to choose, in each of the five forms."""
     answer = await ctx.elicit("Please select options from the enum fields", ENUMS)
     return f"Elicitation completed: action={answer.action}, content={answer.content}"
 
 
 @tool
 async def test_streaming_elicitation(ctx: Context) -> Any:
-    """Say how far it is, then ask the user."""
+    """Report progress, then ask the user."""
     ctx.progress(1, 2)
     answer = await ctx.elicit("Shall it go on?", Confirmation)
     return f"The user said {answer.action}."
@@ -202,12 +203,12 @@ async def test_streaming_elicitation(ctx: Context) -> Any:
 
 @tool
 def test_missing_capability(ctx: Context) -> Any:
-    """Need a client that can sample."""
+    """Require a client that can sample."""
     ctx.require("sampling")
     return "The client can sample."
 
 
-# -- asking by key: the modern form, which sessions get as requests ---------------------------------------------------
+# -- questions by key: the modern form, which sessions get as requests -------------------------------------------------
 
 
 @dataclass
@@ -253,7 +254,7 @@ async def test_input_required_result_list_roots(ctx: Context) -> Any:
 
 @tool
 def test_input_required_result_request_state(ctx: Context) -> InputRequired | str:
-    """Ask, and remember something until the answer comes."""
+    """Ask, and keep state until the answer arrives."""
     question = Elicit("Please confirm", Confirmation)
     answer = ctx.answer("confirm", question)
     if answer is None or ctx.request_state != "asked":
@@ -282,7 +283,7 @@ async def test_input_required_result_multi_round(ctx: Context) -> Any:
 
 @tool
 def test_input_required_result_tampered_state(ctx: Context) -> InputRequired | str:
-    """Ask, and accept only a state that is as it was."""
+    """Ask, and accept only an unchanged state."""
     question = Elicit("Please confirm", Confirmation)
     answer = ctx.answer("confirm", question)
     if answer is None:
@@ -292,7 +293,7 @@ def test_input_required_result_tampered_state(ctx: Context) -> InputRequired | s
 
 @tool
 def test_input_required_result_capabilities(ctx: Context) -> InputRequired | str:
-    """Ask for what the client can give, and for nothing else."""
+    """Ask only for what the client supports."""
     possible: dict[str, Question[Any]] = {
         "user_name": Elicit("What is your name?", Name),
         "greeting": Sample("Generate a greeting", max_tokens=50),
@@ -333,7 +334,7 @@ def test_input_required_result_capabilities(ctx: Context) -> InputRequired | str
     }
 )
 def json_schema_2020_12_tool(**arguments: Any) -> Any:
-    """Take arguments under a schema that uses what JSON Schema 2020-12 has."""
+    """Take arguments under a schema with keywords of JSON Schema 2020-12."""
     return f"JSON Schema 2020-12 tool called with: {arguments}"
 
 
@@ -343,11 +344,11 @@ def test_x_mcp_header(region: Annotated[str, "Where to", {"x-mcp-header": "Regio
     return f"Region: {region}"
 
 
-# -- lists that change ------------------------------------------------------------------------------------------------
+# -- lists that change -------------------------------------------------------------------------------------------------
 
 
-def come_and_go() -> str:
-    """A tool or prompt that is there now and then."""
+def temporary_offer() -> str:
+    """A tool or prompt that is offered temporarily."""
     return "Here."
 
 
@@ -357,7 +358,7 @@ def test_trigger_tool_change() -> Any:
     if "test_passing_tool" in [item["name"] for item in default_toolbox.tools()]:
         default_toolbox.remove("test_passing_tool")
     else:
-        tool(name="test_passing_tool")(come_and_go)
+        tool(name="test_passing_tool")(temporary_offer)
     return "The list of tools has changed."
 
 
@@ -367,7 +368,7 @@ def test_trigger_prompt_change() -> Any:
     if "test_passing_prompt" in [item["name"] for item in default_toolbox.prompts()]:
         default_toolbox.remove_prompt("test_passing_prompt")
     else:
-        prompt(name="test_passing_prompt")(come_and_go)
+        prompt(name="test_passing_prompt")(temporary_offer)
     return "The list of prompts has changed."
 
 
@@ -388,14 +389,14 @@ def test_prompt_with_arguments(arg1: Annotated[str, "First"], arg2: Annotated[st
 
 @prompt
 def test_prompt_with_embedded_resource(resourceUri: Annotated[str, "What to embed"]) -> list[Embedded | str]:
-    """A prompt that brings a resource along."""
+    """A prompt that contains a resource."""
     embedded = Embedded(resourceUri, "Embedded resource content for testing.", "text/plain")
     return [embedded, "Please process the embedded resource above."]
 
 
 @prompt
 def test_prompt_with_image() -> list[Image | str]:
-    """A prompt that brings a picture along."""
+    """A prompt that contains a picture."""
     return [Image(PNG), "Please analyze the image above."]
 
 
@@ -411,19 +412,19 @@ async def test_input_required_result_prompt(ctx: Context) -> str:
 
 @resource("test://static-text", name="Static Text Resource", mime_type="text/plain")
 def static_text() -> str:
-    """Text that stays the same."""
+    """Constant text."""
     return "This is the content of the static text resource."
 
 
 @resource("test://static-binary", name="Static Binary Resource", mime_type="image/png")
 def static_binary() -> bytes:
-    """A picture that stays the same."""
+    """A constant picture."""
     return PNG
 
 
 @resource("test://watched-resource", name="Watched Resource", mime_type="text/plain")
 def watched() -> str:
-    """Text that one may subscribe to."""
+    """Text with subscriptions."""
     return "Watched resource content"
 
 

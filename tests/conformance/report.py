@@ -1,4 +1,4 @@
-"""What the suite found, as tables of docs/conformance.md. Run with TABRELAY_WRITE_DOCS=1 to write them anew."""
+"""The suite's results as tables of docs/conformance.md. Run with TABRELAY_WRITE_DOCS=1 to write them again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ Runs = Mapping[str, Mapping[str, Scenario]]
 
 
 def table(runs: Runs, also: Collection[str] = (), *, has_totals: bool = True) -> str:
-    """Checks passed, per scenario and run. `also`: what is shown though it is not required, in brackets."""
+    """Checks passed, per scenario and run. `also`: scenarios that are shown in brackets because they are not
+    required."""
     rows = [f"| scenario | {' | '.join(runs)} |", "|---|" + "---:|" * len(runs)]
     if has_totals:
         rows.append(f"| **scored** | {' | '.join(map(total, runs.values()))} |")
@@ -39,8 +40,9 @@ def _cell(scenario: Scenario | None, also: Collection[str]) -> str:
     return f"({text})" if scenario.name in also else text
 
 
-def hold_page_to(mark: str, text: str) -> None:
-    """The suite says "passed" of nothing at all, and of a check that is no longer tried: only the numbers tell."""
+def compare_with_page(mark: str, text: str) -> None:
+    """The suite reports "passed" for an empty scenario too, and for a check that was dropped: only the numbers show
+    it."""
     print("\n" + text)
     block = re.compile(rf"(?<=<!-- {mark} -->\n).*?(?=<!-- /{mark} -->)", re.DOTALL)
     page = PAGE.read_text(encoding="utf-8")

@@ -1,8 +1,8 @@
-"""What the conformance suite wants to find, as a child process that speaks one era over its pipes and not the other.
+"""The conformance suite's tools as a child process that supports one era only, over its pipes.
 
-The handlers and the core are those of the page; here they run on CPython, without a relay of their own. One answer is
-the child's own: the handshake era has no error for a capability that is missing, and this server knows the later one.
-Run with the name of the era.
+The handlers and the core are those of the page; here they run on CPython, without a relay. One answer is the child's
+own: the handshake era has no error for a missing capability, and this server uses the later one. Its argument is the
+era.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PIPE = "pipe"
 
 
 class Child:
-    """A core, and the pipes that it speaks through."""
+    """A core and its pipes."""
 
     def __init__(self, era: Era) -> None:
         loop = asyncio.get_running_loop()

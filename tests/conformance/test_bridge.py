@@ -1,5 +1,7 @@
-"""The official conformance suite, client mode: `tabrelay stdio` in front of the suite's servers. The result is a table
-of the documentation: run with TABRELAY_WRITE_DOCS=1 to write it anew."""
+"""The official conformance suite, client mode: `tabrelay stdio` with the suite's servers.
+
+The result is a table of the documentation: run with TABRELAY_WRITE_DOCS=1 to write it again.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +11,18 @@ from pathlib import Path
 from tests.conformance.bridge_client import work
 from tests.conformance.bridge_template import bridge_template
 from tests.conformance.client_tasks import COMMAND, client_tasks
-from tests.conformance.report import hold_page_to, table
+from tests.conformance.report import compare_with_page, table
 from tests.support.conformance_suite import run_clients
 
 SCORED = {"2025-11-25": 18, "2026-07-28": 32}
 # Not scored, and passed all the same.
 ALSO = {"auth/client-credentials-basic", "json-schema-2020-12-preservation"}
-# What the suite can't try: methods that 2026-07-28 no longer has.
+# Methods that the suite can't try because 2026-07-28 no longer has them.
 UNTRIED = {"http-standard-headers": ["sep-2243-client-includes-standard-headers"] * 2}
 
 
 async def test_the_bridge_passes_the_suites_client_mode(tmp_path: Path) -> None:
-    # The suite starts all clients at once; two bridges at a time is what a small machine can take.
+    # The suite starts all clients at once; a small machine can run two bridges at a time.
     template = tmp_path / "template"
     async with bridge_template(template), client_tasks(tmp_path, partial(work, template), at_once=2) as env:
         runs = {revision: await run_clients(COMMAND, revision, tmp_path / revision, env) for revision in SCORED}
@@ -29,7 +31,7 @@ async def test_the_bridge_passes_the_suites_client_mode(tmp_path: Path) -> None:
         assert len(required) == SCORED[revision]
         for scenario in (*required, *(scenarios[name] for name in ALSO)):
             assert (scenario.problems, scenario.passed > 0) == ((), True), (revision, scenario)
-            # Everything else that is not a verdict is a note of what was sent and received.
+            # Every other entry that is not a verdict is a note of the traffic.
             untried = [check for check in scenario.untried if check.startswith("sep-")]
             assert untried == UNTRIED.get(scenario.name, []), (revision, scenario)
-    hold_page_to("bridge", table(runs, ALSO))
+    compare_with_page("bridge", table(runs, ALSO))

@@ -1,5 +1,7 @@
-"""The official conformance suite against the relay, with Chromium and Pyodide behind it. The result is a page of the
-documentation: run with TABRELAY_WRITE_DOCS=1 to write it anew."""
+"""The official conformance suite against the relay, with Chromium and Pyodide.
+
+The result is a page of the documentation: run with TABRELAY_WRITE_DOCS=1 to write it again.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import httpx2
 import pytest
 from playwright.async_api import BrowserContext
 
-from tests.conformance.report import hold_page_to, table
+from tests.conformance.report import compare_with_page, table
 from tests.support.conformance_suite import run
 from tests.support.demo import Demo
 from tests.support.other_origin import Site
@@ -28,13 +30,13 @@ ALSO = {
 }
 
 
-# Reported as information, which means that it was not tried. Why not: docs/conformance.md.
+# Reported as information, which means that it was not tried. The reason is in docs/conformance.md.
 UNTRIED: dict[str, set[str]] = {"2025-11-25": set(), "2026-07-28": {"server-sse-streams-functional"}}
 
 
 @pytest.fixture
 async def url(tmp_path: Path, context: BrowserContext, settings: ModuleType) -> AsyncIterator[str]:
-    """The suite has no token, and names the host `localhost`."""
+    """The suite has no token, and uses the host name `localhost`."""
     site_folder = tmp_path / "site"
     shutil.copytree(HERE / "page", site_folder / "page")
     shutil.copy(HERE / "fixtures.py", site_folder)
@@ -50,7 +52,7 @@ async def url(tmp_path: Path, context: BrowserContext, settings: ModuleType) -> 
                 state="attached", timeout=settings.BOOT_TIMEOUT_MS
             )
             yield f"{base}/{SERVER}"
-    # All of it was held to the models too: on its way to the client, and from the browser to the relay.
+    # All of it was also checked against the models: on its way to the client, and from the browser to the relay.
     received = relay.recorder.checked
     assert min(received["client"], received["relay"]) >= 200, received
 
@@ -68,7 +70,7 @@ async def test_the_relay_with_a_browser_behind_it_passes_the_suite(url: str, tmp
             assert (scenario.problems, scenario.passed > 0) == ((), True), (revision, scenario)
         shown = (scenario for scenario in scenarios.values() if scenario.is_scored or scenario.name in ALSO[revision])
         assert {check for scenario in shown for check in scenario.untried} == UNTRIED[revision]
-    hold_page_to("results", table(runs, set.union(*ALSO.values())))
+    compare_with_page("results", table(runs, set.union(*ALSO.values())))
 
 
 async def tools(url: str) -> set[str]:

@@ -1,8 +1,9 @@
-"""The official conformance suite, server mode, against upstreams that speak one era and not the other.
+"""The official conformance suite, server mode, against upstreams that support one era only.
 
-The suite's clients speak each revision to the relay, which translates where the server does not. What is behind it is a
-child process, or such a process behind another relay, at an address that is spoken to in the handshake era only. The
-result is a table of the documentation."""
+The suite's clients use each revision with the relay, which translates where the server does not support it. The server
+is a child process, or such a process behind another relay, at an address that supports the handshake era only. The
+result is a table of the documentation.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +16,14 @@ import httpx2
 import pytest
 
 from tabrelay.config.specs import HttpSpec, Spec, StdioSpec
-from tests.conformance.report import hold_page_to, table, total
+from tests.conformance.report import compare_with_page, table, total
 from tests.support.conformance_suite import run
 from tests.support.running_relay import ACCEPT, MODERN, RunningRelay, modern
 
 ROOT = Path(__file__).parents[2]
 REVISIONS = {"2025-11-25": 30, "2026-07-28": 37}
 SERVERS = {"legacy": "handshake only", "modern": "2026-07-28 only", "far": "handshake only, over HTTP"}
-# A server that pushes its questions gives them no names, and the suite looks for one. Why: docs/conformance.md.
+# A server that sends its questions as requests gives them no names, and the suite expects one: see docs/conformance.md.
 NAMELESS = {"input-required-result-basic-elicitation": ("sep-2322-elicitation-incomplete",)}
 UNTRIED = {"2025-11-25": set(), "2026-07-28": {"server-sse-streams-functional"}}
 
@@ -58,7 +59,7 @@ async def test_servers_of_one_era_pass_the_suite_of_both(relay: RunningRelay, tm
                 expected = NAMELESS.get(scenario.name, ()) if is_pushing else ()
                 assert (problems, scenario.passed > 0) == (expected, True), (server, revision, scenario)
             assert {check for scenario in required for check in scenario.untried} == UNTRIED[revision]
-    hold_page_to("eras", summary(runs) + "\n" + table(runs, has_totals=False))
+    compare_with_page("eras", summary(runs) + "\n" + table(runs, has_totals=False))
 
 
 def summary(runs: dict[str, Any]) -> str:
@@ -69,7 +70,7 @@ def summary(runs: dict[str, Any]) -> str:
 
 
 async def settle(relay: RunningRelay, server: str) -> None:
-    """The suite gives one call 600 ms to say something, and its client's process may take longer to start."""
+    """The suite gives one call 600 ms for its first message, and its client's process may take longer to start."""
     prefix = "io.modelcontextprotocol/"
     for name in ("conformance-client", "conformance-test-client"):
         client = {f"{prefix}clientInfo": {"name": name, "version": "1.0.0"}}

@@ -1,7 +1,8 @@
-"""The official conformance suite, client mode: the relay before the suite's servers, as servers of a configuration.
+"""The official conformance suite, client mode: the relay with the suite's servers as configured upstreams.
 
-What the suite sees is what the relay's upstream layer sends; the official SDK's client drives it from the other side.
-The result is a table of the documentation: run with TABRELAY_WRITE_DOCS=1 to write it anew."""
+The suite checks what the relay's upstream layer sends; the official SDK's client calls the relay. The result is a table
+of the documentation: run with TABRELAY_WRITE_DOCS=1 to write it again.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +15,22 @@ from mcp.client.streamable_http import streamable_http_client
 from tabrelay.config.specs import HttpSpec
 from tests.conformance.client_tasks import COMMAND, ClientTask, client_tasks
 from tests.conformance.driving import drive
-from tests.conformance.report import hold_page_to, table
+from tests.conformance.report import compare_with_page, table
 from tests.support.conformance_suite import Scenario, run_clients
 from tests.support.running_relay import RunningRelay
 
 REVISIONS = {"2025-11-25": 4, "2026-07-28": 7}  # scored scenarios that are not about authorization
 ALSO = frozenset({"json-schema-2020-12-preservation"})  # not scored, and passed all the same
-# The suite starts all clients at once. A server that does not answer within five seconds is taken for one of the older
-# era, as it should be: so this process, where all the relays are, must not be kept busy for as long.
+# The suite starts all clients at once. A server that does not answer within five seconds counts as one of the older
+# era, as it should: so this process, which runs all the relays, must never be busy for that long.
 AT_ONCE = 4
-# What the suite can't try: methods that 2026-07-28 no longer has.
+# Methods that the suite can't try because 2026-07-28 no longer has them.
 UNTRIED = {"http-standard-headers": ["sep-2243-client-includes-standard-headers"] * 2}
 
 
 async def through_the_relay(folder: Path, task: ClientTask) -> None:
     if task.scenario.startswith("auth/"):
-        return  # not looked at here: the suite has no way to run the others alone in one process
+        return  # not checked here: the suite can't run the others alone in one process
     home = folder / f"home-{task.version}-{task.scenario.replace('/', '-')}"
     async with RunningRelay(home, specs=[HttpSpec("far", task.url)]) as relay:
         headers = {"Authorization": f"Bearer {relay.token}"}
@@ -51,4 +52,4 @@ async def test_the_relay_passes_the_suites_client_mode(tmp_path: Path) -> None:
             assert (scenario.problems, scenario.passed > 0) == ((), True), (revision, scenario)
             untried = [check for check in scenario.untried if check.startswith("sep-")]
             assert untried == UNTRIED.get(scenario.name, []), (revision, scenario)
-    hold_page_to("upstreams", table(runs, ALSO, has_totals=False))
+    compare_with_page("upstreams", table(runs, ALSO, has_totals=False))

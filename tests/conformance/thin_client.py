@@ -1,5 +1,5 @@
-"""The program that the conformance suite starts as a client: hands its task to the test (`client_tasks.py`), and ends
-when that is done."""
+"""The program that the conformance suite starts as a client: passes its task to the test (`client_tasks.py`), and ends
+when the task is done."""
 
 import json
 import os

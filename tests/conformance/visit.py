@@ -1,4 +1,4 @@
-"""A user who agrees to everything: follows an authorization address to where it leads back to."""
+"""A user who consents to everything: follows an authorization address and its redirects."""
 
 import sys
 import urllib.request

@@ -1,4 +1,4 @@
-"""Two tabs offer the same tool, and one of them computes without a pause: the other gets the calls."""
+"""Two tabs offer the same tool, and one of them computes without a pause: the other one gets the calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.demo import Demo
 from tests.support.other_origin import Site
 from tests.support.waiting import pause
 
-# A free tab answers within a second; the bound is for a machine that is busy.
+# A free tab answers within a second; the bound is for a busy machine.
 BOUND_S = 15.0
 BLOCKED_MS = 10_000
 PAGE = """<!doctype html>
@@ -42,13 +42,13 @@ offer("block", ({ key, ms }) => { count(key); spin(ms); return document.title; }
 
 
 class Pair:
-    """Two tabs of one app. The one in front is the one that the user turned to last."""
+    """Two tabs of one app. The one in front is the last one that the user switched to."""
 
     def __init__(self, relay: Demo, front: Page, other: Page) -> None:
         self.relay, self.front, self.other = relay, front, other
 
     async def runs(self) -> list[dict[str, int]]:
-        """How often each call ran in each tab. A blocked tab tells when it is free."""
+        """How often each call ran in each tab. A blocked tab reports when it is free."""
         return [await page.evaluate("runs") for page in (self.front, self.other)]
 
 
@@ -87,9 +87,9 @@ async def test_a_call_goes_to_a_free_tab_while_a_tool_blocks_the_one_in_front(pa
     async with pair.relay.client() as client:
         assert await timed(client.call_tool("work", {"key": "before"})) == "front"
         blocking = asyncio.create_task(client.call_tool("block", {"key": "long", "ms": BLOCKED_MS}))
-        # At once, and again when it is known that the tab in front is busy.
+        # At once, and again when the tab in front is known to be busy.
         together = [asyncio.create_task(timed(client.call_tool("work", {"key": f"t{n}"}))) for n in range(3)]
-        # One of them may be behind the tool that blocks: then it is answered when that ends.
+        # One of them may be queued behind the tool that blocks: then it is answered when that tool ends.
         await asyncio.wait(together, timeout=BOUND_S, return_when=asyncio.FIRST_COMPLETED)
         assert await timed(client.call_tool("work", {"key": "later"})) == "other"
         assert {await call for call in together} <= {"front", "other"}
@@ -106,14 +106,14 @@ async def test_a_call_goes_to_a_free_tab_while_a_tool_blocks_the_one_in_front(pa
 async def test_a_call_goes_to_a_free_tab_while_the_page_in_front_blocks_itself(pair: Pair) -> None:
     await pair.front.evaluate(f"setTimeout(() => spin({BLOCKED_MS}), 100) && 0")
     async with pair.relay.client() as client:
-        await asyncio.sleep(1)  # for the loop to begin: a page that is blocked can't say so
+        await asyncio.sleep(1)  # for the loop to begin: a blocked page can't report it
         assert await timed(client.call_tool("work", {"key": "one"})) == "other"
     front, other = await pair.runs()
     assert front.get("one", 0) + other.get("one", 0) == 1
 
 
 async def test_a_tab_in_front_that_waits_in_a_tool_gets_the_next_call(pair: Pair) -> None:
-    """It says nothing, but it reads."""
+    """It sends nothing, but it reads."""
     async with pair.relay.client() as client:
         waiting = asyncio.create_task(client.call_tool("wait", {"key": "slow"}))
         await pair.front.wait_for_function("Boolean(globalThis.go)")

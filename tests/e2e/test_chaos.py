@@ -1,4 +1,4 @@
-"""Calls on a link that is cut again and again: each caller gets its own result, and each tool runs once."""
+"""Calls on a link that is cut repeatedly: each caller gets its own result, and each tool runs once."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def jobs(count: int, chance: random.Random) -> list[Job]:
 
 @dataclass(slots=True)
 class Cutter:
-    """Cuts the link at frame after frame, chosen by chance, until told to stop."""
+    """Cuts the link at random frames until it is stopped."""
 
     stage: ChaosApp
     chance: random.Random
@@ -80,7 +80,7 @@ class Cutter:
 
 
 async def check_runs(page: Page, client: Client, wanted: list[Job]) -> None:
-    """Each key was run exactly once, where it should."""
+    """Each key was run exactly once, in the right place."""
     in_tab: dict[str, int] = await page.evaluate("runs")
     counted = await client.call_tool("worker_runs", {})
     assert counted.structured_content is not None
@@ -97,7 +97,7 @@ async def do_all(stage: ChaosApp, wanted: list[Job], at_once: int) -> None:
             async with places:
                 result = await client.call_tool(job.tool, job.arguments)
                 assert not result.is_error, (job, text(result)[:300])
-                # Not the texts themselves: a diff of megabytes does not help.
+                # Without the texts themselves: a diff of megabytes does not help.
                 assert (len(text(result)), text(result) == expected(job.key, job.size)) == (
                     len(expected(job.key, job.size)),
                     True,
@@ -135,10 +135,10 @@ async def test_twenty_calls_survive_cuts_at_the_pace_that_people_get(
 ) -> None:
     chance = random.Random(SEED)
     wanted = jobs(20, chance)
-    # The pauses go on growing, however long a link lasts between two cuts on a busy machine.
+    # The pauses keep growing, however long a link lasts between two cuts on a busy machine.
     async with ChaosApp(tmp_path, context, timing={"stable_ms": 60_000}) as stage:
         page = await stage.open(settings.BOOT_TIMEOUT_MS)
-        # A socket that is half-open is known to be so after half a minute at this pace: that has tests of its own.
+        # At these intervals a half-open socket is detected after half a minute, which other tests cover.
         cutter = Cutter(stage, chance, longest_pause=50, ways={Cut.RESET: 1, Cut.CLOSE: 1})
         cutting = asyncio.create_task(cutter.run())
         try:
@@ -162,7 +162,7 @@ async def test_twenty_calls_survive_cuts_at_the_pace_that_people_get(
 async def stage(
     browser: Browser, settings: ModuleType, place: str, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[tuple[ChaosApp, Page]]:
-    """One for all cuts: a worker that boots for each of them would take longer than the cuts."""
+    """One app for all cuts: booting a worker for each of them would take longer than the cuts."""
     context = await browser.new_context()
     context.set_default_timeout(settings.ACTION_TIMEOUT_MS)
     await carry(context, place)
@@ -173,7 +173,7 @@ async def stage(
 
 
 def carries(way: Direction, key: str) -> Any:
-    """A frame that carries a call of `key` down, or a piece of its result up."""
+    """A frame with a call of `key` on its way down, or with a piece of its result on its way up."""
     return lambda frame: frame.way is way and frame.opcode < 8 and key in frame.text
 
 
@@ -227,7 +227,7 @@ async def test_a_cut_at_the_result_costs_nothing_but_time(
 async def test_a_cut_while_the_tool_runs_costs_nothing(
     stage: tuple[ChaosApp, Page], is_back_first: bool, mode: str, cut: Cut
 ) -> None:
-    """The tool ends after the link is back, or while it is away."""
+    """The tool ends after the link is back, or while it is down."""
     scene, page = stage
     key = f"running-{is_back_first}-{mode}-{cut}"
     async with scene.relay.client(mode) as client, asyncio.TaskGroup() as tasks:
@@ -241,7 +241,7 @@ async def test_a_cut_while_the_tool_runs_costs_nothing(
         assert await page.evaluate("(key) => runs[key]", key) == 1
 
 
-# -- when it takes too long --------------------------------------------------------------------------------------------
+# -- past a deadline ---------------------------------------------------------------------------------------------------
 
 
 async def test_over_the_grace_a_call_in_flight_has_an_unknown_outcome_and_a_new_one_none(

@@ -1,4 +1,4 @@
-"""What the relay's own pages may load and run: nothing from other hosts, and nothing that a tool's texts say."""
+"""Content of the relay's own pages: they load nothing from other hosts, and texts of tools never run as code."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_the_pages_load_from_the_relay_alone_and_markup_in_texts_stays_tex
     own = await context.new_page()
     await own.goto(f"http://127.0.0.1:{demo.port}/")
     await expect(own.locator("[data-tool=poisoned]")).to_contain_text("<img src=x")
-    # What was called, on the relay's page.
+    # The list of calls on the relay's page.
     await expect(own.locator("#calls-list [data-call=poisoned][data-outcome=tool_error]")).to_have_count(1)
     await expect(own.locator("#calls-list [data-call=add][data-outcome=ok]")).to_have_count(1)
     for shown in (page, own):
@@ -47,7 +47,7 @@ async def test_the_pages_load_from_the_relay_alone_and_markup_in_texts_stays_tex
 
 
 async def test_a_page_that_tries_something_else_is_kept_from_it_and_reported(demo: Demo, page: Page) -> None:
-    """So that the silence of every other test means something: see `Demo.stop`."""
+    """Shows that the other tests would see a violation: see `Demo.stop`."""
     demo.expects_reports = True
     tries = """async () => {
         const image = document.createElement("img");

@@ -1,5 +1,5 @@
-"""Many callers at once, of tools in the tab and in the worker, while the page goes on changing: every call has its own
-answer, and the one socket stays."""
+"""Many concurrent callers of tools in the tab and in the worker, while the page keeps changing: every call gets its own
+answer, and the socket stays open."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.demo import Demo
 from tests.support.other_origin import Site
 from tests.support.worker_modes import carry
 
-CALLERS, EACH = 32, 25  # more than the link takes before it says that it has them
+CALLERS, EACH = 32, 25  # more than the link sends before it acknowledges
 PAGE = """<!doctype html>
 <title>App</title>
 <script type="module">
@@ -79,7 +79,7 @@ async def app(browser: Browser, settings: ModuleType, place: str, tmp_path: Path
 
 
 async def call(client: httpx2.AsyncClient, relay: Demo, chance: random.Random, text: str, id: int | str) -> None:
-    """One call; fails unless its answer is its own."""
+    """One call; fails unless it gets its own answer."""
     tool = chance.choice(["in_tab", "in_tab", "in_worker", "in_worker", "slowly"])
     meta = META | ({"progressToken": text[:20]} if chance.random() < 0.1 else {})
     params = {"name": tool, "arguments": {"text": text}, "_meta": meta}

@@ -1,6 +1,6 @@
-"""The demo, end to end: an MCP client's call reaches a tab of a real browser and comes back.
+"""The demo, end to end: an MCP client's call reaches a tab of a real browser and returns.
 
-One relay, one browser and one page for most of the file; a test withdraws the tool that it offers.
+One relay, one browser and one page for most of the file; a test withdraws the tools that it offers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def context(browser: Browser, settings: ModuleType) -> AsyncIterator[Brows
 
 @pytest.fixture(scope="module")
 async def page(context: BrowserContext, demo: Demo, settings: ModuleType) -> AsyncIterator[Page]:
-    """The demo page, paired, connected, with all of its tools."""
+    """The demo page, paired and connected, with all of its tools."""
     page = await context.new_page()
     await demo.open(page, settings.BOOT_TIMEOUT_MS)
     yield page
@@ -71,9 +71,9 @@ async def test_the_official_client_lists_and_calls_all_three_tools(
         assert info.structured_content is not None
         assert info.structured_content["title"] == await page.title()
         counted = await client.call_tool("count_words", {"text": "to be or not to be"})
-        # Handshake revisions know structured results that are objects only.
+        # Handshake revisions permit only objects as structured results.
         assert counted.structured_content == ({"result": 6} if mode == "legacy" else 6)
-    # The page shows the calls it had, with who made them.
+    # The page lists its calls with their callers.
     await expect(calls).to_have_count(before + 3)
     for row in await calls.all():
         assert await row.get_attribute("data-phase") == "done"
@@ -83,7 +83,7 @@ async def test_the_official_client_lists_and_calls_all_three_tools(
 async def test_a_bad_call_gets_a_clear_error_and_the_connection_lives_on(
     demo: Demo, page: Page, mode: str, version: str
 ) -> None:
-    # A tool that raises, offered by this very page through the public API.
+    # A tool that raises, offered by this page through the public API.
     await page.evaluate(
         """async () => {
             const { connect } = await import("/-/client.js");
@@ -163,13 +163,13 @@ async def test_two_tabs_share_one_socket_and_closing_one_keeps_the_others_tools(
     assert await page.locator("#tools [data-tool=page_info]").count() >= 1
     async with demo.client() as client:
         await second.bring_to_front()
-        # Each says which tab it is, and where calls go.
+        # Each shows its tab, and where calls go.
         await expect(second.locator("#tab")).to_have_attribute("data-target", "true")
         await expect(page.locator("#tab")).to_have_attribute("data-target", "false")
         listed = [tool.name for tool in (await client.list_tools()).tools]
         assert sorted(listed) == sorted(TOOLS)
         await second.close()
-        # The hub has noticed when this page lists the tool as its own.
+        # The hub has removed the other tab once this page lists the tool as its own.
         await page.locator("#tools [data-group=this] [data-tool=page_info]").wait_for()
         await expect(page.locator("#tab")).to_contain_text("Calls of its tools come here")
         info = await client.call_tool("page_info", {})
@@ -190,7 +190,7 @@ async def test_the_page_comes_back_by_itself_when_the_relay_was_restarted(demo: 
     await expect(way).to_have_attribute("data-track", "clear")
     await (demo.stop() if how == "stop" else demo.kill())
     await page.locator("#state:not([data-state=connected])").wait_for()
-    # No client can call it now, and nothing on the page says otherwise.
+    # No client can call it now, and the page says so.
     await expect(way).to_have_attribute("data-track", "dark")
     await expect(tab).to_contain_text("No calls come")
     await expect(offer).to_have_text("Tools")

@@ -1,4 +1,4 @@
-"""`tabrelay init` and `tabrelay dev`: from an empty folder to the first call, and what a page there can do."""
+"""`tabrelay init` and `tabrelay dev`: from an empty folder to the first call, and the permissions of its page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.e2e.test_page_api import text
 from tests.support.demo import Demo
 from tests.support.waiting import BOUND_S, until
 
-# What is promised is a minute, and 2 s for a saved file.
+# The promise is a minute, and 2 s for a saved file.
 FIRST_CALL_S = 300.0
 EDIT_BOUND_S = 10.0
 CONNECTED = "document.querySelector('#state').textContent === 'connected'"
@@ -35,7 +35,7 @@ async def init(folder: Path) -> str:
 
 
 class App:
-    """The folder, the relay that serves it, and when its developer began."""
+    """The folder, the relay that serves it, and the time when its developer started."""
 
     def __init__(self, folder: Path, relay: Demo, began: float) -> None:
         self.folder, self.relay, self.began = folder, relay, began
@@ -99,7 +99,7 @@ async def test_from_an_empty_folder_to_the_first_call_and_edits_are_in_force(
     await app.says("word_count", {"text": "to be or not to be"}, "106", EDIT_BOUND_S)
     assert await page.evaluate("globalThis.isOld") is True
 
-    # The page is loaded again, and serves on.
+    # The page is loaded again, and still serves.
     index = app.folder / "index.html"
     index.write_text(index.read_text().replace("Buy milk.", "Buy bread."))
     await page.wait_for_function("!globalThis.isOld && document.readyState === 'complete'")
@@ -183,7 +183,7 @@ async def test_a_relay_that_is_started_again_finds_its_pages_and_they_it(
     await app.relay.stop()
     await page.evaluate("globalThis.isOld = true")
     await app.relay.start()
-    # Files may have changed meanwhile: the page is loaded again.
+    # Files may have changed meanwhile, so the page is loaded again.
     await page.wait_for_function("!globalThis.isOld")
     await page.wait_for_function(CONNECTED)
     await app.says(

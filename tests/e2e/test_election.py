@@ -1,4 +1,5 @@
-"""The worker in an elected tab: whatever becomes of that tab, there is one worker, and it is somewhere else at once."""
+"""The worker in an elected tab: there is one worker at any time, and when its tab goes, another tab starts one at
+once."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from tests.support.chaos_app import STEADY_RELAY, STEADY_WORKER, ChaosApp
 from tests.support.unmanaged_tab import Tab
 from tests.support.waiting import BOUND_S
 
-# `leads`: the worker runs here. One tool says which tab it is, one waits until it is aborted.
+# `leads`: the worker runs here. One tool returns its tab, one waits until it is aborted.
 PAGE = """<!doctype html>
 <title>TITLE</title>
 <script>
@@ -82,8 +83,8 @@ class Tabs:
                     return leading[0]
                 await asyncio.sleep(0.05)
 
-    async def say(self, client: Client, tool: str) -> str:
-        """Call a tool until it is there: a tab may still be on its way to the next worker."""
+    async def call(self, client: Client, tool: str) -> str:
+        """Call a tool until it is available: a tab may still be connecting to the next worker."""
         async with asyncio.timeout(60):
             while True:
                 try:
@@ -97,7 +98,7 @@ class Tabs:
 
 @pytest.fixture
 async def tabs(settings: ModuleType, snapshot: None, tmp_path: Path) -> AsyncIterator[Tabs]:
-    """A browser of its own, with a back/forward cache."""
+    """A separate browser with a back/forward cache."""
     options = settings.quick_boot_options(ignore_default_args=["--disable-back-forward-cache"])
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(**options)
@@ -109,16 +110,16 @@ async def tabs(settings: ModuleType, snapshot: None, tmp_path: Path) -> AsyncIte
 
 async def test_a_leader_that_freezes_hands_over_and_follows_when_it_wakes(tabs: Tabs) -> None:
     [one] = await tabs.open("one")
-    await tabs.open("two")  # in front: a tab that is looked at does not freeze
+    await tabs.open("two")  # in front: a visible tab does not freeze
     assert await tabs.leader("one", "two") == "one"
     async with tabs.stage.relay.client() as client:
         await one.send("Page.setWebLifecycleState", state="frozen")
         assert await tabs.leader("two") == "two"
-        assert await tabs.say(client, "two") == "two"
-        assert await tabs.say(client, "worker_runs") == "{}"
+        assert await tabs.call(client, "two") == "two"
+        assert await tabs.call(client, "worker_runs") == "{}"
         await one.send("Page.setWebLifecycleState", state="active")
         await tabs.ready(one)
-        assert await tabs.say(client, "one") == "one"
+        assert await tabs.call(client, "one") == "one"
         assert await tabs.leader("one", "two") == "two"
 
 
@@ -130,11 +131,11 @@ async def test_a_leader_that_is_left_hands_over_and_follows_when_it_comes_out_of
         await one.evaluate("globalThis.isSame = true")
         await one.send("Page.navigate", url=f"{tabs.stage.site.origin}/worker.js")
         assert await tabs.leader("two") == "two"
-        assert await tabs.say(client, "two") == "two"
+        assert await tabs.call(client, "two") == "two"
         await one.evaluate("void history.back()")
         await one.until("isSame === true")  # kept, not loaded again
         await tabs.ready(one)
-        assert await tabs.say(client, "one") == "one"
+        assert await tabs.call(client, "one") == "one"
         assert await tabs.leader("one", "two") == "two"
 
 
@@ -154,12 +155,12 @@ async def test_calls_that_run_when_the_leader_goes_end_and_say_so(tabs: Tabs, ho
                 await call
         assert ended.value.error.data is not None and ended.value.error.data["delivered"] == "unknown"
         assert "left while it had the call" in ended.value.error.message
-        await two.until("waiting === 0")  # and the tool knows that no caller waits for it
+        await two.until("waiting === 0")  # and the tool is notified that no caller waits for it
         if how == "crash":
             crash.cancel()
         assert await tabs.leader("two") == "two"
         await tabs.ready(two)
-        assert await tabs.say(client, "two") == "two"
+        assert await tabs.call(client, "two") == "two"
 
 
 async def test_of_tabs_that_race_one_leads_until_it_closes_and_then_another(tabs: Tabs) -> None:
@@ -169,10 +170,10 @@ async def test_of_tabs_that_race_one_leads_until_it_closes_and_then_another(tabs
         while titles:
             leader = await tabs.leader(*titles)
             for title in titles:
-                assert await tabs.say(client, title) == title
+                assert await tabs.call(client, title) == title
             assert await tabs.leader(*titles) == leader
             titles.remove(leader)
             if titles:
                 await tabs.close(leader)
-    # One worker at a time has one socket: each of the four came up once.
+    # One worker at a time has one socket: each of the four has connected once.
     assert tabs.stage.proxy.sockets_accepted == 4

@@ -1,4 +1,5 @@
-"""The examples, as a user tries them: opened in a browser, used by an MCP client, with nothing from other hosts."""
+"""The examples as a user tries them: opened in a browser, called by an MCP client, with nothing loaded from other
+hosts."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ WRITTEN = "http://127.0.0.1:4747"
 
 
 class Visitor:
-    """A browser that is paired with the demo's relay, and clients for the servers that its pages are."""
+    """A browser that is paired with the demo's relay, and clients for the servers of its pages."""
 
     def __init__(self, relay: Demo, context: BrowserContext, boot_timeout_ms: float) -> None:
         self.relay, self.context, self._boot_timeout_ms = relay, context, boot_timeout_ms
@@ -84,7 +85,7 @@ async def visitor(
         await relay.open(page, settings.BOOT_TIMEOUT_MS)
         visitor = Visitor(relay, context, settings.BOOT_TIMEOUT_MS)
         yield visitor
-        assert visitor.hosts <= {"127.0.0.1", "localhost"}, "nothing comes from anywhere else"
+        assert visitor.hosts <= {"127.0.0.1", "localhost"}, "nothing comes from other hosts"
         assert visitor.errors == []
         await context.close()
 

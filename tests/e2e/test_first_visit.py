@@ -1,4 +1,4 @@
-"""What a first visit of a page costs: memory of the browser, bytes fetched, memory of the relay."""
+"""Cost of a page's first visit: memory of the browser, bytes fetched, memory of the relay."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def test_a_page_and_the_relay_stay_within_their_memory(snapshot: None) -> 
         async with open_page(pages.plain, LOADED) as chromium:
             plain = renderer_pss(chromium)
         async with open_page(pages.connected, CONNECTED) as chromium, asyncio.timeout(BOUND_S):
-            # The browser returns what it took for the start when it has nothing else to do.
+            # An idle browser returns the memory that it needed for the start.
             while renderer_pss(chromium) - plain > LIMITS["renderer"]:  # noqa: ASYNC110
                 await asyncio.sleep(POLL_S)
             while pages.relay.rss() > LIMITS["relay"]:  # noqa: ASYNC110

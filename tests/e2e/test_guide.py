@@ -1,4 +1,4 @@
-"""The guide's own examples, in an app on another origin: plain page, Python in worker and page, a typed bundle."""
+"""The guide's examples, in an app on another origin: plain page, Python in worker and page, a typed bundle."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GUIDE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
 WRITTEN = "http://127.0.0.1:4747"
 OFFERED = """name => globalThis.shown?.state.state === "connected"
     && shown.catalogue?.tools.some((tool) => tool.name === name)"""
-# Lets the test look at the connection that the example made: a second connect() gives the same one.
+# Gives the test access to the example's connection: a second connect() returns the same one.
 LOOK = """<script type="module">
 import { connect } from "RELAY/-/client.js";
 globalThis.shown = connect({ server: "notes", relay: "RELAY", worker: "/tabrelay.js", token: "TOKEN" });
@@ -40,14 +40,14 @@ def block(language: str, number: int = 0) -> str:
 
 
 class App:
-    """A folder of the developer's, and the relay that it names."""
+    """A developer's folder, and the relay that it names."""
 
     def __init__(self, folder: Path, origin: str, relay: Demo) -> None:
         self.folder, self.origin, self.relay = folder, origin, relay
         self.here = f"http://127.0.0.1:{relay.port}"
 
     def fill(self, example: str, modules: str = "") -> str:
-        """An example with this relay's address, and with a token in the place of pairing by hand."""
+        """An example with this relay's address, and with a token instead of manual pairing."""
         given = f'worker: "/tabrelay.js", token: "{self.relay.token}"{modules}'
         filled = example.replace(WRITTEN, self.here).replace('worker: "/tabrelay.js"', given)
         return filled.replace('worker="/tabrelay.js"', f'worker="/tabrelay.js", token="{self.relay.token}"')

@@ -1,4 +1,4 @@
-"""What a page says of its server in `connect`, as an MCP client reads it, and what its console says."""
+"""Server information that a page passes to `connect`: what MCP clients receive, and the console's warnings."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_a_page_describes_its_server_to_clients(demo: Demo, page: Page) ->
         assert [tool.name for tool in (await client.list_tools()).tools]
     assert not [text for text in said if "instructions" in text or "option" in text]
 
-    # A client with a shorter window: one warning. What MCP does not allow is refused, and the rest stays.
+    # A client with a shorter limit: one warning. Members that MCP does not allow are refused, and the rest stays.
     await page.evaluate(CONNECT, {"instructions": "x" * 2049})
     assert [text for text in said if "2049 characters" in text and "Claude Code" in text]
     await page.evaluate(CONNECT, {"websiteUrl": 7})

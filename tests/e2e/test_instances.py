@@ -1,4 +1,4 @@
-"""Two real browsers under one name, both kept: each is reached, and people see who is who."""
+"""Two real browsers with one name: both are reachable, and users can tell them apart."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def title(client: Client) -> str:
 
 
 async def comes_to(client: Client, wanted: str, page: Page) -> None:
-    """The answer is soon this page's."""
+    """Soon this page answers."""
     for _ in range(1000):
         if await title(client) == wanted:
             return
@@ -48,7 +48,7 @@ async def test_two_browsers_share_a_name_and_each_has_an_address(
 
         async with demo.client() as both, client("first") as first, client("second") as second:
             assert (await title(first), await title(second)) == ("first", "second")
-            # The second was called last; then the user turns to the first.
+            # The second was called last; then the user switches to the first.
             assert await title(both) == "second"
             await pages["first"].evaluate("window.dispatchEvent(new Event('focus'))")
             await comes_to(both, "first", pages["first"])
@@ -62,7 +62,7 @@ async def test_two_browsers_share_a_name_and_each_has_an_address(
             await expect(row).to_contain_text("1 tab")
             await expect(card.locator("[data-instance]")).to_have_count(2)
 
-            # A browser keeps its name when its only tab is loaded again, and when it goes the other one serves.
+            # A browser keeps its name while its only tab reloads; when it leaves, the other one serves.
             await pages["second"].reload()
             await pages["second"].locator("#state[data-state=connected]").wait_for()
             assert await pages["second"].evaluate(INSTANCE) == ids["second"]

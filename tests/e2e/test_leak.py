@@ -1,6 +1,6 @@
-"""Nothing stays behind in the worker when a call is over.
+"""Memory of the worker: finished calls leave no objects behind.
 
-`bench/leak.py` looks at ten thousand calls and at bytes; here are a few hundred, and what can be counted.
+`bench/leak.py` measures ten thousand calls and bytes; this file runs a few hundred and counts objects.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ async def test_calls_that_are_over_leave_nothing_behind(
                 for number in range(count):
                     tool = tools[number % len(tools)]
                     call = client.call_tool(tool, {"text": str(number)})
-                    # Those that fail and those that are given up count too.
+                    # Failed and abandoned calls count too.
                     with suppress(MCPError, TimeoutError):
                         await asyncio.wait_for(call, 0.05 if tool == "for_ever" else 60)
 
@@ -94,7 +94,7 @@ async def test_calls_that_are_over_leave_nothing_behind(
                 return dict(found)
 
             async def steady() -> dict[str, int]:
-                """What is alive when nothing changes any more: what was given up or not acknowledged goes soon."""
+                """The number of objects once it no longer changes: abandoned and unacknowledged ones are freed soon."""
                 seen = [await look()]
                 async with asyncio.timeout(60):
                     while len(seen) < 4 or not all(is_settled(one, seen[-1]) for one in seen[-4:-1]):
@@ -106,12 +106,12 @@ async def test_calls_that_are_over_leave_nothing_behind(
                 await asyncio.gather(*(some(tools, count // 4) for _ in range(4)))
 
             every = ("in_tab", "in_worker", "no_such_tool", "for_ever")
-            # The ledger remembers the last 256 calls; then an entry goes for each that comes.
+            # The history keeps the last 256 calls; from then on each new call removes one.
             await many((*every[:3], *every[:3], *every), 400)
             before = await steady()
             await many(every, 320)
             after = await steady()
             assert is_settled(before, after), (before, after)
-            # It would be seen.
+            # A leak would be seen.
             await many(("leak",), 40)
             assert (await look())["proxies"] >= after["proxies"] + 40

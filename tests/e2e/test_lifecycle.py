@@ -1,4 +1,4 @@
-"""What becomes of worker and calls when pages reload or leave, and when worker or browser sleep or die."""
+"""Lifecycle of the worker and its calls: pages reload or close, the worker or the browser sleeps or dies."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def offered(page: Page, settings: ModuleType) -> None:
 
 
 async def worker_target(browser: Browser, stage: ChaosApp) -> tuple[Any, str]:
-    """A way to the browser's targets, and the one that is the worker of this stage."""
+    """A DevTools session of the browser, and the target that is this app's worker."""
     session = await browser.new_browser_cdp_session()
     found = (await session.send("Target.getTargets"))["targetInfos"]
     workers = [target for target in found if target["type"] == "shared_worker"]
@@ -60,7 +60,7 @@ async def test_the_worker_its_link_and_its_calls_outlive_the_reload_of_the_only_
         await page.wait_for_function(STARTED.replace("NAME", "work_in_worker"))
         await stage.runs(page, "tab")
         await page.reload()
-        # What ran in the page is gone with it, and its caller is told so at once; what runs in the worker goes on.
+        # A call that ran in the page ends with it, and its caller gets the error at once; one in the worker continues.
         gone = await in_tab
         assert gone.is_error and "Counting tab" in text(gone)
         assert text(await in_worker) == "worker;"
@@ -75,7 +75,7 @@ async def test_when_the_last_tab_closes_the_worker_serves_on_and_the_tabs_tools_
     stage: ChaosApp, context: BrowserContext, settings: ModuleType
 ) -> None:
     page = await stage.open(settings.BOOT_TIMEOUT_MS)
-    await context.new_page()  # a browser with no page at all may end
+    await context.new_page()  # a browser without any page may end
     async with stage.relay.client() as client:
         running = asyncio.create_task(client.call_tool("gate", {"key": "never"}))
         await stage.runs(page, "never")
@@ -83,7 +83,7 @@ async def test_when_the_last_tab_closes_the_worker_serves_on_and_the_tabs_tools_
         gone = await running
         assert gone.is_error and "Counting tab" in text(gone) and "closed" in text(gone)
         assert text(await client.call_tool("work_in_worker", {"key": "on"})) == "on;"
-        # At first it may be a reload; then the tool is no longer there.
+        # At first it may be a reload; then the tool is removed.
         left = await client.call_tool("work", {"key": "late"})
         assert left.is_error and "was closed or is reloading" in text(left)
         async with asyncio.timeout(BOUND_S):
@@ -102,7 +102,7 @@ async def test_the_worker_outlives_a_visit_to_another_site(stage: ChaosApp, sett
     async with stage.relay.client() as client:
         await client.call_tool("work_in_worker", {"key": "before"})
         await page.goto("about:blank")
-        # No page is there to run its tools; the worker's own still are.
+        # No page can run its tools; the worker's own are still available.
         assert text(await client.call_tool("work_in_worker", {"key": "meanwhile"})) == "meanwhile;"
         await page.go_back()
         await offered(page, settings)
@@ -124,7 +124,7 @@ async def test_tabs_start_a_dead_worker_again_and_its_calls_are_answered(
         session, worker = await worker_target(browser, stage)
         await session.send("Target.closeTarget", {"targetId": worker})
         await first.wait_for_function("states.some(({ why }) => why === 'lost')")
-        # Its progress is unknown, and the caller learns that: it is not run a second time.
+        # Its progress is unknown, and the caller gets that error: it is not run a second time.
         with pytest.raises(MCPError) as told:
             await lost
         assert told.value.error.data["reason"] == "browser_gone"
@@ -178,7 +178,7 @@ async def test_a_browser_that_slept_goes_on_where_it_was_and_one_that_was_killed
             async with stage.relay.client() as client:
                 running = asyncio.create_task(client.call_tool("gate", {"key": "slept"}))
                 await stage.runs(page, "slept")
-                # Asleep: nothing answers the relay's pings, so it lets the socket go and keeps the call.
+                # Suspended: no ping is answered, so the relay closes the socket and keeps the call.
                 send(signal.SIGSTOP, family)
                 try:
                     await stage.proxy.until(lambda: stage.proxy.held(Direction.DOWN) == 0)
@@ -188,7 +188,8 @@ async def test_a_browser_that_slept_goes_on_where_it_was_and_one_that_was_killed
                 await page.evaluate("gates.slept()")
                 assert text(await running) == "slept"
                 assert await page.evaluate("runs") == {"slept": 1}
-                # Killed: there is no goodbye. A call waits its moment and then says what to do.
+                # Killed: there is no close frame. A call waits for the grace period, and then its error says what to
+                # do.
                 send(signal.SIGKILL, family)
                 await stage.away()
                 with pytest.raises(MCPError) as told:

@@ -1,4 +1,4 @@
-"""Who is alive: a blocked worker is, a frozen or crashed tab is not, and no other tab pays for it."""
+"""Liveness: a blocked worker counts as alive, a frozen or crashed tab does not, and other tabs are unaffected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.running_relay import ACCEPT, modern
 from tests.support.unmanaged_tab import Tab
 from tests.support.waiting import BOUND_S, pause
 
-# The same proportions as the defaults (5 s and 30 s), but for people who wait for tests.
+# The same proportions as the defaults (5 s and 30 s), but shorter for tests.
 SHORT = {**STEADY_WORKER, "tab_quiet_ms": 500, "tab_silence_ms": 3_000}
 BLOCKED_S = 60
 
@@ -37,15 +37,15 @@ def text(result: CallToolResult) -> str:
 async def test_a_worker_that_is_blocked_for_a_minute_keeps_its_link_and_returns_its_result(
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
-    """The browser answers protocol pings for a worker that can't. Twenty of them, so that one missing would show.
+    """The browser answers protocol pings for a blocked worker. Twenty of them, so that a missing one would show.
 
-    The worker's own watchdog has its real time, which is shorter than the block: it must read before it judges.
+    The worker's own watchdog has its real time, which is shorter than the block: it must read before it decides.
     """
     async with ChaosApp(tmp_path, context, ping_interval_s=2, ping_timeout_s=2) as stage:
         page = await stage.open(settings.BOOT_TIMEOUT_MS)
         async with stage.relay.client() as client, asyncio.TaskGroup() as tasks, asyncio.timeout(BLOCKED_S * 3):
             blocked = tasks.create_task(client.call_tool("block", {"key": "long", "seconds": BLOCKED_S}))
-            # Let it begin, then queue up behind it: what waits is served when the worker is free again.
+            # Let it begin, then queue calls behind it: they are served when the worker is free again.
             await page.wait_for_function("activity.some(({ name, phase }) => name === 'block' && phase === 'started')")
             behind = tasks.create_task(client.call_tool("work", {"key": "behind"}))
             assert text(await blocked) == "long"
@@ -67,7 +67,7 @@ async def test_a_frozen_tab_fails_its_own_calls_by_name_and_works_again_when_it_
         context = await own.new_context()
         async with ChaosApp(tmp_path, context, timing=SHORT, **STEADY_RELAY) as stage:
             tab = await Tab.open(own, f"{stage.site.origin}/index.html")
-            # In front of the first, which is hidden now: a tab that is looked at does not freeze.
+            # In front of the first one, which is hidden now: a visible tab does not freeze.
             other = await Tab.open(own, f"{stage.site.origin}/other.html")
             for each, tool in ((tab, "work"), (other, "other")):
                 await each.until(OFFERED.replace("TOOL", tool), settings.BOOT_TIMEOUT_MS / 1000)
@@ -81,7 +81,7 @@ async def freeze_and_unfreeze(stage: ChaosApp, tab: Tab) -> None:
         call = asyncio.create_task(client.call_tool("gate", {"key": "cold"}))
         await tab.until("runs.cold === 1")
         await tab.send("Page.setWebLifecycleState", state="frozen")
-        # Meanwhile the other tab and the worker go on.
+        # Meanwhile the other tab and the worker continue.
         assert text(await client.call_tool("other", {})) == "Other tab"
         assert text(await client.call_tool("work_in_worker", {"key": "warm"})) == "warm;"
         async with asyncio.timeout(15):
@@ -94,7 +94,7 @@ async def freeze_and_unfreeze(stage: ChaosApp, tab: Tab) -> None:
         await tab.send("Page.setWebLifecycleState", state="active")
         async with asyncio.timeout(BOUND_S):
             while (again := await client.call_tool("work", {"key": "again"})).is_error:
-                await pause()  # it has not said yet that it is back
+                await pause()  # it has not reported its return yet
         assert text(again) == "again;"
     assert await tab.evaluate("runs") == {"cold": 1, "again": 1}
     assert stage.proxy.sockets_accepted == 1
@@ -107,7 +107,7 @@ async def test_a_tab_that_computes_without_a_pause_is_waited_for_and_then_given_
         await stage.open(settings.BOOT_TIMEOUT_MS, "other.html", "other")
         page = await stage.open(settings.BOOT_TIMEOUT_MS)
         async with stage.relay.client() as client:
-            # Longer than quiet, so that it is asked; shorter than silence, so that it is believed.
+            # Longer than `quiet`, so that it is pinged; shorter than `silence`, so that it is not given up.
             assert text(await client.call_tool("spin", {"key": "busy", "ms": 1_500})) == "busy"
             call = asyncio.create_task(client.call_tool("spin", {"key": "stuck", "ms": 8_000}))
             async with asyncio.timeout(15):
@@ -125,7 +125,7 @@ async def test_a_crashed_tab_fails_its_own_calls_by_name_and_nobody_elses(
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
     async with ChaosApp(tmp_path, context, timing=SHORT, **STEADY_RELAY) as stage:
-        # The worker lives in the process of the tab that started it: that one must not be the one that crashes.
+        # The worker lives in the process of the tab that started it: another tab must crash.
         await stage.open(settings.BOOT_TIMEOUT_MS, "other.html", "other")
         page = await stage.open(settings.BOOT_TIMEOUT_MS)
         session = await context.new_cdp_session(page)
@@ -157,7 +157,7 @@ async def test_a_crashed_tab_fails_its_own_calls_by_name_and_nobody_elses(
 def test_by_default_a_browser_that_does_not_read_is_let_go_in_35_s() -> None:
     times = Settings()
     assert times.ping_interval_s + times.ping_timeout_s + times.abort_after_s <= 35
-    # Its session outlives the time that it takes to find out by a good while.
+    # Its session lasts much longer than the detection takes.
     assert times.grace_s >= 30
 
 
@@ -166,16 +166,17 @@ CAN_TELL = CONNECTIONS.exists()
 
 
 def is_held(port: int, caller: int) -> bool:
-    """Does the program that listens on a port hold a descriptor for this caller? Only Linux tells; others say no."""
+    """Whether the program that listens on a port holds a descriptor for this caller. Only Linux reports it; other
+    systems return False."""
     lines = CONNECTIONS.read_text().splitlines()[1:] if CAN_TELL else []
     for _, here, there, *rest in map(str.split, lines):
         if (here[-4:], there[-4:]) == (f"{port:04X}", f"{caller:04X}"):
-            return rest[6] != "0"  # the inode; a connection that only the kernel remembers has none
+            return rest[6] != "0"  # the inode; a connection that only the kernel keeps has none
     return False
 
 
 async def test_a_browser_that_does_not_read_is_let_go_in_time_and_keeps_its_session(tmp_path: Path) -> None:
-    """All of the relay's own times divided by one number, so the bound is too."""
+    """All of the relay's own times are divided by one number, and so is the bound."""
     scale, times = 3, Settings()
     names = ("ping_interval_s", "ping_timeout_s", "abort_after_s", "send_timeout_s", "heartbeat_s")
     scaled = {name: getattr(times, name) / scale for name in names}
@@ -200,7 +201,7 @@ async def test_a_browser_that_does_not_read_is_let_go_in_time_and_keeps_its_sess
             while any(row["state"] == "online" for row in (await relay.status())["servers"]):
                 await pause()  # ask again: the relay has not given up yet
             while is_held(relay.port, caller):
-                await relay.status()  # it has let go of the browser, but not of the descriptor yet
+                await relay.status()  # it has closed the browser's socket, but not the descriptor yet
         assert loop.time() - began <= 35 / scale + 5
         proxy.cut()
         proxy.unfreeze(Direction.DOWN)

@@ -1,5 +1,5 @@
-"""A page that is loaded while the relay is down connects when the relay is there, without a reload, in every way in
-which the documentation loads the client."""
+"""Pages that load while the relay is down: each documented way of loading the client connects without a reload once the
+relay runs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.support.demo import Demo
 from tests.support.documented_pages import CONNECTION, LOADER, OFFERED, ROOT, WAYS, block, fetch_files, write_page
 from tests.support.other_origin import Site
 
-# The documentation promises 5 s. The bound is five times as large, for a machine that is busy.
+# The documentation promises 5 s. The bound is five times as large, for a busy machine.
 BOUND_MS = 25_000
-# The first attempt has failed, and with it everything that the browser would have loaded by itself.
+# The first attempt has failed, and so have the requests that the browser makes by itself.
 DOWN_S = 30.0
 
 
 class App:
-    """A folder of a web developer's, the relay that it names, and what its pages say in the console."""
+    """A web developer's folder, the relay that it names, and the console lines of its pages."""
 
     def __init__(self, site: Site, relay: Demo, context: BrowserContext) -> None:
         self.site, self.relay, self._context = site, relay, context
@@ -42,7 +42,7 @@ class App:
             self.said.append(message.text)
 
     async def noticed(self, page: Page) -> None:
-        """Until the page knows that the relay is down."""
+        """Wait until the page has detected that the relay is down."""
         async with asyncio.timeout(DOWN_S):
             while not self.said and await page.evaluate(f"{CONNECTION}?.state.why") != "relay_down":  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
@@ -62,7 +62,7 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tupl
 @pytest.fixture
 async def app(served: tuple[Site, Demo], context: BrowserContext) -> App:
     site, relay = served
-    if not relay.is_running:  # the test before has failed
+    if not relay.is_running:  # the previous test has failed
         await relay.start()
     return App(site, relay, context)
 
@@ -90,7 +90,7 @@ async def test_a_page_that_is_loaded_while_the_relay_is_down_connects_when_it_is
 async def test_a_page_that_is_reloaded_while_the_relay_is_down_connects_when_it_is_there(
     app: App, settings: ModuleType, way: str
 ) -> None:
-    """Its worker, if it lives, has no tab meanwhile."""
+    """Its worker, if it still lives, has no tab meanwhile."""
     path = await write_page(app.site.folder, app.relay, way)
     page = await app.visit(path)
     await page.wait_for_function(OFFERED.replace("TOOL", WAYS[way]), timeout=settings.BOOT_TIMEOUT_MS)

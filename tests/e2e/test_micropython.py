@@ -1,4 +1,4 @@
-"""One page of Python, in MicroPython and in Pyodide: with its parameters spelt out, no line of it differs."""
+"""One page of Python, in MicroPython and in Pyodide: with explicit parameters, the same lines work in both."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ globalThis.connection = connect({ server: "small", worker: "/worker.js", token: 
 </script>
 """
 
-# The interpreter, and the file of it that has the decorators, with its place.
+# The interpreter, and the path of its file with the decorators.
 KINDS = {
     "mpy": ("/-/micropython/micropython.mjs", "/-/micropython/tabserver.py", ""),
     "py": ("/-/pyodide/pyodide.mjs", "/-/tabserver.zip", "./*"),
@@ -164,7 +164,7 @@ async def small(
                 timeout=settings.BOOT_TIMEOUT_MS,
             )
             yield relay, page
-            assert hosts <= {"127.0.0.1", "localhost"}, "nothing comes from anywhere else"
+            assert hosts <= {"127.0.0.1", "localhost"}, "nothing comes from other hosts"
         await context.close()
 
 

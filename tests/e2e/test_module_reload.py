@@ -1,4 +1,5 @@
-"""Python files of a page, edited while the page is open: the next call has the new code, and an error keeps the old."""
+"""Python files of a page, edited while the page is open: the next call runs the new code, and an error keeps the old
+code."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from tests.support.demo import Demo
 from tests.support.other_origin import Site
 from tests.support.waiting import BOUND_S, until
 
-# What is promised is 2 s.
+# The promise is 2 s.
 EDIT_BOUND_S = 10.0
 
 PAGE = """<!doctype html>
@@ -46,7 +47,7 @@ OFFERED = """connection.state.state === "connected"
 
 
 class App:
-    """A folder of the developer's, and the relay that it names."""
+    """A developer's folder, and the relay that it names."""
 
     def __init__(self, folder: Path, site: Site, relay: Demo) -> None:
         self.folder, self.site, self.relay = folder, site, relay
@@ -54,7 +55,7 @@ class App:
         self.write("worker.js", f'import "{self.here}/-/worker.js";\n')
 
     def write(self, name: str, content: str) -> None:
-        """As editors do: a new file in the place of the old one."""
+        """As editors do: a new file replaces the old one."""
         draft = self.folder / f".{name}"
         draft.write_text(content, encoding="utf-8")
         draft.replace(self.folder / name)
@@ -77,7 +78,7 @@ class App:
             (await http.post(f"{self.here}/-/pairs", json={"approve": code}, headers=headers)).raise_for_status()
 
     async def says(self, expected: str, bound_s: float = EDIT_BOUND_S) -> float:
-        """Wait until a call has the answer; gives the seconds that took."""
+        """Wait until a call has the answer; returns the seconds that took."""
         start = time.monotonic()
         async with self.relay.client() as client:
 
@@ -156,7 +157,7 @@ async def test_an_error_keeps_the_old_tools_and_is_shown_with_its_line(
     [line] = [line for line in said if "could not be loaded" in line]
     assert line.startswith(f"tabrelay: {app.site.origin}/tools.py could not be loaded: SyntaxError")
     await app.says("hello1")
-    # An error in a file that it imports: of that file, its line and its traceback.
+    # An error in an imported file: its file name, line and traceback.
     app.write("words.py", 'WORD = "x"\nWORD.missing\n')
     app.write("tools.py", TOOL.replace("VERSION", "3"))
     await page.get_by_text("(words.py, line 2)").wait_for()
@@ -173,7 +174,7 @@ async def test_without_dev_a_change_is_in_force_after_a_reload(
 ) -> None:
     app.write_tool("1")
     await app.open(page, "{ dev: false }", boot_ms=settings.BOOT_TIMEOUT_MS)
-    # Another tab keeps the worker, and its Python, over the reload.
+    # Another tab keeps the worker, and its Python, during the reload.
     other = await profile.new_page()
     await app.open(other, "{ dev: false }", boot_ms=settings.BOOT_TIMEOUT_MS)
     await app.says("hello1", BOUND_S)
@@ -192,9 +193,9 @@ async def test_a_renamed_file_takes_the_tools_of_the_old_one(app: App, page: Pag
 
 
 class TaggedFiles(BaseHTTPRequestHandler):
-    """A development server that answers with ETags, and with 304; for what it does not have, with its page."""
+    """A development server that answers with ETags and with 304; a missing file is answered with its page."""
 
-    protocol_version = "HTTP/1.1"  # Chromium uses ETags of no earlier version
+    protocol_version = "HTTP/1.1"  # Chromium does not use ETags over earlier versions of HTTP
     folder: Path
     answers: list[tuple[str, int]]
 
@@ -216,7 +217,7 @@ class TaggedFiles(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Tests say what went wrong; an access log does not."""
+        """No access log: tests report what went wrong."""
 
 
 async def test_a_development_server_with_etags_is_asked_for_changes_only(
@@ -241,7 +242,7 @@ async def test_a_development_server_with_etags_is_asked_for_changes_only(
         await app.says("hello1", BOUND_S)
         answers.clear()
         await until(lambda: answers.count(("/tools.py", 304)) >= 6)
-        # Three tabs, one poller: each file is asked for once in a round, and nothing is sent that has not changed.
+        # Three tabs, one poller: each file is requested once in a round, and unchanged files are not sent.
         asked = (
             [path for path, _ in answers if path == "/tools.py"],
             [path for path, _ in answers if path == "/words.py"],

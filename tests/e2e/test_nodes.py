@@ -1,4 +1,4 @@
-"""The relay's own page where several relays share a bus: it shows all of them, and a browser at any."""
+"""The relay's own page where several relays share a bus: it lists all of them, and the browsers of each."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ async def test_the_page_shows_every_relay_and_the_servers_at_all_of_them(
                 await expect(rows.nth(1)).to_contain_text("1 browser ·")
                 await expect(server.locator(".presence")).to_contain_text("online for")
                 await expect(server.locator("[data-tool=echo]")).to_be_visible()
-        # It stopped, and nothing of it is left.
+        # The relay has stopped, and it is no longer listed.
         await expect(rows).to_have_count(1)
         await expect(server).to_have_count(0)

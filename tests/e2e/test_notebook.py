@@ -1,4 +1,5 @@
-"""Python that callers bring, run in the real worker: off by default, stopped in time, and with names of their own."""
+"""Python code sent by callers, run in the real worker: off by default, with a time limit, and with separate names for
+each caller."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ async def until_offered(client: Client, wanted: str) -> None:
 async def lab(browser: Browser, settings: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Demo]:
     folder = tmp_path_factory.mktemp("app")
     site = Site(folder)
-    # No user is there to allow each run.
+    # No user is present to allow each run.
     flags = ("--allow-origin", site.origin, "--approve", "none")
     async with Demo(tmp_path_factory.mktemp("home"), "lab", *flags, verb="serve") as relay:
         here = f"http://127.0.0.1:{relay.port}"
@@ -117,7 +118,7 @@ async def test_a_cancelled_call_ends_in_the_code(lab: Demo) -> None:
     waits = "import asyncio, builtins\ntry: await asyncio.sleep(1.5)\nexcept BaseException: builtins.ended = 1; raise"
     async with lab.client() as client, asyncio.timeout(BOUND_S):
         call = asyncio.create_task(client.call_tool("run_python", {"code": waits}))
-        while True:  # the run before goes first: this one answers when that is over
+        while True:  # the earlier run ends first: this one is answered after it
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
@@ -129,7 +130,7 @@ async def test_a_cancelled_call_ends_in_the_code(lab: Demo) -> None:
 
 
 async def test_a_python_that_breaks_down_is_replaced(lab: Demo) -> None:
-    """Recursion through C, without a limit, runs over the browser's stack, and Pyodide is beyond repair."""
+    """Unlimited recursion through C overflows the browser's stack, which Pyodide can't recover from."""
     async with lab.client() as client:
         with pytest.raises(MCPError) as lost:
             await run(client, ENDLESS + "class A:\n    def __repr__(self): return repr(A())\nrepr(A())")
@@ -139,7 +140,8 @@ async def test_a_python_that_breaks_down_is_replaced(lab: Demo) -> None:
 
 
 async def test_recursion_without_an_end_is_over_in_time(lab: Demo) -> None:
-    """Python's own recursion takes no stack: it ends at the limit or by the clock, unless the way back is too long."""
+    """Python's own recursion uses no stack: it ends at the limit or at the deadline, unless unwinding takes too
+    long."""
     async with lab.client() as client, asyncio.timeout(60):
         try:
             error = (await run(client, ENDLESS + "def f(n): return f(n + 1)\nf(0)"))["error"]

@@ -44,7 +44,7 @@ def plot() -> str:
 
 
 async def packages(home: Path, *words: str) -> str:
-    """`tabrelay packages` with the wheelhouse of the build in the place of an index."""
+    """`tabrelay packages` with the wheelhouse of the build instead of an index."""
     wheelhouse = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(ROOT / "dist"), "PATH": "/usr/bin:/bin"}
     command = [sys.executable, "-c", "from tabrelay.cli.main import main; raise SystemExit(main())", "packages"]
     process = await asyncio.create_subprocess_exec(
@@ -83,7 +83,7 @@ async def test_packages_of_the_relay_can_be_imported(
             assert any(stage == "download" and loaded > 0 for _, stage, loaded in told)
             assert any(line.startswith("tabrelay: downloading quick-one 1.0") for line in said)
 
-            # What is imported during a call, and is not there: its caller and the console get the command.
+            # An import during a call that fails: its caller and the console get the command.
             missing = await client.call_tool("plot", {})
             step = "numpy is compiled. Add it to the relay, and reload the page: "
             wanted = f"{step}tabrelay packages add numpy --pyodide FOLDER_OR_URL"
@@ -91,7 +91,7 @@ async def test_packages_of_the_relay_can_be_imported(
             assert text(missing).endswith(f". {wanted}")
             await until(lambda: any('Tool "plot" failed.' in line and line.endswith(wanted) for line in said))
 
-            # What the relay does not have: the old tools stay, and the command is named.
+            # A package that the relay does not have: the old tools stay, and the command is named.
             (folder / "tools.py").write_text(TOOLS + "import numpy\n")
             wanted = "numpy is compiled. Add it to the relay: tabrelay packages add numpy --pyodide FOLDER_OR_URL"
             await until(lambda: any(wanted in line and "line 9" in line for line in said))

@@ -1,6 +1,6 @@
-"""The page's JavaScript API in Chromium, on another origin than the relay's: what a web developer's page can do.
+"""The page's JavaScript API in Chromium, on another origin than the relay's.
 
-One relay and one page for the whole file; each test offers what it needs, under names of its own.
+One relay and one page for the whole file; each test offers what it needs, under its own names.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ OFFERED = "name => connection.catalogue?.tools.some((tool) => tool.name === name
 
 
 class App:
-    """A web app, attached to a relay."""
+    """A web app that is attached to a relay."""
 
     def __init__(self, relay: Demo, page: Page) -> None:
         self.relay = relay
@@ -157,7 +157,7 @@ async def test_a_page_can_do_without_what_the_client_lacks(app: App, mode: str) 
     )
     async with app.relay.client(mode) as client:
         assert text(await client.call_tool("modest", {"cope": True})) == "false true MissingCapability"
-        # Not caught, it is the same error that a tool in the worker would give.
+        # Uncaught, it becomes the same error as in a tool of the worker.
         if mode == "legacy":
             result = await client.call_tool("modest", {})
             assert result.is_error and "does not support elicitation" in text(result)
@@ -312,7 +312,7 @@ async def test_an_offer_is_withdrawn_by_its_signal_and_the_one_that_replaced_it_
         assert not [uri for uri in uris if uri.startswith("draft:")]
 
 
-@pytest.mark.filterwarnings("ignore:resources/subscribe is removed")  # in the modern era: this client is of the other
+@pytest.mark.filterwarnings("ignore:resources/subscribe is removed")  # modern era only: this client uses the other
 async def test_subscribers_are_notified_of_an_update(app: App) -> None:
     await app.page.evaluate("() => connection.offerResource({ uri: 'live://news', read: () => 'now' })")
     await app.page.wait_for_function("connection.catalogue?.resources.some(({ uri }) => uri === 'live://news')")
@@ -456,7 +456,7 @@ async def test_a_page_is_notified_of_calls_as_soon_as_it_listens(app: App) -> No
                 connection.addEventListener("activity", ({ detail }) => seen.push(`${detail.name} ${detail.phase}`));
             }"""
         )
-        # Calls come another way than the page's request for notifications.
+        # Calls take another path than the page's request for notifications.
         for _ in range(50):
             await client.call_tool("tick", {})
             if await app.page.evaluate("() => seen.includes('tick done')"):

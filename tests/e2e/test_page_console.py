@@ -1,5 +1,8 @@
-"""What tools do wrong is in the console of the page: what they throw, what they return without a JSON form, what they
-print, and what is missing in their definitions. One relay and one page for the whole file."""
+"""Faults of tools in the console of their page: exceptions, values without a JSON form, printed text, and missing parts
+of definitions.
+
+One relay and one page for the whole file.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Pages on other origins and ports, in a real Chromium: one asks and is let in, others try to come in unasked."""
+"""Pairing of pages on other origins and ports, in a real Chromium: one is approved, others try to connect without
+approval."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ PAGE = """<!doctype html>
 </script>
 """
 SHOWN = "tabrelay-panel .code"
-# What another tab stored is seen late: by nature a few ms after its lock is free, in a third of all tries.
+# A write of another tab to the storage becomes visible late: a few ms after its lock is free, in a third of all runs.
 LATE = """let came = Infinity;
 addEventListener("storage", () => (came = Math.min(came, performance.now())));
 const { getItem } = Storage.prototype;
@@ -46,7 +47,7 @@ Storage.prototype.getItem = function (key) {
 
 
 class Place:
-    """A relay that knows of no other origin, a web app beside it, and a browser profile."""
+    """A relay without further origins, a web app on another port, and a browser profile."""
 
     def __init__(self, folder: Path, context: BrowserContext, settings: ModuleType) -> None:
         self._folder = folder
@@ -85,14 +86,14 @@ class Place:
         return next(found for line in self.relay.log if (found := re.search(pattern, line)))
 
     async def command(self, *argv: str) -> str:
-        """What a verb of the command line prints."""
+        """The output of a command."""
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
             assert await asyncio.to_thread(main, [*argv, "--home", str(self.home)]) == 0
         return said.getvalue()
 
     async def idle(self) -> None:
-        """Wait until the command line says that no page is open."""
+        """Wait until the command line reports that no page is open."""
         async with asyncio.timeout(BOUND_S):
             while "no page is open" not in (said := await self.command("status")):
                 assert "notes" in said
@@ -122,7 +123,8 @@ async def test_a_page_of_another_origin_asks_is_approved_works_and_is_sent_away(
     await own.goto(place.relay.url)
     await own.locator("#relay[data-state=running]").wait_for()
 
-    # The page shows a code; the terminal and the relay's own page show the same one, and who asks for what.
+    # The page shows a code; the terminal and the relay's own page show the same one, with the origin and the
+    # permissions.
     page = await place.open()
     code = await page.locator(SHOWN).inner_text()
     assert await page.evaluate("window.code") == code
@@ -146,9 +148,9 @@ async def test_a_page_of_another_origin_asks_is_approved_works_and_is_sent_away(
     await place.connected(page)
     assert await page.evaluate("window.code") is None
 
-    # Revoked, it is out at once, says so, and asks only when the user wants it to.
+    # Once revoked, it is disconnected at once, reports it, and asks again only when the user wants it to.
     assert place.site.origin in await place.command("pairs", "revoke", place.site.origin)
-    # A socket that ends before the relay has said why leaves only what the next dial finds out.
+    # A socket that ends before the relay has sent the reason leaves the reason to the next dial.
     await page.wait_for_function("['unauthorized', 'forbidden'].includes(connection.state.why)")
     assert await page.evaluate("Object.values(localStorage).filter((value) => value.includes('tr_'))") == []
     await page.evaluate("connection.addEventListener('state', ({ detail }) => (window.told ??= []).push(detail.why))")
@@ -158,11 +160,11 @@ async def test_a_page_of_another_origin_asks_is_approved_works_and_is_sent_away(
     await why(page, "not_paired")
     assert "refused" in await page.evaluate("connection.state.message")
     await expect(page.locator(SHOWN)).to_have_count(0)
-    # What the worker finds when it tries as well takes no word of it away.
+    # The outcome of the worker's own attempt does not replace the report.
     assert (await page.evaluate("told"))[-2:] == ["pairing", "not_paired"]
 
 
-# What a page of any origin can try; each tells how it went.
+# Attempts that a page of any origin can make; each reports its outcome.
 TRIES = {
     "call": """fetch(`${relay}/notes`, { method: "POST", body: "{}", headers: {
         "Content-Type": "application/json", Authorization: `Bearer ${token}` } })""",
@@ -183,7 +185,7 @@ TRIES = {
 async def test_a_page_on_another_origin_or_port_cannot_come_in_even_with_a_stolen_token(
     place: Place, context: BrowserContext
 ) -> None:
-    """The page is malicious, and has every token that there is: without the right origin, none of them helps."""
+    """The page is malicious, and has every token: none of them works without the right origin."""
     page = await context.new_page()
     page_tokens = {"the relay's own": place.relay.token, "none": ""}
     code = (await place.command("token", "new", "thief", "--for", "call", "--for", "serve")).strip()
@@ -207,7 +209,7 @@ async def test_one_approval_covers_localhost_and_its_number_and_the_name_goes_to
     await place.command("pairs", "approve", await first.locator(SHOWN).inner_text())
     await place.connected(first)
 
-    # The same app under the other name: no code, a token of its own, and it waits for the page that is open.
+    # The same app under the other name: no code, a separate token, and it waits for the page that is open.
     other = place.site.origin.replace("localhost", "127.0.0.1")
     second = await place.context.new_page()
     await second.goto(other)

@@ -1,6 +1,6 @@
-"""Plain pages in a real Chromium: one with the official TypeScript SDK v1, one with no SDK and no subprotocol.
+"""Plain pages in a real Chromium: one with the official TypeScript SDK v1, one without an SDK and subprotocol.
 
-Neither knows anything of Tabrelay; both are called by the official Python SDK, in both eras.
+Neither has code of Tabrelay; the official Python SDK calls both, in both eras.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ERAS = ["auto", "legacy"]
 
 @dataclass
 class Plain:
-    """A plain page in a tab, on an origin of its own."""
+    """A plain page in a tab, on its own origin."""
 
     relay: Demo
     page: Page
@@ -54,7 +54,7 @@ class Plain:
 
 @dataclass
 class Place:
-    """Where a kind of page is served, and the relay that is open to it."""
+    """The site of one kind of page, and the relay that is open to it."""
 
     relay: Demo
     url: str
@@ -167,7 +167,7 @@ async def test_a_second_tab_takes_over_and_the_first_is_kept_for_later(plain: Pl
         await second.page.close()
         async with asyncio.timeout(BOUND_S):
             while await plain.seen("calls") == []:
-                with suppress(MCPError):  # one that was on its way to the tab that closed
+                with suppress(MCPError):  # it was still connecting to the closed tab
                     await client.call_tool("add", {"a": 1, "b": 1})
         assert await plain.seen("connected") == 1
 

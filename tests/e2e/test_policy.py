@@ -1,4 +1,4 @@
-"""Pages under the content security policy of the guide, of every kind: nothing of theirs, or of ours, is blocked."""
+"""Pages of every kind under the guide's content security policy: nothing of the page or of the client is blocked."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ connect({ server: "app", worker: "/worker.js", token: "TOKEN" })
   { name: "greet", description: "Greet.", inputSchema: '{"type": "object"}', execute: ({ name }) => `Hello ${name}` });
 """,
     ),
-    # With a configuration of its own, which is kept.
+    # With its own configuration, which is kept.
     "py": (
         '<script type="module" src="RELAY/-/pyscript.js"></script>'
         """<script type="py" src="/app.py" config='{"files": {"/more.py": ""}}'></script>""",

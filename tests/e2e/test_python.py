@@ -1,6 +1,7 @@
-"""Python in the browser: one file with everything, once in the worker and once in a page by PyScript. No difference.
+"""Python in the browser: one file with every feature, once in the worker and once in a page with PyScript, with the
+same results.
 
-The app is on another origin than the relay's, as a web developer's own page is.
+The app is on another origin than the relay's, like a web developer's page.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ async def test_progress_log_cancellation_and_state_belong_to_the_caller(show: De
         call = asyncio.create_task(client.call_tool("wait", {}, progress_callback=on_progress))
         async with asyncio.timeout(BOUND_S):
             assert await received.get() == (1, 2, "half")
-            if mode == "legacy":  # a modern caller names a level with its request, which this client does not
+            if mode == "legacy":  # a modern caller states a level in its request, which this client does not do
                 assert await logged.get() == ("warning", "showcase", {"waiting": True})
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -202,7 +203,7 @@ async def test_resources_prompts_and_completions(show: Demo, mode: str) -> None:
         assert "arguments.tone" in wrong.value.error.message
 
 
-@pytest.mark.filterwarnings("ignore:resources/subscribe is removed")  # in the modern era: this client is of the other
+@pytest.mark.filterwarnings("ignore:resources/subscribe is removed")  # modern era only: this client uses the other
 async def test_changes_are_told(show: Demo) -> None:
     updated: asyncio.Queue[str] = asyncio.Queue()
 

@@ -1,4 +1,4 @@
-"""A question that one browser asked, and the answer that comes to the next: everything is new there but the page."""
+"""A question of one browser whose answer reaches the next browser: only the page is the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README's own examples, in a page on another origin: what a web developer copies must work."""
+"""The README's examples, in a page on another origin, and its commands in order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.waiting import BOUND_S, until
 
 ROOT = Path(__file__).parents[2]
 
-# Resolves when the hub lists all of the tools named, of any tab.
+# Resolves when the hub lists all of these tools, of any tab.
 OFFERED = """async ([client, ...names]) => {
     const { connect } = await import(client);
     const connection = connect({ server: "notes" });
@@ -69,12 +69,12 @@ async def test_a_page_on_another_origin_offers_tools_in_javascript_and_python(
 # -- the lines of the README, in order ---------------------------------------------------------------------------------
 
 STARTS_RELAY = ("make demo", "tabrelay serve", "tabrelay demo")
-# `make demo` is the set-up that this test runs in, and the relay; the others have tests that take longer.
+# `make demo` is the set-up of this test, and the relay; the others have tests that take longer.
 LEFT_OUT = ("make test", "pip install", "tabrelay demo ", "tabrelay dev ")
 
 
 def lines() -> list[str]:
-    """The commands of the README's shell blocks, without comments. A line that ends in a backslash goes on."""
+    """The commands of the README's shell blocks, without comments. A line that ends in a backslash continues."""
     text = "\n".join(blocks("sh")).replace("\\\n", " ")
     found = [re.sub(r"\s+#.*", "", line).strip() for line in text.splitlines()]
     return [" ".join(line.split()) for line in found if line]
@@ -112,7 +112,7 @@ class Reader:
         return self.home / ".config" / "tabrelay"
 
     async def type(self, line: str) -> str:
-        """What the line prints. A line that starts a relay is answered when the relay is ready."""
+        """The output of the line. A line that starts a relay returns when the relay is ready."""
         line = line.replace("4747", self.port)
         if line.startswith("export "):
             self._exports.append(line)
@@ -194,7 +194,7 @@ async def test_the_lines_of_the_readme_work_in_order_in_an_empty_home(
 
 
 async def offered(reader: Reader, server: str, tool: str) -> None:
-    """Wait until the relay has the tool of the page."""
+    """Wait until the relay lists the page's tool."""
 
     async def is_there() -> bool:
         rows = json.loads(await reader.type(".venv/bin/tabrelay status --json"))["servers"]

@@ -1,4 +1,4 @@
-"""Every reason why a page does not serve: one line in its console, the same text in a panel, and the same in its state.
+"""Every reason why a page does not serve: one line in its console, with the same text in a panel and in its state.
 
 One relay, one browser profile and one web app for the whole file.
 """
@@ -167,7 +167,7 @@ async def test_a_content_security_policy_that_blocks_the_relay_or_the_worker_is_
     )
     message = await reports_once(await app.open(site=app.other), "policy_blocks_relay")
     assert "(connect-src)" in message and app.address in message
-    # Each address is another one, because the browser keeps a page that it has loaded, with its headers.
+    # Each address is different, because the browser caches a loaded page with its headers.
     app.other.headers["Content-Security-Policy"] = f"{policy}; worker-src 'none'"
     assert "(worker-src)" in await reports_once(await app.open(site=app.other, visit="2"), "policy_blocks_worker")
     # The worker's policy is that of its own file.
@@ -177,7 +177,7 @@ async def test_a_content_security_policy_that_blocks_the_relay_or_the_worker_is_
 
 
 async def inline(app: App, url: str, options: dict[str, Any]) -> ReportedPage:
-    """The page at another address, which the browser gets from this test."""
+    """The page at another address, which the test itself serves to the browser."""
     html = (app.site.folder / "index.html").read_text(encoding="utf-8")
 
     async def answer(route: Route) -> None:
@@ -296,7 +296,7 @@ async def test_a_page_in_a_sandboxed_frame_is_told_why_it_has_no_worker(app: App
 
 
 async def test_a_refused_pairing_is_asked_for_again_by_the_panel(app: App) -> None:
-    # A site of its own, which the relay does not accept by its options.
+    # A separate site, which the relay's options do not admit.
     with Site(app.site.folder) as site:
         page = await app.open({"token": None}, site)
         code = await page.page.locator(f"{PANEL} .code").inner_text()
@@ -369,7 +369,7 @@ async def test_an_app_that_shows_the_state_itself_gets_no_panel(app: App) -> Non
         asked = {"listens": "1"} if options["panel"] else {}
         page = await app.open({"worker": "/nowhere.js", **options}, None, **asked)
         await page.code("worker_missing")
-        # Longer than the panel's delay, as the page's own clock counts.
+        # Longer than the panel's delay, by the page's own clock.
         await page.page.evaluate("() => new Promise((resolve) => setTimeout(resolve, 1_000))")
         assert await page.page.locator(PANEL).count() == 0 and len(page.lines) == 1
         await page.page.close()

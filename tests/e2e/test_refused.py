@@ -1,4 +1,4 @@
-"""A page that the relay refuses, and an MCP address in the address bar: what their user sees."""
+"""Pages that the relay refuses, and an MCP address in the address bar, from the user's view."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def test_the_relays_page_names_a_refused_page_and_an_mcp_address_explains_
     (site.folder / "index.html").write_text("<!doctype html><title>plain</title>")
     async with Demo(tmp_path / "home", "notes", "--plain", "plain", verb="serve") as relay:
         with site:
-            # Not paired: the address explains itself, and knows nothing of the server.
+            # Not paired: the address explains itself, without information on the server.
             stranger = await context.new_page()
             await stranger.goto(f"http://127.0.0.1:{relay.port}/plain")
             await expect(stranger.locator("h1")).to_have_text("This is the address of an MCP server")

@@ -1,6 +1,6 @@
-"""Sleep and wake: a relay and a browser that were suspended lose no call, run none twice and are connected again soon.
+"""Sleep and wake: a relay and a browser that were suspended lose no call, run none twice and reconnect soon.
 
-The short cells of the matrix that `python -m bench.sleep` runs with 1, 20 and 90 s, ten times each.
+The short experiments of the matrix that `python -m bench.sleep` runs with 1, 20 and 90 s, ten times each.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from playwright.async_api import async_playwright
 
 from tests.support.suspended_browser import CELLS, Call, Cell, SuspendablePair, Who
 
-# Five times what is promised: the machine may be busy.
+# Five times the promise: the machine may be busy.
 UP_WITHIN_S = 25.0
 
 
 @pytest.fixture(scope="module")
 async def pair(snapshot: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SuspendablePair]:
-    """A relay and a browser of their own: nothing else must stop with them."""
+    """A separate relay and browser: nothing else must stop with them."""
     async with (
         async_playwright() as playwright,
         SuspendablePair(tmp_path_factory.mktemp("sleep"), playwright, UP_WITHIN_S) as pair,
@@ -40,7 +40,7 @@ async def test_calls_survive_when_relay_and_browser_sleep_for_longer_than_a_ping
 
 
 async def test_dials_that_are_given_up_while_the_relay_sleeps_raise_nothing(snapshot: None, tmp_path: Path) -> None:
-    """The worker misses the relay and dials, again and again, and each dial ends by its timeout."""
+    """The worker has no relay and dials repeatedly, and each dial ends by its timeout."""
     timing = {"watchdog_ms": 1_000, "connect_ms": 400, "first_delay_ms": 100, "longest_delay_ms": 200}
     async with (
         async_playwright() as playwright,
@@ -52,7 +52,7 @@ async def test_dials_that_are_given_up_while_the_relay_sleeps_raise_nothing(snap
 
 
 def test_every_broken_promise_is_told() -> None:
-    """The judge itself: each of these would be a call that was lost, run twice or lied about."""
+    """The check itself: each of these is a call that was lost, run twice or reported wrongly."""
 
     def judged(ran: int, *answers: dict[str, Any], permits: bool = True) -> list[str]:
         return Call("k", "work", answers=list(answers), ran=ran).violations(permits)

@@ -1,4 +1,4 @@
-"""A program that takes the relay's port while the relay is down, as pages and workers in a real Chromium meet it."""
+"""A program that takes the relay's port while the relay is down, against pages and workers in a real Chromium."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAGE = """<!doctype html>
   connection.offerTool({ name: "note", description: "The note.", execute: () => "milk and bread" });
 </script>
 """
-# What the page's code could take away: every value that it can read.
+# What the page's code could steal: every value that it can read.
 KEYS = """async () => {
   const opening = indexedDB.open("tabrelay");
   await new Promise((resolve) => (opening.onsuccess = resolve));
@@ -41,7 +41,7 @@ KEYS = """async () => {
 
 
 async def worth(shown: list[str], demo: Demo) -> list[int]:
-    """What the relay says to each credential that another program was shown."""
+    """The relay's status for each credential that the other program received."""
     base = f"http://127.0.0.1:{demo.port}"
     async with httpx2.AsyncClient(trust_env=False, base_url=base) as http:
         answers = [await http.get("/-/status", headers={"Authorization": f"Bearer {one}"}) for one in shown]
@@ -56,7 +56,7 @@ async def demo(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Demo]:
 
 @pytest.fixture(scope="module")
 async def page(browser: Browser, demo: Demo, settings: ModuleType) -> AsyncIterator[Page]:
-    """A page whose worker meets one program after the other."""
+    """A page whose worker connects to one program after the other."""
     async with new_profile(browser, settings, chosen_mode()) as context:
         page = await context.new_page()
         await demo.open(page, settings.BOOT_TIMEOUT_MS)

@@ -1,6 +1,6 @@
-"""Tabs as owners of their tools: ids that stay, the tab that is meant, and what happens when one goes.
+"""Tabs as owners of their tools: stable ids, the tab that a call means, and calls of tabs that close.
 
-One browser and one worker for most of the file; each test has tools of its own, so that nothing is left from another.
+One browser and one worker for most of the file; each test has its own tools, so that none is left over from another.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ DUPLICATE = """async (title) => {
   const [tab] = await chrome.tabs.query({ title });
   await chrome.tabs.duplicate(tab.id);
 }"""
-# A reload on a busy machine takes longer than people wait for one.
+# On a busy machine a reload takes longer than the default timeout.
 TIMING = {**STEADY_WORKER, "tab_return_ms": 10_000}
 ERAS = pytest.mark.parametrize("mode", ["auto", "legacy"])
 
-# Offers the tools that its address asks for: one that says which tab this is, and one that never ends.
+# Offers the tools in its address: one that returns its tab, and one that never ends.
 PAGE = """<!doctype html>
 <title>TITLE</title>
 <script type="module">
@@ -76,7 +76,7 @@ connection.offerTool({
 
 
 class Tabs:
-    """Tabs of one web app, and what MCP clients get from them."""
+    """Tabs of one web app, and the answers that MCP clients get from them."""
 
     def __init__(self, stage: ChaosApp, timeout_ms: float) -> None:
         self.stage = stage
@@ -103,13 +103,13 @@ class Tabs:
 
 
 async def reload_by_script(page: Page) -> None:
-    """As a page does, which tells that it will be back; the browser's own button does not."""
+    """Reloads as a page does, which announces its return; the browser's own button does not."""
     async with page.expect_event("load"):
         await page.evaluate("void setTimeout(() => location.reload())")
 
 
 async def leave(*pages: Page) -> None:
-    """Close them in a way that is not taken for a reload: their tools go now, and not during the next test."""
+    """Close them in a way that can't be a reload: their tools go now, not during the next test."""
     for page in pages:
         await page.evaluate("connection.close()")
         await page.close()
@@ -128,7 +128,7 @@ def text(result: CallToolResult) -> str:
 
 
 def meta(**more: object) -> RequestParamsMeta:
-    """What a request says of tabs: `tab=…`, `pin=…`."""
+    """The request's members about tabs: `tab=…`, `pin=…`."""
     return cast("RequestParamsMeta", {f"tabrelay/{name}": value for name, value in more.items()})
 
 
@@ -137,7 +137,7 @@ async def say(client: Client, tool: str, **more: object) -> str:
 
 
 async def names(client: Client, tool: str) -> list[str]:
-    """How the tool of that name is listed; more than one if there are different ones."""
+    """The listed names of this tool; several if there are different ones."""
     listed = [each.name for each in (await client.list_tools()).tools]
     return [name for name in listed if name.startswith(tool) and not name.endswith(("_wait", "_ask"))]
 
@@ -166,7 +166,7 @@ async def tabs(
 ) -> AsyncIterator[Tabs]:
     async with ChaosApp(tmp_path_factory.mktemp("tabs"), profile, timing=TIMING, **STEADY_RELAY) as stage:
         tabs = Tabs(stage, settings.BOOT_TIMEOUT_MS)
-        # The worker lives in the process of the tab that starts it: one that stays.
+        # The worker lives in the process of the tab that starts it: this one stays.
         await tabs.open("anchor", "Anchor")
         yield tabs
         assert stage.proxy.sockets_accepted == 1
@@ -184,7 +184,7 @@ async def test_a_tabs_id_stays_its_own_through_reloads_and_history_and_is_not_in
         await tabs.reload(first, "ids")
         assert await id_of(first) == id
 
-    # A link to another page of the app and back: out of the back/forward cache, as it was.
+    # A link to another page of the app and back: out of the back/forward cache, unchanged.
     loaded = await first.evaluate("loaded")
     await first.click("#next")
     await first.wait_for_function("document.title === 'Next'")
@@ -195,7 +195,7 @@ async def test_a_tabs_id_stays_its_own_through_reloads_and_history_and_is_not_in
     await tabs.ready(first, "ids")
     assert await id_of(first) == id
 
-    # A window that a page opens, and a tab that is duplicated, begin with a copy of its session storage.
+    # A window that a page opens, and a duplicated tab, begin with a copy of its session storage.
     async with profile.expect_page() as opened:
         await first.evaluate("void open('/tab.html?title=Opened&tool=ids')")
     second = await opened.value
@@ -247,11 +247,11 @@ async def test_equal_tools_are_one_and_different_ones_keep_their_names_whatever_
         async with asyncio.timeout(BOUND_S):
             while await names(client, "draw") != ["draw"]:
                 await pause()  # the first may only be reloading; then the name is free
-        # Both names lead to it: a client that learnt one keeps it.
+        # Both names lead to it: a client that has read one can keep it.
         assert {await say(client, "draw"), await say(client, suffixed)} <= {"Two", "Three"}
         async with asyncio.timeout(BOUND_S):
             while changes == before:
-                await names(client, "draw")  # the notice comes by another stream than the list
+                await names(client, "draw")  # the notification comes on another stream than the list
     await leave(two, three)
 
 
@@ -264,7 +264,7 @@ async def test_a_pin_survives_a_reload_and_nobody_answers_for_a_pinned_tab_that_
     pinned, other = await tabs.open(tool, "Pinned"), await tabs.open(tool, "Other")
     async with tabs.stage.relay.client(mode) as client:
         assert await say(client, tool, tab=await id_of(pinned), pin=True) == "Pinned"
-        await tabs.reload(other, tool)  # looked at last
+        await tabs.reload(other, tool)  # visible last
         assert await say(client, tool) == "Pinned"
         before = await other.evaluate("runs")
         await reload_by_script(pinned)
@@ -273,7 +273,7 @@ async def test_a_pin_survives_a_reload_and_nobody_answers_for_a_pinned_tab_that_
         await pinned.close()
         async with asyncio.timeout(40):
             gone = await client.call_tool(tool, {})
-            # First it is unknown whether it is only being loaded again; each answer names the tab.
+            # At first a reload is still possible; each error names the tab.
             while "is gone" not in text(gone):
                 assert gone.is_error and 'The tab "Pinned" was closed or' in text(gone)
                 await asyncio.sleep(0.02)
@@ -285,15 +285,15 @@ async def test_a_pin_survives_a_reload_and_nobody_answers_for_a_pinned_tab_that_
     await leave(other)
 
 
-# -- tabs that go ------------------------------------------------------------------------------------------------------
+# -- tabs that close ---------------------------------------------------------------------------------------------------
 
 
 async def test_a_tab_that_is_closed_left_or_cached_fails_its_calls_at_once_and_nobody_elses(tabs: Tabs) -> None:
-    """The other ways to go, freezing and crashing, are tried in test_liveness."""
+    """The other ways, freezing and crashing, are in test_liveness."""
     stays = await tabs.open("going", "Stays")
     async with tabs.stage.relay.client() as client:
 
-        async def doomed(page: Page) -> asyncio.Task[CallToolResult]:
+        async def unfinished_call(page: Page) -> asyncio.Task[CallToolResult]:
             call = asyncio.create_task(client.call_tool("going_wait", {}, meta=meta(tab=await id_of(page))))
             await page.wait_for_function("waiting === 1")
             return call
@@ -307,19 +307,19 @@ async def test_a_tab_that_is_closed_left_or_cached_fails_its_calls_at_once_and_n
             assert await say(client, "going", tab=await id_of(stays)) == "Stays"
 
         page = await tabs.open("going", "Goes")
-        call = await doomed(page)
+        call = await unfinished_call(page)
         await page.close()
         await failed(call)
 
         page = await tabs.open("going", "Goes")
-        call = await doomed(page)
+        call = await unfinished_call(page)
         await page.goto("about:blank")
         await failed(call)
         await page.close()
 
         page = await tabs.open("going", "Goes")
         id, loaded = await id_of(page), await page.evaluate("loaded")
-        call = await doomed(page)
+        call = await unfinished_call(page)
         await page.goto(f"{tabs.stage.site.origin}/worker.js")
         await failed(call)
         await page.go_back(wait_until="commit")
@@ -341,7 +341,8 @@ async def test_what_is_called_while_the_only_tab_with_it_reloads_waits_for_it(ta
                 while not reloading.done():
                     assert await names(client, "again") == ["again"]
                     calls.append(tasks.create_task(client.call_tool("again", {})))
-            # One that had begun when the page went has an unknown end, and says so. No other fails.
+            # A call that had begun when the page went has an unknown outcome, and its error says so. No other call
+            # fails.
             ends = [(call.result().meta or {}).get("tabrelay/error", {}).get("delivered") for call in calls]
             assert set(ends) <= {None, "unknown"} and None in ends
             assert await page.evaluate("loaded") != loaded

@@ -1,4 +1,4 @@
-"""Two browsers for one name: the newest of one owner wins and the other knows it; a stranger is refused."""
+"""Two browsers for one name: of one owner, the newest gets it and the other is notified; another owner is refused."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_the_newest_browser_has_the_name_and_the_other_can_take_it_back(
     await second.locator("#state[data-why=replaced]").wait_for()
     assert sockets(demo) == 3
 
-    # What makes a waiting worker dial at once makes no dormant one dial: it is awake, online and looked at.
+    # Events that make a waiting worker dial at once do not make a dormant one dial: it is awake, online and visible.
     for event in ("online", "focus", "visibilitychange"):
         await second.evaluate(
             "(name) => (name === 'visibilitychange' ? document : window).dispatchEvent(new Event(name))", event
@@ -89,7 +89,7 @@ async def test_a_page_of_another_origin_may_not_take_the_name_and_says_why(
             await expect(mine.locator("#state-text")).to_contain_text("another origin")
             async with demo.client() as client:
                 assert [tool.name for tool in (await client.list_tools()).tools] == ["whose"]
-            # When it lets go, the name is free for the page that tries again by itself, and the stranger has to wait.
+            # When it leaves, the name is free for the page that retries by itself, and the other owner has to wait.
             await stranger.evaluate(STOP)
             await mine.locator("#state[data-state=connected]").wait_for(timeout=BOUND_S * 1000)
             state = await stranger.evaluate(RETRY)

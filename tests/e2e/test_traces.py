@@ -1,4 +1,5 @@
-"""One trace, from a client's HTTP request through the relay into Chromium: to a tool of the page, and to a worker's."""
+"""One trace, from a client's HTTP request through the relay into Chromium, for a tool of the page and one of the
+worker."""
 
 from __future__ import annotations
 
@@ -81,5 +82,5 @@ async def test_one_trace_goes_from_the_client_to_the_tab(
         [face] = [span for span in spans if (span.name, span.kind) == (f"tools/call {tool}", "server")]
         [link] = [span for span in spans if (span.name, span.kind) == (f"tools/call {tool}", "client")]
         assert (face.trace, link.trace, face.parent) == (TRACE, TRACE, f"{number:016x}")
-        # What the page got is what a tracer of its own goes on from: its parent is the relay's span of the link.
+        # The page's own tracer continues from this context: its parent is the relay's span of the link.
         assert seen[tool] == {"traceparent": f"00-{TRACE}-{link.id}-01", "tracestate": "vendor=1"}

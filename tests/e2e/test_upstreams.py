@@ -1,4 +1,4 @@
-"""Upstreams on the relay's own page: how they are, what is tried next, and a button to try now."""
+"""Upstreams on the relay's own page: their state, the next attempt, and a button to try now."""
 
 from __future__ import annotations
 

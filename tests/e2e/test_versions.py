@@ -1,4 +1,5 @@
-"""A relay of another version: pages and workers of the old one are told, and the new worker takes their place."""
+"""A relay of another version: pages and workers of the old one are notified, and the new worker replaces the old
+one."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ globalThis.connection = connect({ server: "notes", relay: "RELAY", worker: "/wor
 connection.offerTool({ name: "whoami", description: "Who is it?", execute: () => "an old client" });
 </script>
 """
-# What makes a copy of the client an old one: its build, and that it takes no messages as text.
+# The mark of an old copy of the client: its build, and that it accepts no messages as text.
 OLD = [
     ("build.js", 'BUILD = ""', 'BUILD = "0123456789abcdef"'),
     ("client/connection.js", "readsText: true,", ""),
@@ -53,7 +54,7 @@ async def test_a_new_relay_brings_a_new_worker_and_retires_the_old_one(
     await demo.stop()
     await demo.start()
     assert await build_of(demo) != old
-    # The page was not reloaded: its worker works on, and the page says that there is something newer.
+    # The page was not reloaded: its worker continues, and the page reports that there is a newer version.
     await page.locator("#state[data-state=connected][data-why=version]").wait_for(timeout=settings.BOOT_TIMEOUT_MS)
     await expect(page.locator("#state-action")).to_have_text("Reload")
     async with demo.client() as client:
@@ -68,7 +69,7 @@ async def test_a_new_relay_brings_a_new_worker_and_retires_the_old_one(
         info = (await client.call_tool("page_info", {})).structured_content
         assert info is not None and info["title"] == "newest"
 
-    # The old worker does not dial again, and its page comes along when it is reloaded.
+    # The old worker does not dial again, and its page uses the new one when it is reloaded.
     await page.locator("#state-action").click()
     await page.locator("#state[data-state=connected]:not([data-why=version])").wait_for(
         timeout=settings.BOOT_TIMEOUT_MS

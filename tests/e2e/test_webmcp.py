@@ -1,6 +1,6 @@
-"""WebMCP: what a page registers with its model context is a tool of its server, with one script tag.
+"""WebMCP: tools that a page registers with its model context become tools of its server, with one script tag.
 
-In three kinds of browser: one that has WebMCP itself, one with the polyfill, and one with the shapes of earlier drafts
+In three kinds of browser: one with WebMCP itself, one with the polyfill, and one with the shapes of earlier drafts
 (schemas and arguments as JSON text, no events).
 """
 
@@ -105,7 +105,7 @@ document.forms[0].addEventListener("submit", (event) => {
 
 @pytest.fixture(scope="module")
 async def flagged(settings: ModuleType) -> AsyncIterator[Browser]:
-    """A Chromium with WebMCP, which is behind a flag as yet."""
+    """A Chromium with WebMCP, which is still behind a flag."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(**settings.quick_boot_options(args=["--enable-features=WebMCP"]))
         yield browser
@@ -113,7 +113,7 @@ async def flagged(settings: ModuleType) -> AsyncIterator[Browser]:
 
 
 def only(*kinds: str) -> pytest.MarkDecorator:
-    """What the other kinds do not have."""
+    """Skips the other kinds, which lack the feature."""
     return pytest.mark.parametrize("shop", kinds, indirect=True, scope="module")
 
 
@@ -135,7 +135,7 @@ class Shop:
         return page
 
     async def offers(self, page: Page, tool: str, *, is_there: bool = True) -> None:
-        """Wait until the hub lists a tool, or does so no longer."""
+        """Wait until the hub lists a tool, or no longer lists it."""
         await page.evaluate(
             "async (client) => { globalThis.shop ??= (await import(client)).connect({ server: 'shop' }); }",
             f"{self.address}/-/client.js",
@@ -152,7 +152,7 @@ class Shop:
 
     @property
     def context_script(self) -> str:
-        """What makes a model context, where the browser has none."""
+        """The script that makes a model context, where the browser has none."""
         return {"native": "", "polyfill": '<script src="/polyfill.js"></script>'}.get(
             self.kind, f"<script>{DRAFT}</script>"
         )
@@ -170,7 +170,7 @@ async def shop(
     site = Site(folder)
     context = await (flagged if request.param == "native" else browser).new_context()
     context.set_default_timeout(settings.BOOT_TIMEOUT_MS)
-    # No user is there to allow what is consequential: how that is asked has tests of its own.
+    # No user is present to allow destructive calls: other tests cover the approval.
     flags = ("--allow-origin", site.origin, "--approve", "none")
     async with Demo(folder / "home", "shop", *flags, verb="serve") as relay:
         (folder / "worker.js").write_text(f'import "http://127.0.0.1:{relay.port}/-/worker.js";')

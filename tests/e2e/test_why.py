@@ -1,6 +1,7 @@
-"""Why a page can't connect, said on the page with what to do: Local Network Access, a wrong token, no relay.
+"""Reasons why a page can't connect, shown on the page with their remedy: Local Network Access, a wrong token, no relay.
 
-The app is at an address that Chromium is told to take for a public one: the browser guards this computer from it.
+The app is at an address that Chromium is configured to treat as public, so the browser protects this computer from
+it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ PAGE = """<!doctype html>
 <title>App</title>
 <script type="module" src="/app.js"></script>
 """
-# The client is the app's own copy, as with a bundler: the browser would not let it load the relay's either.
+# The client is the app's own copy, as with a bundler: the browser would block loading the relay's too.
 APP = """import { connect } from "/client/client.js";
 const token = new URLSearchParams(location.hash.slice(1)).get("token");
 globalThis.connection = connect({ server: "notes", relay: "RELAY", worker: "/worker.js", token });
@@ -38,7 +39,7 @@ def app_of(site: Site, relay: Demo) -> None:
 
 
 class Public:
-    """A public web app, and the relay on this computer that it wants to reach."""
+    """A public web app, and the relay on this computer that it tries to reach."""
 
     def __init__(self, browser: Browser, relay: Demo, origin: str) -> None:
         self.browser, self.relay, self.origin = browser, relay, origin
@@ -72,7 +73,7 @@ async def public(settings: ModuleType, tmp_path_factory: pytest.TempPathFactory)
 
 
 async def state(page: Page, condition: str, timeout_ms: float = 90_000) -> dict[str, Any]:
-    """How the connection stands, once a condition on it holds."""
+    """The state of the connection, once a condition on it holds."""
     await page.wait_for_function(
         f"() => {{ const s = globalThis.connection?.state; return s && ({condition}); }}", timeout=timeout_ms
     )
@@ -86,7 +87,7 @@ async def test_a_page_without_the_permission_says_so_and_connects_when_it_has_it
     context = await public.browser.new_context()
     page = await public.visit(context, public.relay.token)
     told = await state(page, "s.why === 'blocked'")
-    # Without a window there is no user to ask, which Chromium takes for a no.
+    # Without a window there is no user to ask, which Chromium treats as a denial.
     assert told["state"] == "waiting" and f"does not let {public.origin}" in told["message"]
     await context.grant_permissions(["local-network-access"], origin=public.origin)
     await page.evaluate("() => connection.retry()")
@@ -132,7 +133,7 @@ OFFERS = """() => {
 async def test_what_is_offered_before_there_is_a_worker_is_kept(
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
-    """Not even the relay is there when the page offers its tools."""
+    """The relay does not run yet when the page offers its tools."""
     site = Site(tmp_path / "app")
     site.folder.mkdir()
     async with Demo(tmp_path / "home", "notes", "--allow-origin", site.origin, verb="serve") as relay:
@@ -157,7 +158,7 @@ async def test_what_is_offered_before_there_is_a_worker_is_kept(
 async def test_a_page_whose_origin_the_relay_does_not_admit_is_told_what_to_type(
     public: Public, context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
-    """With a good token, but of an origin that was neither listed nor paired."""
+    """With a valid token, but of an origin that is neither listed nor paired."""
     site = Site(tmp_path / "stranger")
     site.folder.mkdir()
     app_of(site, public.relay)

@@ -1,6 +1,7 @@
-"""What the relay promises to MCP clients over HTTP: each behaviour once, with the text that asks for it.
+"""Requirements that the relay meets for MCP clients over HTTP: each behaviour once, with the text that requires it.
 
-`test_requirements.py` fails when one of these has no test, and when a test of the files named there has none of these.
+`test_requirements.py` fails when a requirement has no test, and when a test of the files listed there has no
+requirement.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """`source`: a part of the specification, or of our own documentation."""
+    """`source`: a part of the specification, or of the project's documentation."""
 
     id: str
     source: str

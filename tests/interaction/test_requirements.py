@@ -1,4 +1,4 @@
-"""Every requirement has a test, and every test of what a client sees names the requirement that it is for."""
+"""Every requirement has a test, and every test of client-facing behaviour names its requirement."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.interaction.requirements import REQUIREMENTS
 
 TESTS = Path(__file__).parents[1]
-# The files that try what a client sees. A test there without a requirement has no reason.
+# The files that test client-facing behaviour. A test there without a requirement has no reason.
 CLIENT_FACING = (
     *(
         f"faces/mcp/test_{name}.py"
