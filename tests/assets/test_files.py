@@ -31,6 +31,9 @@ def root(tmp_path: Path) -> Path:
         "tabserver/js/worker.js": WORKER,
         "tabserver/js/ports.d.ts": "export {};\n",
         "tabserver/js/client.d.ts": "export {};\n",
+        "tabserver/js/status.d.ts": "export {};\n",
+        "tabserver/js/status.js": 'import { Status } from "./client/status_element.js";\n',
+        "tabserver/js/client/status_element.js": 'import "../build.js";\n',
         "tabserver/js/client.js": 'export { connect } from "./client/connection.js";\n',
         "tabserver/js/client/connection.js": 'import {\n  pair,\n} from "./redeem_code.js";\n',
         "tabserver/js/client/redeem_code.js": 'import "../build.js";\n',
@@ -233,10 +236,14 @@ def test_the_npm_package_holds_the_client_and_what_it_imports_and_is_the_same_ev
         described = json.loads(about.read())
         # An outdated copy in an app's bundle must know the build of its relay.
         assert build.read().decode() == f'export const BUILD = "{assets(root).build}";\n'
-    files = ["package.json", "client.d.ts", "build.js", "client.js", "client/connection.js", "client/redeem_code.js"]
+    files = ["package.json", "client.d.ts", "status.d.ts", "build.js", "client.js", "client/connection.js"]
+    files += ["client/redeem_code.js", "client/status_element.js", "status.js"]
     assert names == [f"package/{name}" for name in files]
     assert described["version"] == tabrelay.__version__
     assert described["exports"]["."] == {"types": "./client.d.ts", "default": "./client.js"}
+    assert described["exports"]["./status"] == {"types": "./status.d.ts", "default": "./status.js"}
+    # A bundler must keep the import that defines the element.
+    assert described["sideEffects"] == ["./status.js"]
 
 
 def test_compression_that_makes_a_file_larger_is_left_out(root: Path) -> None:

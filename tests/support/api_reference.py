@@ -1,4 +1,4 @@
-"""Makes docs/api.md: the Python names from their docstrings, the JavaScript ones from the comments of client.d.ts."""
+"""Makes docs/api.md: the Python names from their docstrings, the JavaScript ones from comments of the .d.ts files."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from typing import Any
 import tabserver
 
 ROOT = Path(__file__).parents[2]
-TYPES = ROOT / "browser_pkg" / "tabserver" / "js" / "client.d.ts"
+_JS = ROOT / "browser_pkg" / "tabserver" / "js"
+TYPES = {"client.js": _JS / "client.d.ts", "status.js": _JS / "status.d.ts"}
 
 HEAD = """# API reference
 
-Made from the docstrings and from `client.d.ts`. How to begin is in the [guide](guide.md).
+Made from the docstrings, from `client.d.ts` and from `status.d.ts`. How to begin is in the [guide](guide.md).
 `TABRELAY_WRITE_DOCS=1 make test ARGS=tests/test_api_docs.py` writes this page anew.
 
 - [Python: `tabserver`](#python-tabserver), the same in the worker and in a PyScript page
 - [JavaScript: `client.js`](#javascript-clientjs)
+- [JavaScript: `status.js`](#javascript-statusjs), the element `<tabrelay-status>`
 """
 _DECLARATION = re.compile(
     r"^(?P<doc>/\*\*(?:(?!\*/).)*?\*/\n)?"
     r"(?P<code>export (?:declare )?(?:function|class|interface|type) (?P<name>\w+).*?)"
-    r"(?=^/\*\*|^export |^// --|\Z)",
+    r"(?=^/\*\*|^export |^declare |^// --|\Z)",
     re.DOTALL | re.MULTILINE,
 )
 # In the order that people meet them; the rest follows by name.
@@ -105,8 +107,15 @@ def _doc(value: Any) -> str:
 
 
 def _javascript() -> list[str]:
-    lines = ["## JavaScript: `client.js`", ""]
-    for found in _DECLARATION.finditer(TYPES.read_text(encoding="utf-8")):
+    lines: list[str] = []
+    for module, types in TYPES.items():
+        lines += [f"## JavaScript: `{module}`", "", *_declarations(types)]
+    return lines
+
+
+def _declarations(types: Path) -> list[str]:
+    lines: list[str] = []
+    for found in _DECLARATION.finditer(types.read_text(encoding="utf-8")):
         lines += [f"### `{found['name']}`", ""]
         if found["doc"]:
             lines += [_comment(found["doc"]), ""]

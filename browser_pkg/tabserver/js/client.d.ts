@@ -30,7 +30,8 @@ export interface ConnectOptions {
    * A panel in the corner of the page that says why the page does not serve, what to do, and has a button to try again. By default
    * it appears in an app that does not listen for "state", on a page of this computer (`localhost`) or in a browser that has used
    * the relay before, so that other visitors of a public site never see it. `true`: for all visitors. `false`: never. The console
-   * has the same text in any case. The code of a pairing is shown also with `false`: see the event "pairing".
+   * has the same text in any case. The code of a pairing is shown also with `false`: see the event "pairing". The element
+   * `<tabrelay-status>` listens for "state".
    */
   panel?: boolean;
   /**
@@ -268,6 +269,8 @@ export interface State {
   code: ReasonCode | null;
   /** The reason, for people, with what to do about it. */
   message: string | null;
+  /** What to do about it: the last part of `message`. */
+  todo?: string | null;
   retry_in_ms: number | null;
   server: string;
   /** When this state began, in milliseconds since 1970. */
@@ -337,6 +340,8 @@ export interface Catalogue {
   resources: CatalogueEntry[];
   templates: CatalogueEntry[];
   prompts: CatalogueEntry[];
+  /** How many tabs of this browser are attached to the server. */
+  tabs?: number;
 }
 
 export interface CatalogueEntry {

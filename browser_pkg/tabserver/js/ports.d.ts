@@ -94,8 +94,8 @@ export type FromPage =
 // -- worker -> page: as objects or, if the page has set `readsText`, as JSON text -------------------------------------
 
 export type BootMessage = { t: "boot" } & Boot;
-// The page adds the code of the reason.
-export type StateMessage = { t: "state" } & Omit<State, "code">;
+// The page adds the code of the reason, and what to do.
+export type StateMessage = { t: "state" } & Omit<State, "code" | "todo">;
 export type CatalogueMessage = { t: "catalogue" } & Catalogue;
 export type ActivityMessage = { t: "activity" } & Activity;
 

@@ -82,7 +82,7 @@ class Hub:
         self._cached_listing: Listing | None = None
         self._cached_tools: list[dict[str, Any]] | None = None
         self._published: dict[str, Any] = {"tools": [], "resources": ([], []), "prompts": []}
-        self._published_catalogue: dict[str, list[dict[str, Any]]] = {}
+        self._published_catalogue: dict[str, Any] = {}
         self._published_census: dict[str, Any] = {}
         self._on_identity = on_identity
         self._published_identity = ServerIdentity()
@@ -199,9 +199,10 @@ class Hub:
     def prompts(self) -> list[dict[str, Any]]:
         return self.listing.items("prompts")
 
-    def catalogue(self) -> dict[str, list[dict[str, Any]]]:
-        """The catalogue for pages, with the owner of each item."""
-        return {kind: [_catalogue_entry(entry, kind) for entry in self.listing.entries(kind)] for kind in KINDS}
+    def catalogue(self) -> dict[str, Any]:
+        """The catalogue for pages, with the owner of each item, and how many tabs there are."""
+        items = {kind: [_catalogue_entry(entry, kind) for entry in self.listing.entries(kind)] for kind in KINDS}
+        return {**items, "tabs": len(self.known_tabs)}
 
     def changed(self) -> None:
         # defence: calls that JavaScript carries out: a change takes back all grants

@@ -15,6 +15,7 @@ import tarfile
 from pathlib import Path
 
 ENTRY = "client.js"
+STATUS = "status.js"  # defines an element when it is imported
 BUILD = "build.js"
 _IMPORT = re.compile(r"""^(?:import|export)\b[^;]*?["'](\.{1,2}/[^"']+\.js)["'];""", re.MULTILINE)
 
@@ -27,12 +28,15 @@ def make_package(folder: Path, version: str, build: str) -> bytes:
         "description": "Offer a web page's functions to MCP clients.",
         "license": "Apache-2.0",
         "type": "module",
-        "sideEffects": False,
+        "sideEffects": [f"./{STATUS}"],
         "main": ENTRY,
         "types": "client.d.ts",
-        "exports": {".": {"types": "./client.d.ts", "default": f"./{ENTRY}"}},
+        "exports": {
+            ".": {"types": "./client.d.ts", "default": f"./{ENTRY}"},
+            "./status": {"types": "./status.d.ts", "default": f"./{STATUS}"},
+        },
     }
-    names = ["client.d.ts", *sorted(closure(folder, ENTRY))]
+    names = ["client.d.ts", "status.d.ts", *sorted(closure(folder, ENTRY) | closure(folder, STATUS))]
     files = {"package.json": (json.dumps(about, indent=2) + "\n").encode()}
     files |= {name: (folder / name).read_bytes() for name in names}
     files[BUILD] = files[BUILD].replace(b'BUILD = ""', f'BUILD = "{build}"'.encode())

@@ -10,14 +10,9 @@
 
 import { Connection } from "./connection.js";
 import { checkOptions } from "./options.js";
+import { addConnection, connections } from "./page_connections.js";
 import { logProblem, mayShowPanel, showProblem } from "./problem_reporter.js";
 import { Problem } from "./reasons.js";
-
-// One map for the whole page: a bundle and PyScript may each load a copy of this file, and a tab must attach only once.
-const SHARED = Symbol.for("tabrelay.connections");
-const page = /** @type {any} */ (globalThis);
-/** @type {Map<string, Connection>} */
-const connections = (page[SHARED] ??= new Map());
 
 /**
  * Attach this tab to a server. Called again for the same server, it returns the same connection.
@@ -29,15 +24,15 @@ export function connect(options) {
   const problems = checkOptions(options);
   for (const problem of problems) logProblem(problem);
   const relay = relayOf(options);
-  const key = `${relay}/${options.server}`;
-  const existing = connections.get(key);
+  const address = `${relay}/${options.server}`;
+  const existing = connections.get(address);
   if (existing && !existing.isClosed) {
     existing.extend(options);
     showAll(problems, options);
     return existing;
   }
   const connection = new Connection(relay, options);
-  connections.set(key, connection);
+  addConnection(address, connection);
   showAll(problems, options);
   return connection;
 }

@@ -57,18 +57,24 @@ export class ConnectionState {
    * @param {StateMessage} message
    */
   receive(message) {
-    const { state, why } = message;
-    if (why) {
+    if (message.why) {
       const values = { relay: this.#relay, server: this.#server, origin: location.origin };
-      const problem = Problem.stated(why, message.message, values);
-      this.#change({ ...message, code: problem.code, message: problem.message }, problem);
-    } else if (this.#isOutdated && state === "connected") {
+      this.#receive(message, Problem.stated(message.why, message.message, values));
+    } else if (this.#isOutdated && message.state === "connected") {
       // A bundled client of another build works as far as both builds go. The state asks the app's author for an update.
-      const problem = new Problem("client_outdated", { relay: this.#relay });
-      this.#change({ ...message, why: problem.why, code: problem.code, message: problem.message }, problem);
+      this.#receive(message, new Problem("client_outdated", { relay: this.#relay }));
     } else {
-      this.#change({ ...message, code: null }, null);
+      this.#change({ ...message, code: null, todo: null }, null);
     }
+  }
+
+  /**
+   * @param {StateMessage} stated
+   * @param {Problem} problem
+   */
+  #receive(stated, problem) {
+    const { why, code, message, todo } = problem;
+    this.#change({ ...stated, why, code, message, todo }, problem);
   }
 
   /** @param {string} build the relay's */
@@ -93,7 +99,7 @@ export class ConnectionState {
    * @returns {State}
    */
   #make(state, problem, message, { retry_in_ms = null, attempts = 0 } = {}) {
-    const { why = null, code = null } = problem ?? {};
-    return { state, why, code, message, retry_in_ms, server: this.#server, since_ms: Date.now(), attempts };
+    const { why = null, code = null, todo = null } = problem ?? {};
+    return { state, why, code, message, todo, retry_in_ms, server: this.#server, since_ms: Date.now(), attempts };
   }
 }
