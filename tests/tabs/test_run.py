@@ -127,6 +127,26 @@ def test_every_tab_sees_a_call_begin_and_end(rig: HubRig) -> None:
     assert (done["phase"], done["call"], done["ms"]) == ("done", started["call"], 12.3)
 
 
+def test_a_page_that_watches_sees_arguments_and_results_up_to_a_limit(rig: HubRig) -> None:
+    @tool(toolbox=rig.toolbox)
+    def repeat(text: str, times: int) -> str:
+        return text * times
+
+    port = rig.tab("a", "info")
+    rig.call("repeat", text="ab", times=2)
+    started, done = port.of("activity")
+    assert (started["arguments"], done["result"]) == ('{"text": "ab", "times": 2}', "abab")
+    rig.call("repeat", text="x" * 1000, times=1)
+    assert [len(message.get("arguments") or message["result"]) for message in port.of("activity")[2:]] == [500, 500]
+    rig.call("info")
+    reply(
+        rig,
+        port,
+        {"content": [{"type": "text", "text": "seen"}, {"type": "image", "data": "", "mimeType": "image/png"}]},
+    )
+    assert port.last("activity")["result"] == "seen\n[image]"
+
+
 def test_a_page_that_watches_no_calls_receives_none_until_it_does(rig: HubRig) -> None:
     port, quiet = rig.tab("a", "info"), FakePort()
     rig.hub.attach(quiet, {"id": "b", "watches": False})

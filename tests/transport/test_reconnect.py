@@ -281,6 +281,21 @@ async def test_a_broken_frame_closes_the_socket_with_4400_and_dials_again(bench:
     assert bench.transport.state.state == "waiting"
 
 
+async def test_an_interrupted_link_is_resumed_on_the_next_socket(bench: TransportHarness) -> None:
+    await bench.start()
+    bench.transport.interrupt()  # not connected yet: nothing to interrupt
+    first = await bench.connect()
+    bench.transport.interrupt()
+    assert first.closed is not None and not bench.is_connected()
+    assert all('"bye"' not in header for header, _ in first.sent)
+    assert bench.transport.state.state == "waiting"
+    bench.relay.link.disconnected(bench.clock())
+    await bench.clock.advance(1)
+    second = await bench.connect()
+    assert json.loads(second.sent[0][0])["sid"] == "s1"
+    assert bench.is_connected()
+
+
 async def test_a_silent_relay_is_given_up_after_the_watchdog(bench: TransportHarness) -> None:
     await bench.start()
     socket = await bench.connect()

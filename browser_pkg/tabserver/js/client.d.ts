@@ -154,6 +154,8 @@ export declare class Connection extends EventTarget {
 
   /** Try now instead of waiting: for the relay, for a pairing, or for a worker that could not start. */
   retry(): void;
+  /** Drop the worker's socket as a failing network does, to see that calls survive. The worker connects again by itself. */
+  interrupt(): void;
   /** Close the worker's connection to the relay, for all tabs, until a tab calls `retry`. */
   stop(): void;
   /** Detach this tab, and withdraw all that it offers. The worker and the other tabs continue. */
@@ -372,6 +374,10 @@ export interface Activity {
   progress?: number;
   total?: number;
   error?: string;
+  /** Of a tool, when it starts: its arguments as JSON, at most 500 characters. */
+  arguments?: string;
+  /** Of a tool that is done: the texts of its result, at most 500 characters. */
+  result?: string;
 }
 
 export interface Refused {

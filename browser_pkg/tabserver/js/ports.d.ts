@@ -89,6 +89,7 @@ export type FromPage =
   // The answer to "ping".
   | { t: "pong" }
   | { t: "retry" }
+  | { t: "interrupt" }
   | { t: "stop" };
 
 // -- worker -> page: as objects or, if the page has set `readsText`, as JSON text -------------------------------------

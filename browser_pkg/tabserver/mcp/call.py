@@ -109,6 +109,7 @@ class RunningCall:
     is_granted = False
     progress_shown_ms = 0.0
     page_questions: dict[Any, Cancel] | None = None
+    outcome: Outcome | None = None  # for pages that watch calls
 
     def __init__(
         self,
@@ -188,6 +189,7 @@ class RunningCall:
             elif type(outcome) is dict and outcome.get("isError"):
                 self.stop_running("failed", _first_text(outcome))
             else:
+                self.outcome = outcome
                 self.stop_running("done")
         if self.is_over:
             return

@@ -149,7 +149,7 @@ class TabCalls:
             call.pin(tab.id)
         call.runs(self, str(next(self._numbers)), routed.purpose, routed.key, tab, self.now_ms())
         if self._presence.watchers:
-            self._activity.notify(call, "started")
+            self._activity.began(call, routed.arguments)
         asked = None if item is None else self._approval(call, routed, destination, item)
         if asked is not None and call.goes_on:
             # The user has allowed this call before: it comes back with a state that this worker sealed and accepts

@@ -125,6 +125,11 @@ class Transport(Generic[P]):
         if self._is_wanted and self._current is None:
             self._dial()
 
+    def interrupt(self) -> None:
+        """Close the socket without `bye`, as a failing network does. The link is kept, and the next dial resumes it."""
+        if self.is_connected:
+            self._close_current(CLOSE_SLOW, "interrupted by the page")
+
     # -- dialing ------------------------------------------------------------------------------------------------------
 
     def _dial(self) -> None:

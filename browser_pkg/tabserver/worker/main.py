@@ -84,6 +84,8 @@ class Worker:
             self._run(service.retry())
         elif kind == "stop":
             self._run(service.stop())
+        elif kind == "interrupt":
+            service.interrupt()
         else:
             service.hub.receive(port, message)
             if kind == "tab" and message.get("visible"):

@@ -121,6 +121,10 @@ class Service:
         self._core.stop()
         await self._transport.close()
 
+    def interrupt(self) -> None:
+        """A page wants to see that calls survive a lost connection."""
+        self._transport.interrupt()
+
     async def retry(self) -> None:
         """A page asked for a retry: dial now, whatever the reason to wait or to stop was."""
         await self._transport.start()

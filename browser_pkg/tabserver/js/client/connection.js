@@ -176,6 +176,11 @@ export class Connection extends EventTarget {
     this.#post({ t: "retry" });
   }
 
+  /** Drop the worker's socket as a failing network does. The worker connects again by itself, and running calls continue. */
+  interrupt() {
+    this.#post({ t: "interrupt" });
+  }
+
   /** Close the worker's connection to the relay, for all tabs, until a tab calls `retry`. */
   stop() {
     this.#post({ t: "stop" });
