@@ -56,5 +56,5 @@ async def test_a_half_open_connection_loses_no_call_and_runs_none_twice(tmp_path
             await worker.until("connected", 60)
             gates[1].set()
             answers = [(await call).json() for call in calls]
-    assert [answer["result"]["structuredContent"] for answer in answers] == list(range(2 * EACH))
+    assert [answer["result"]["structuredContent"]["result"] for answer in answers] == list(range(2 * EACH))
     assert set(runs.values()) == {1}

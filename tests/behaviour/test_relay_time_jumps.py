@@ -98,7 +98,7 @@ def test_calls_in_flight_survive_a_jump_shorter_than_their_deadline(tmp_path: Pa
                     for _ in range(50):
                         await asyncio.sleep(0)
                 work.gate.set()
-                answers = [answer_of(await call)["result"]["structuredContent"] for call in calls]
+                answers = [answer_of(await call)["result"]["structuredContent"]["result"] for call in calls]
                 assert answers == [0, 1, 2, 3] and set(work.runs.values()) == {1}
 
     run_jumping(scenario)
@@ -141,7 +141,7 @@ def test_relays_on_one_bus_know_each_other_after_any_jump(tmp_path: Path) -> Non
                     await a.knows(nodes=2)
                     a.http.timeout = None
                     answer = answer_of(await a.call("notes", "work", {"number": number}))
-                    assert answer["result"]["structuredContent"] == number
+                    assert answer["result"]["structuredContent"] == {"result": number}
                 assert set(work.runs.values()) == {1}
 
     run_jumping(scenario)

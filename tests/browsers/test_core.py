@@ -36,7 +36,7 @@ async def test_a_page_attaches_and_its_tools_and_the_workers_are_called(
     assert await tab.run("() => connection.mode") == mode
     async with app.relay.client() as client:
         assert sorted(tool.name for tool in (await client.list_tools()).tools) == ["add", "echo", "whoami"]
-        assert (await client.call_tool("add", {"a": 2, "b": 3})).structured_content == 5
+        assert (await client.call_tool("add", {"a": 2, "b": 3})).structured_content == {"result": 5}
         said = {"text": "Grüße, 世界 🌍", "much": "x" * 300_000}
         assert (await client.call_tool("echo", {"said": said})).structured_content == {"said": said}
 
@@ -61,7 +61,7 @@ async def test_two_tabs_share_one_connection_and_the_first_may_close(
     await app.ready(second)
     assert await whoami(app) == "Two"
     async with app.relay.client() as client:
-        assert (await client.call_tool("add", {"a": 1, "b": 1})).structured_content == 2
+        assert (await client.call_tool("add", {"a": 1, "b": 1})).structured_content == {"result": 2}
 
 
 @pytest.mark.shows("reconnect")

@@ -130,7 +130,7 @@ async def test_tools_are_listed_and_called_by_name(stage: Stage, tmp_path: Path)
     called = await tabrelay("call", *here, "add", "--args", '{"a": 2, "b": 3}')
     assert (called.code, called.out, called.err) == (0, "5\n", "")
     pairs = await tabrelay("call", *here, "add", "--args", '{"a": 2}', "-a", "b=40", "-f", "json")
-    assert json.loads(pairs.out)["structuredContent"] == 42
+    assert json.loads(pairs.out)["structuredContent"] == {"result": 42}
     (tmp_path / "args.json").write_text('{"a": 7}')
     assert (await tabrelay("call", *here, "add", "--args", f"@{tmp_path}/args.json")).out == "8\n"
     assert (await tabrelay("call", *here, "add", "--args", "-", stdin=b'{"a": 8}')).out == "9\n"
@@ -140,7 +140,7 @@ async def test_tools_are_listed_and_called_by_name(stage: Stage, tmp_path: Path)
     wrong = await tabrelay("call", *here, "add", "-a", "a=x")
     assert (wrong.code, wrong.err) == (2, "a: 'x' is not an integer.\n")
     words = await tabrelay("call", "notes", "add", "a=2", "--home", stage.home, "b=3", "--json")
-    assert json.loads(words.out)["structuredContent"] == 5
+    assert json.loads(words.out)["structuredContent"] == {"result": 5}
 
 
 async def test_output_and_pictures_go_into_files(stage: Stage, tmp_path: Path) -> None:

@@ -71,8 +71,8 @@ async def test_the_official_client_lists_and_calls_all_three_tools(
         assert info.structured_content is not None
         assert info.structured_content["title"] == await page.title()
         counted = await client.call_tool("count_words", {"text": "to be or not to be"})
-        # Handshake revisions permit only objects as structured results.
-        assert counted.structured_content == ({"result": 6} if mode == "legacy" else 6)
+        # Structured content is an object for clients of every era.
+        assert counted.structured_content == {"result": 6}
     # The page lists its calls with their callers.
     await expect(calls).to_have_count(before + 3)
     for row in await calls.all():
@@ -201,7 +201,7 @@ async def test_the_page_comes_back_by_itself_when_the_relay_was_restarted(demo: 
     await expect(offer).to_have_text("Tools on offer")
     async with demo.client() as client:
         assert text(await client.call_tool("add", {"a": 4, "b": 4})) == "8"
-        assert (await client.call_tool("count_words", {"text": "a b"})).structured_content == 2
+        assert (await client.call_tool("count_words", {"text": "a b"})).structured_content == {"result": 2}
 
 
 async def test_a_page_without_a_valid_code_says_what_to_do(rival: BrowserContext, demo: Demo) -> None:

@@ -90,7 +90,7 @@ async def test_the_plain_page_and_python_in_the_worker(app: App, profile: Browse
         improved = (await client.get_prompt("improve", {"tone": "formal"})).messages[0].content
         assert improved.text == "Make this formal: Buy bread."  # type: ignore[union-attr]
         counted = await client.call_tool("word_count", {"text": "To be or not to be", "unique": True})
-        assert counted.structured_content == 4
+        assert counted.structured_content == {"result": 4}
         assert text(await client.call_tool("repeat", {"text": "ho", "times": 3})) == "ho ho ho"
         wrong = await client.call_tool("repeat", {"text": "ho", "times": 11})
         assert wrong.is_error and "arguments.times: expected at most 10" in text(wrong)

@@ -63,7 +63,7 @@ async def test_a_page_on_another_origin_offers_tools_in_javascript_and_python(
                 note = await client.call_tool("current_note", {})
                 assert note.content[0].text == "Buy milk."  # type: ignore[union-attr]
                 words = await client.call_tool("word_count", {"text": "To be or not to be", "unique": True})
-                assert words.structured_content == 4
+                assert words.structured_content == {"result": 4}
 
 
 # -- the lines of the README, in order ---------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ async def test_a_new_relay_brings_a_new_worker_and_retires_the_old_one(
     await page.locator("#state[data-state=connected][data-why=version]").wait_for(timeout=settings.BOOT_TIMEOUT_MS)
     await expect(page.locator("#state-action")).to_have_text("Reload")
     async with demo.client() as client:
-        assert (await client.call_tool("add", {"a": 2, "b": 3})).structured_content == 5
+        assert (await client.call_tool("add", {"a": 2, "b": 3})).structured_content == {"result": 5}
 
     newest = await context.new_page()
     await demo.open(newest, settings.BOOT_TIMEOUT_MS, url=f"http://127.0.0.1:{demo.port}/-/demo/")

@@ -17,7 +17,7 @@ import pytest
 from tabserver.handlers.content import Image, Link
 from tabserver.handlers.context import Context, Outcome, Result
 from tabserver.handlers.toolbox import Toolbox, default_toolbox, tool
-from tabserver.handlers.tools import ToolError, UnknownTool, declare, to_result
+from tabserver.handlers.tools import ToolError, ToolResult, UnknownTool, declare, to_result
 from tabserver.rpc import Refusal
 from tabserver.schema.shapes import SchemaError
 from tests.support.fake_request import RecordingRequest
@@ -338,19 +338,41 @@ def test_an_object_is_its_own_structured_content() -> None:
     }
 
 
-def test_anything_else_is_structured_content_too() -> None:
+def test_a_result_that_is_not_an_object_is_the_member_result_of_one() -> None:
     def f() -> list[int]:
         return [1, 2]
 
-    assert boxed(f).tools()[0]["outputSchema"] == {"type": "array", "items": {"type": "integer"}}
-    assert call(boxed(f)) == {"content": [{"type": "text", "text": "[1, 2]"}], "structuredContent": [1, 2]}
+    schema = {"type": "array", "items": {"type": "integer"}}
+    assert boxed(f).tools()[0]["outputSchema"] == {
+        "type": "object",
+        "properties": {"result": schema},
+        "required": ["result"],
+    }
+    assert call(boxed(f)) == {"content": [{"type": "text", "text": "[1, 2]"}], "structuredContent": {"result": [1, 2]}}
+
+
+def test_a_value_that_may_be_an_object_or_null_has_one_form() -> None:
+    values: list[Total | None] = [Total(1.5), None]
+
+    def f() -> Total | None:
+        return values.pop(0)
+
+    assert boxed(f).tools()[0]["outputSchema"]["required"] == ["result"]
+    box = boxed(f)
+    assert call(box)["structuredContent"] == {"result": {"amount": 1.5}}
+    assert call(box)["structuredContent"] == {"result": None}
+
+
+def test_structured_content_of_a_complete_result_is_an_object() -> None:
+    assert to_result({"content": [], "structuredContent": 5}) == {"content": [], "structuredContent": {"result": 5}}
+    assert to_result(ToolResult("five", structured=5))["structuredContent"] == {"result": 5}
 
 
 def test_text_stays_text() -> None:
     def f() -> str:
         return "é"
 
-    assert call(boxed(f)) == {"content": [{"type": "text", "text": "é"}], "structuredContent": "é"}
+    assert call(boxed(f)) == {"content": [{"type": "text", "text": "é"}], "structuredContent": {"result": "é"}}
 
 
 def test_a_recursive_return_type_refers_to_its_definitions_from_the_root() -> None:
@@ -362,7 +384,7 @@ def test_a_recursive_return_type_refers_to_its_definitions_from_the_root() -> No
 
     assert declare(one).description["outputSchema"]["type"] == "object"
     schema = declare(many).description["outputSchema"]
-    assert schema["items"] == {"$ref": "#/$defs/Node"}
+    assert schema["properties"]["result"]["items"] == {"$ref": "#/$defs/Node"}
     assert schema["$defs"]["Node"]["type"] == "object"
 
 
@@ -439,7 +461,7 @@ def test_a_context_parameter_is_filled_in_and_hidden() -> None:
     assert list(box.tools()[0]["inputSchema"]["properties"]) == ["a"]
     box.call("t", {"a": 1}, said, results.append)
     assert said.said == [("progress", 1, 2, "half")]
-    assert results[0]["structuredContent"] == 1
+    assert results[0]["structuredContent"] == {"result": 1}
 
 
 async def test_an_asynchronous_tool_ends_with_its_task() -> None:
@@ -453,7 +475,7 @@ async def test_an_asynchronous_tool_ends_with_its_task() -> None:
     boxed(f).call("t", {"a": 4}, RecordingRequest(), ended.set_result)
     assert not ended.done()
     gate.set()
-    assert (await ended)["structuredContent"] == 8
+    assert (await ended)["structuredContent"] == {"result": 8}
 
 
 async def test_an_asynchronous_tool_that_raises_is_a_failed_result() -> None:

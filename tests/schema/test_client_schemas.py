@@ -145,7 +145,7 @@ def test_bytes_are_base64() -> None:
         return b"hi"
 
     shaped = declare(f).shape(b"hi")
-    assert isinstance(shaped, dict) and shaped["structuredContent"] == "aGk="
+    assert isinstance(shaped, dict) and shaped["structuredContent"] == {"result": "aGk="}
 
 
 def nodes(schema: Any) -> list[dict[str, Any]]:

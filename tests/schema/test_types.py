@@ -424,7 +424,7 @@ def test_a_whole_result_without_a_type_promises_nothing() -> None:
 
     tool = declare(f)
     assert "outputSchema" not in tool.description
-    assert tool.shape(ToolResult(structured=[1]))["structuredContent"] == [1]  # type: ignore[index]
+    assert tool.shape(ToolResult(structured=[1]))["structuredContent"] == {"result": [1]}  # type: ignore[index]
 
 
 def test_an_author_may_write_the_schema_of_the_result() -> None:

@@ -26,7 +26,7 @@ PLAIN = [
     '{"content":[]}',
     json.dumps({"content": [TEXT]}),
     json.dumps({"content": [TEXT], "structuredContent": {"a": [1, None, 1.5e300]}}),
-    json.dumps({"structuredContent": None, "content": [TEXT]}),
+    json.dumps({"structuredContent": {}, "content": [TEXT]}),
     json.dumps({"content": [{"type": "text", "text": 'äöü 👍 "quoted" \\ {}'}]}, ensure_ascii=False),
 ]
 READ_FIRST = {
@@ -43,6 +43,8 @@ READ_FIRST = {
     "a block that is a list": '{"content":[["type"]]}',
     "a block that is null": '{"content":[null]}',
     "a block without a type": '{"content":[{"text":"a"}]}',
+    "structured content that is null": '{"structuredContent":null,"content":[]}',
+    "structured content that is a list": '{"content":[],"structuredContent":[{}]}',
     "an error": '{"content":[],"isError":true}',
     "a meta of its own": '{"content":[],"_meta":{"a":1}}',
     "a type of result": '{"content":[],"resultType":"input_required"}',

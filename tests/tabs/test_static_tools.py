@@ -197,9 +197,9 @@ async def test_a_call_goes_to_a_tool_that_came_later_with_its_progress_and_its_r
 
 
 @ERAS
-async def test_a_result_that_is_no_object_comes_in_the_form_of_the_era(rig: Rig, is_modern: bool) -> None:
+async def test_a_result_that_is_not_an_object_is_wrapped_in_one(rig: Rig, is_modern: bool) -> None:
     result = rig.call("tool_call", is_modern, name="add", arguments={"a": 1, "b": 2})
-    assert result["structuredContent"] == (3 if is_modern else {"result": 3})
+    assert result["structuredContent"] == {"result": 3}
 
 
 async def test_a_session_is_asked_through_it(rig: Rig) -> None:

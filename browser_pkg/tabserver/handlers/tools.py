@@ -62,17 +62,20 @@ class ToolResult(Generic[T]):
 
     def to_dict(self) -> Result:
         """Raises NotJson."""
+        result, plain = self.read()
+        return result if plain is None else result | {"structuredContent": structured_object(plain)}
+
+    def read(self) -> tuple[Result, Any]:
+        """The result without its structured content, and that as JSON data. Raises NotJson."""
         items = [self.content] if isinstance(self.content, str | Content) else self.content
         blocks = [to_block(item) for item in items]
         plain = None if self.structured is None else to_json(self.structured, "result")
         if plain is not None and not blocks:
             blocks = [to_block(_text(plain))]
         result: Result = {"content": blocks}
-        if plain is not None:
-            result["structuredContent"] = plain
         if self.is_error:
             result["isError"] = True
-        return result | ({"_meta": self.meta} if self.meta else {})
+        return result | ({"_meta": self.meta} if self.meta else {}), plain
 
 
 def text_result(text: str, *, is_error: bool = False) -> Result:
@@ -103,7 +106,7 @@ def to_result(value: Any) -> Result:
     plain = to_json(value, "result")
     if isinstance(plain, dict):
         if _is_content(plain.get("content")):
-            return plain
+            return with_structured_object(plain)
         return text_result(_text(plain)) | {"structuredContent": plain}
     if plain and _is_content(plain):
         return {"content": plain}
@@ -120,8 +123,28 @@ def _is_content(value: Any) -> bool:
     return isinstance(value, list) and all(is_block(block) for block in value)
 
 
-def _structured(plain: Any) -> Result:
-    return text_result(_text(plain)) | {"structuredContent": plain}
+def _structured(value: Any) -> tuple[Result, Any]:
+    plain = to_json(value, "result")
+    return text_result(_text(plain)), plain
+
+
+def structured_object(value: Any) -> dict[str, Any]:
+    """An object, which structured content must be for most clients; any other value becomes its member `result`."""
+    return value if isinstance(value, dict) else {"result": value}
+
+
+def with_structured_object(result: Result) -> Result:
+    """The result, with an object as structured content if it has any."""
+    value = result.get("structuredContent", result)
+    return result if isinstance(value, dict) else result | {"structuredContent": structured_object(value)}
+
+
+def object_schema(schema: Schema) -> Schema:
+    """The schema of an object that has the value as its member `result`. `$defs` stay at the root, where references
+    find them."""
+    inner = {key: value for key, value in schema.items() if key not in ("$defs", "$schema")}
+    outer = {key: schema[key] for key in ("$defs", "$schema") if key in schema}
+    return {"type": "object", "properties": {"result": inner}, "required": ["result"]} | outer
 
 
 def _text(plain: Any) -> str:
@@ -130,12 +153,16 @@ def _text(plain: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One function with the schemas of its arguments and its result (`returns` None: no output schema)."""
+    """One function with the schemas of its arguments and its result (`returns` None: no output schema).
+
+    `is_wrapped`: results are not objects, so structured content has them as its member `result`.
+    """
 
     name: str
     signature: Signature
     returns: Shape | None
     description: dict[str, Any]
+    is_wrapped: bool
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -170,7 +197,7 @@ class Tool:
         content = f'"content":[{{"type":"text","text":{text}}}]'
         if self.returns is None:
             return f"{{{content}}}"
-        return f'{{{content},"structuredContent":{text}}}' if self.returns is SCALARS[str] else None
+        return f'{{{content},"structuredContent":{{"result":{text}}}}}' if self.returns is SCALARS[str] else None
 
     def shape(self, value: Any) -> Outcome:
         """The CallToolResult of a returned value, checked against the declared return type."""
@@ -179,17 +206,18 @@ class Tool:
         try:
             if self.returns is None:
                 return to_result(value)
-            plain = None if isinstance(value, ToolResult) else to_json(value, "result")
-            result = value.to_dict() if isinstance(value, ToolResult) else _structured(plain)
+            result, plain = value.read() if isinstance(value, ToolResult) else _structured(value)
         except NotJson as error:
             handler_failures.report(f"tool {self.name}", error)
             return text_result(f'Tool "{self.name}" returned what can\'t be sent: {error}', is_error=True)
-        if result.get("isError"):
-            return result
-        if faults := check(self.returns, result.get("structuredContent"), "result"):
+        if "isError" in result:
+            return result if plain is None else result | {"structuredContent": structured_object(plain)}
+        if faults := check(self.returns, plain, "result"):
             text = f'Tool "{self.name}" returned what its return type does not allow:\n{summary(faults)}'
             return text_result(text, is_error=True)
-        return result
+        if self.is_wrapped:
+            return result | {"structuredContent": {"result": plain}}
+        return result if plain is None else result | {"structuredContent": plain}
 
 
 def declare(
@@ -220,15 +248,16 @@ def declare(
         described["description"] = text
     described["inputSchema"] = signature.schema
     returns = (Anything(), output_schema) if output_schema is not None else _promise(name, signature.returns)
+    is_wrapped = returns is not None and returns[1].get("type") != "object"
     if returns is not None:
-        described["outputSchema"] = returns[1]
+        described["outputSchema"] = object_schema(returns[1]) if is_wrapped else returns[1]
     optional = {"annotations": annotations, "icons": icons, "_meta": meta}
     described |= {key: value for key, value in optional.items() if value}
     try:
         check_caps(described)
     except ValueError as error:
         raise SchemaError(f"tool {name}: {error}") from None
-    return Tool(name, signature, None if returns is None else returns[0], described)
+    return Tool(name, signature, None if returns is None else returns[0], described, is_wrapped)
 
 
 def _promise(name: str, hint: Any) -> tuple[Shape, Schema] | None:

@@ -427,7 +427,10 @@ export interface ToolDefinition {
   description?: string;
   /** A JSON Schema with `type: "object"`. Invalid arguments never reach `execute`. */
   inputSchema?: object;
-  /** A JSON Schema for the return value of `execute`. */
+  /**
+   * A JSON Schema for the return value of `execute`. Structured content is an object for most clients: a value that is not one is
+   * its member `result`, in the schema too, as the official SDKs do it.
+   */
   outputSchema?: object;
   annotations?: Annotations;
   icons?: Icon[];

@@ -17,7 +17,7 @@ from ..handlers.prompts import UnknownPrompt
 from ..handlers.questions import Answer
 from ..handlers.signature import InvalidArguments
 from ..handlers.target import META_PIN, read_target
-from ..handlers.tools import UnknownTool, failure, text_result
+from ..handlers.tools import UnknownTool, failure, text_result, with_structured_object
 from ..rpc import Refusal, read_level, unknown
 from ..wire import methods
 from ..wire.eras import META_LOG_LEVEL, Era
@@ -62,7 +62,7 @@ class Invocations:
         self._name, self._catalogue = name, catalogue
         parked: ParkedHandles[RunningCall] = ParkedHandles(on_change=on_parked)
         self._services = CallServices(outbox, parked, StateSeal(), UsedStates(), CallerStates(clock), clock)
-        self._tool = MethodKind(methods.TOOLS_CALL, self._start_tool, self._format_tool_result, failure)
+        self._tool = MethodKind(methods.TOOLS_CALL, self._start_tool, _format_tool_result, failure)
         self._prompt = MethodKind(methods.PROMPTS_GET, self._start_prompt, _format_prompt, _format_failure)
         self._resource = MethodKind(methods.RESOURCES_READ, self._start_read, _format_resource, _format_failure)
         self._completion = MethodKind(methods.COMPLETION_COMPLETE, self._start_completion, _unchanged, _format_failure)
@@ -212,16 +212,6 @@ class Invocations:
         hints = tool.get("annotations", {})
         return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
 
-    def _format_tool_result(self, session: CallerSession, result: Result, params: Params) -> Result:
-        result = result if "content" in result else {"content": []} | result
-        if session.era is Era.MODERN:
-            return result
-        tool = None
-        if "structuredContent" in result:
-            tools = self._catalogue.tools()
-            tool = next((tool for tool in tools if tool.get("name") == params["name"]), None)
-        return legacy_result(tool, result, session.caller.version)
-
 
 def _invalid() -> Refusal:
     """One error for a foreign, used, expired or misapplied state: a client that guesses learns nothing."""
@@ -230,6 +220,11 @@ def _invalid() -> Refusal:
 
 def _unchanged(session: CallerSession, result: Result, params: Params) -> Result:
     return result
+
+
+def _format_tool_result(session: CallerSession, result: Result, params: Params) -> Result:
+    result = with_structured_object(result if "content" in result else {"content": []} | result)
+    return result if session.era is Era.MODERN else legacy_result(result, session.caller.version)
 
 
 def _format_prompt(session: CallerSession, result: Result, params: Params) -> Result:

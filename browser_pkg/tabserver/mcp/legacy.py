@@ -1,8 +1,7 @@
-"""Tools and results in the form of protocol versions before 2026-07-28.
+"""Results in the form of the oldest protocol versions, which lack some kinds of content.
 
-Handlers produce the modern form. Older versions allow only objects as structured results, and the oldest lack some
-kinds of content: their clients refuse a whole result for one unknown block. The version of a
-caller is not decided here.
+Their clients refuse a whole result for one unknown block, so each such block is replaced. Does not decide a caller's
+version.
 """
 
 from __future__ import annotations
@@ -15,27 +14,11 @@ LINKS_SINCE: Final = "2025-06-18"
 AUDIO_SINCE: Final = "2025-03-26"
 
 
-def legacy_tool(tool: dict[str, Any]) -> dict[str, Any]:
-    """Wrap an output schema that is not an object into an object with one property, `result`."""
-    schema = tool.get("outputSchema")
-    if schema is None or _is_object(schema):
-        return tool
-    inner = {key: value for key, value in schema.items() if key not in ("$defs", "$schema")}
-    outer = {key: schema[key] for key in ("$defs", "$schema") if key in schema}
-    wrapped = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
-    return tool | {"outputSchema": wrapped | outer}
-
-
-def legacy_result(tool: dict[str, Any] | None, result: Result, version: str) -> Result:
-    """A tool result that matches the schema of `legacy_tool`."""
+def legacy_result(result: Result, version: str) -> Result:
+    """A tool result that clients of this version can read."""
     if version < LINKS_SINCE and isinstance(result.get("content"), list):
-        result = result | {"content": [legacy_block(block, version) for block in result["content"]]}
-    if "structuredContent" not in result:
-        return result
-    value, schema = result["structuredContent"], (tool or {}).get("outputSchema")
-    if isinstance(value, dict) and (schema is None or _is_object(schema)):
-        return result
-    return result | {"structuredContent": {"result": value}}
+        return result | {"content": [legacy_block(block, version) for block in result["content"]]}
+    return result
 
 
 def legacy_prompt(result: Result, version: str) -> Result:
@@ -56,7 +39,3 @@ def legacy_block(block: Any, version: str) -> Any:
         held = {"uri": "about:audio", "mimeType": block.get("mimeType"), "blob": block.get("data")}
         return {"type": "resource", "resource": held}
     return block
-
-
-def _is_object(schema: Any) -> bool:
-    return isinstance(schema, dict) and schema.get("type") == "object"

@@ -35,7 +35,6 @@ from ..wire.jsonrpc import (
 from .call import RequestMeta, RunningCall
 from .catalogue import ToolCatalogue
 from .invocations import MAX_RUNNING, UNCACHED, Invocations
-from .legacy import legacy_tool
 from .paging import page
 from .sessions import CallerSession, CallerSessions, Outbox
 from .subscriptions import LISTS, SubscribedTo, read_wanted
@@ -314,8 +313,6 @@ class Server:
                 self._listed_tools = tools, text
             self.outbox.answer_text(session, id, text)
             return None
-        if session.era is Era.LEGACY:
-            tools = [legacy_tool(tool) for tool in tools]
         return _listed(session, "tools", tools, params)
 
     def _list_resources(self, session: CallerSession, id: RequestId, params: Params) -> Result:

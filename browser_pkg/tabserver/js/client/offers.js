@@ -198,7 +198,7 @@ export class Offers {
 /** The definition of an item, for the worker. @type {Record<OfferKind, (item: any) => any>} */
 const DEFINE = {
   tools: (/** @type {ToolDefinition} */ { name, title, description, inputSchema, outputSchema, annotations, icons, _meta }) =>
-    jsonCopy({ name, title, description: description ?? "", inputSchema, outputSchema, annotations, icons, _meta }),
+    jsonCopy({ name, title, description: description ?? "", inputSchema, outputSchema: objectSchema(outputSchema), annotations, icons, _meta }),
   resources: ({ uri, ...rest }) => jsonCopy({ uri, ...defineResource(uri, rest) }),
   templates: ({ uri, ...rest }) => jsonCopy({ uriTemplate: uri, ...defineResource(uri, rest) }),
   prompts: (/** @type {PromptDefinition} */ { name, title, description, arguments: args, icons, _meta }) =>
@@ -251,9 +251,29 @@ async function awaitToolResult(tool, value) {
  */
 function checkOutput({ name, outputSchema }, result) {
   if (!outputSchema || result.isError) return result;
-  const faults = check(outputSchema, jsonCopy(result.structuredContent), "result", "property");
-  if (!faults.length) return result;
+  const value = jsonCopy(result.structuredContent);
+  const faults = check(outputSchema, value, "result", "property");
+  if (!faults.length) return hasObjects(outputSchema) ? result : { ...result, structuredContent: { result: value } };
   throw new TypeError(`Tool "${name}" returned what its output schema does not allow:\n${faults.join("\n")}`);
+}
+
+/**
+ * Does the schema promise an object? Most clients accept nothing else as structured content.
+ * @param {Record<string, any>} schema
+ */
+function hasObjects(schema) {
+  return schema.type === "object";
+}
+
+/**
+ * The schema as clients get it: a value that is not an object is the member `result` of one. `$defs` stay at the root, where
+ * references find them.
+ * @param {Record<string, any> | undefined} schema
+ */
+function objectSchema(schema) {
+  if (!schema || hasObjects(schema)) return schema;
+  const { $defs, $schema, ...inner } = schema;
+  return { type: "object", properties: { result: inner }, required: ["result"], $defs, $schema };
 }
 
 /**

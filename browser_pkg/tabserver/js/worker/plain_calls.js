@@ -96,7 +96,7 @@ export function argumentsOf({ texts: [first, second, third], isIdFirst }, { id, 
 }
 
 /**
- * Is a tab's result one line of JSON: an object with valid `content`, and at most `structuredContent` beside it?
+ * Is a tab's result one line of JSON: an object with valid `content`, and at most an object as `structuredContent` beside it?
  * @param {string} json
  */
 export function isPlainResult(json) {
@@ -107,6 +107,7 @@ export function isPlainResult(json) {
   const message = parsed(json);
   if (!isRecord(message)) return false;
   const { content, structuredContent, ...rest } = message;
+  if (structuredContent !== undefined && !isRecord(structuredContent)) return false;
   return Array.isArray(content) && content.every(isBlock) && Object.keys(rest).length === 0;
 }
 
