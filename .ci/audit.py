@@ -1,7 +1,7 @@
-"""`make audit`: known problems in what we depend on. Asks PyPI's and npm's advisories; needs the network.
+"""`make audit`: known problems in the dependencies. Asks PyPI's and npm's advisories; needs the network.
 
-An audit that could not look at a package says so and fails: pip-audit alone would call that "no known vulnerabilities".
-Standard library only; pip-audit has an environment of its own, so that it audits nothing of itself.
+An audit that could not check a package reports it and fails: pip-audit alone would call that "no known
+vulnerabilities". Standard library only; pip-audit has a separate environment, so that it does not audit itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PIP_AUDIT = "pip-audit==2.10.1"
 
 
 def python_problems(report: Any) -> list[str]:
-    """What is wrong, in pip-audit's JSON; packages that it skipped are a problem too."""
+    """Problems in pip-audit's JSON; packages that it skipped are problems too."""
     packages = report.get("dependencies") if isinstance(report, dict) else None
     if not packages:
         return ["pip-audit looked at no package at all"]
@@ -38,7 +38,7 @@ def python_problems(report: Any) -> list[str]:
 
 
 def node_problems(report: Any) -> list[str]:
-    """The same in npm's."""
+    """Problems in npm's JSON."""
     if not isinstance(report, dict) or "auditReportVersion" not in report:
         error = report.get("error") if isinstance(report, dict) else None
         said = error.get("summary") or error.get("code") if isinstance(error, dict) else None
@@ -54,7 +54,7 @@ def audit_python() -> list[str]:
     if not program.exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", ENVIRONMENT], check=True)
         subprocess.run([program.with_name("python"), "-m", "pip", "install", "--quiet", PIP_AUDIT], check=True)
-    # All that we pin, with what it depends on: nothing has to be resolved, and nothing installed.
+    # All pinned packages with their dependencies: nothing has to be resolved or installed.
     command = [program, "--requirement", ROOT / "constraints.txt", "--no-deps", "--disable-pip", "--format", "json"]
     return python_problems(output(command, ROOT))
 
@@ -63,7 +63,7 @@ def audit_node() -> list[str]:
     npm = shutil.which("npm")
     if npm is None:
         return ["there is no npm to ask"]
-    # There is no lock file here, as package.json pins everything: one is made for the audit, in another folder.
+    # This tree has no lock file, because package.json pins everything: the audit makes one in another folder.
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(ROOT / "package.json", folder)
         lock = [npm, "install", "--package-lock-only", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"]
@@ -73,7 +73,7 @@ def audit_node() -> list[str]:
 
 
 def output(command: list[Any], folder: Path) -> Any:
-    """A program's JSON, whatever its exit code; it tells of problems with that, too."""
+    """A program's JSON, whatever its exit code, which also reports problems."""
     done = subprocess.run([str(part) for part in command], cwd=folder, capture_output=True, text=True)
     try:
         return json.loads(done.stdout)

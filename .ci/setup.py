@@ -1,7 +1,8 @@
-"""Brings what a make target needs, and only what is missing. Standard library only: it runs before there is anything.
+"""Set-up of a make target: installs what it needs and what is missing. Standard library only, because it runs before
+anything is installed.
 
-The steps are in `steps/`. Each leaves a stamp inside the thing it made, holding a hash of the files that the step
-depends on, so a second run does nothing and deleting the thing deletes its stamp. Versions live in constraints.txt and
+The steps are in `steps/`. Each leaves a stamp inside the thing it made, with a hash of the files that the step depends
+on, so a second run does nothing and deleting the thing deletes its stamp. Versions are in constraints.txt and
 package.json, never here.
 """
 
@@ -34,8 +35,8 @@ def runtime() -> None:
 
 
 def with_node(packages: Callable[[], None], modules: Callable[[], None]) -> None:
-    """Python packages, and what needs Node, side by side. Where this machine has no Node it comes by pip, and two of
-    those at once must not write into one environment: then Node is first."""
+    """Python packages and the steps that need Node, side by side. Where this machine has no Node it comes by pip, and
+    two pip processes must not write into one environment: then Node is first."""
     if not is_node_here():
         make_venv()
         node_tools()
@@ -133,7 +134,7 @@ def alone() -> Iterator[None]:
     """One set-up at a time in one tree: two makes in two terminals must not install over each other."""
     try:
         import fcntl
-    except ImportError:  # not on this system; then there is no lock
+    except ImportError:  # not available on this system; then there is no lock
         yield
         return
     (ROOT / "build").mkdir(exist_ok=True)
@@ -161,7 +162,7 @@ def main() -> int:
 
 
 def use_newer_python() -> None:
-    """`python3` may be an old one while a newer stands beside it."""
+    """`python3` may be an old version while a newer one is on the PATH."""
     for minor in (14, 13, 12, 11):
         newer = shutil.which(f"python3.{minor}")
         if newer and subprocess.call([newer, "-c", ""]) == 0:

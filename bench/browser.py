@@ -1,12 +1,13 @@
-"""The whole way of a call: HTTP client, relay, worker, tab and back, in a real Chromium, beside the least that could
-stand in a browser's place (`floor.js`, a worker in plain JavaScript with the same socket and the same hand-over).
+"""Latency and cost of a whole call: HTTP client, relay, worker, tab and back, in a real Chromium, beside a minimal
+worker.
 
-Both workers live in one browser behind one relay, under two names. Two tools each: one in the tab, one in the worker
-(in Python for the product). They take turns within a round, and ratios are taken within a round: many short rounds, as
-a shared machine may become twice as slow within seconds. Before that each is called for a while without being measured:
-V8 compiles WebAssembly a second time while it runs.
+The floor is `floor.js`, a worker in plain JavaScript with the same socket and the same transfer to the tab. Both
+workers live in one browser behind one relay, under two names. Each has two tools: one in the tab, one in the worker (in
+Python for the product). They take turns within a round, and ratios are taken within a round: many short rounds, because
+a shared machine may become twice as slow within seconds. Before that each is called for a while without being measured,
+because V8 compiles WebAssembly a second time while it runs.
 
-The second table says where the processor time of a call goes; unlike the clock's, it can be trusted on a busy machine.
+The second table shows the processor time of a call by stage; unlike wall time, it is reliable on a busy machine.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ async def run(rounds: int, seconds: float, callers: list[int], warm_up_s: float)
 
         async def measure(name: str, tool: str, count: int, seconds: float) -> Sample:
             before = processor_us(os.getpid(), relay.pid)
-            # Another thread: the browser's driver must go on meanwhile.
+            # In another thread: the browser's driver must run meanwhile.
             got = await asyncio.to_thread(call, f"{base}/{name}", token, "modern", count, seconds, tool=tool)
             spent = processor_us(os.getpid(), relay.pid) - before
             cpu_us = {stage: spent[stage] / got["total"] for stage in STAGES}
@@ -125,7 +126,7 @@ async def run(rounds: int, seconds: float, callers: list[int], warm_up_s: float)
         for count in callers:
             for round in range(rounds):
                 for tool in TOOLS:
-                    # Each is first in turn: a machine that becomes slower or faster favours none.
+                    # The order alternates, so that a machine whose speed changes favours neither.
                     for name in (FLOOR, PRODUCT) if round % 2 == 0 else (PRODUCT, FLOOR):
                         sample = await measure(name, tool, count, seconds)
                         samples.setdefault((count, tool, name), []).append(sample)
@@ -156,7 +157,7 @@ def _label(count: int, tool: str, name: str) -> str:
 
 
 def stages(samples: Samples) -> str:
-    """Where the processor time goes."""
+    """Processor time by stage."""
     rows = []
     for (count, tool, name), mine in samples.items():
         sums = [[sum(sample.cpu_us.values()) for sample in each] for each in (mine, samples[count, tool, FLOOR])]

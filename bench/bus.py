@@ -1,9 +1,10 @@
-"""What a bus costs and how soon it recovers: calls to a browser at another relay beside calls to one at the same, and
-beside a bare request and reply over NATS. Everything on loopback; relays, nats-server, browsers and the replier of
-bare NATS are separate processes, callers are in this one.
+"""Cost of a bus and its recovery times: calls to a browser at another relay beside calls at the same relay and beside a
+bare request and reply over NATS.
 
-`python -m bench.bus`: processor time of all relays together for a call, then calls per second with one, two and three
-nodes, then how long callers wait after each fault. On a machine that others use too, believe the processor time only.
+Everything is on loopback; relays, nats-server, browsers and the replier of bare NATS are separate processes, callers
+are in this one. `python -m bench.bus` measures processor time of all relays together for a call, then calls per second
+with one, two and three nodes, then the callers' waiting time after each fault. On a busy machine only the processor
+time is reliable.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ SETTINGS = {"call_log": "none", "log_file": "none", "rate_s": 0, "in_flight_serv
 
 
 class Node:
-    """One relay, without the taps that tests put on it."""
+    """One relay, without the taps of the tests."""
 
     def __init__(self, home: Path, bus: str) -> None:
         self.process = Demo(home, "--bus", bus, "--log-level", "error", verb="serve", **SETTINGS)
@@ -83,7 +84,7 @@ class Node:
 
 @asynccontextmanager
 async def role(*arguments: str, token: str = "") -> AsyncIterator[None]:
-    """This file in a process of its own, as something else; inside, it is ready."""
+    """This file as a separate process in another role; inside, it is ready."""
     command = [sys.executable, "-m", "bench.bus", *arguments]
     process = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.PIPE, env={**os.environ, TOKEN: token}
@@ -98,7 +99,7 @@ async def role(*arguments: str, token: str = "") -> AsyncIterator[None]:
 
 
 async def echo(bus: str) -> None:
-    """The least that a node could be: it answers what it gets over NATS."""
+    """The minimal node: answers what it receives over NATS."""
     client = await nats.connect(bus)
 
     async def answer(message: Any) -> None:
@@ -111,7 +112,7 @@ async def echo(bus: str) -> None:
 
 
 async def browsers(addresses: list[str]) -> None:
-    """Browsers at these addresses: the node's, then the server's name."""
+    """Browsers at these addresses: the node's URL, then the server's name."""
     protocols = [SUBPROTOCOL, bearer(os.environ[TOKEN])]
     for address in addresses:
         _, _, name = address.rpartition("/")
@@ -174,7 +175,7 @@ async def hop(made: list[Node], bus: NatsServer, rounds: int, seconds: float) ->
 
 
 async def spread(made: list[Node], seconds: float) -> None:
-    """Browsers evenly at so many nodes, callers of each at every node: most calls are remote."""
+    """Browsers spread evenly over this many nodes, with callers of each at every node: most calls are remote."""
     said = []
     for count in (1, 2, 3):
         nodes = made[:count]
@@ -225,7 +226,7 @@ async def faults(made: list[Node], bus: NatsServer) -> None:
 
 
 async def owners(made: list[Node], note: Callable[[str, float], None]) -> None:
-    """The node that has the browser goes, and the browser comes to another."""
+    """The node that has the browser stops, and the browser connects to another."""
     a, b, c = made
     async with CPythonWorker(b.url, b.process.token, "faulty") as worker:
         await recovers(a, "faulty")
@@ -254,12 +255,14 @@ async def took(condition: Any) -> float:
 
 
 async def recovers(node: Node, server: str) -> float:
-    """Until the server answers, with whatever it says of a tool that it may not have."""
+    """Wait until the server answers, even with an error about an unknown tool."""
     began = perf_counter()
 
     async def is_there() -> bool:
         answer = await node.call(server)
-        return "result" in answer or not -31100 < answer["error"]["code"] < -31000  # those are the relay's own
+        return (
+            "result" in answer or not -31100 < answer["error"]["code"] < -31000
+        )  # the others are the relay's own errors
 
     await until(is_there, 60)
     return perf_counter() - began

@@ -1,8 +1,9 @@
-"""The hop without the kernel: connections as uvicorn makes them, with transports that only remember, in one process.
+"""The relay's hop without the kernel: connections as uvicorn makes them, with transports that only record, in one
+process.
 
-What the relay's Python takes per call from the bytes of a request to the bytes of its answer, fast path, HTTP and
-WebSocket protocols included, beside the bare forwarder's. The smallest of many batches is shown: it is what the code
-costs without disturbance, so small changes can be told apart where calls per second drown in noise.
+It measures the relay's Python per call from the bytes of a request to the bytes of its answer, including the fast path,
+HTTP and WebSocket protocols, beside the bare forwarder's. The smallest of many batches is shown: it is the cost of the
+code without disturbance, so small changes are visible that calls per second would hide in noise.
 
 The calls take the fast path. The other requests take the regular path: lists, descriptions, new sessions, and a call
 with progress, whose response is an event stream.

@@ -1,8 +1,7 @@
-"""Many browsers in one process: synthetic workers that speak the real link, each under a name of its own, and are idle.
+"""Many idle browsers in one process: synthetic workers with the real link, each under its own name.
 
-A browser that loses its socket dials again by the worker's own rule: a `bye` may say when, else after a second. On its
-standard output it says, as JSON lines, when all of them are there: at first, and again after each loss, with how long
-it took.
+A browser that loses its socket dials again by the worker's own rule: a `bye` may say when, otherwise after a second. It
+prints a JSON line whenever all of them are connected: at first, and again after each loss, with the time that took.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from bench.stage import TOKEN, announce
 from tabserver.wire.events import Parted
 from tabserver.wire.frames import SUBPROTOCOL
 
-AT_ONCE = 64  # dials under way
+AT_ONCE = 64  # concurrent dials
 FIRST_DELAY_S, LONGEST_DELAY_S = 1.0, 3.0
 
 
 class Idle(Linked):
-    """Remembers when a `bye` asked it to come back."""
+    """Records when a `bye` asked it to reconnect."""
 
     retry_s: float | None = None
 

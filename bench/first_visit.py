@@ -1,10 +1,11 @@
-"""What does a first visit cost: memory of the page's processes, bytes that are fetched, and memory of the relay?
+"""Cost of a first visit: memory of the page's processes, bytes that are fetched, and memory of the relay.
 
 A new Chromium with an empty profile opens a page that connects, beside the same page without the product. Memory of the
-browser is the proportional set size (PSS) of its renderers, where workers run too, when the browser has returned what
-it took for the start only, which takes half a minute. Bytes are encoded bodies, as they were on the wire, of all
-requests of pages and workers; they are counted in another Chromium, because a browser that records its requests keeps
-them in memory. The relay's is its resident memory.
+browser is the proportional set size (PSS) of its renderers, which include workers, when the browser has returned the
+memory that only the start needed, which takes half a minute. Bytes are encoded bodies, as on the wire, of all requests
+of pages and workers; they are counted in another Chromium, because a browser that records its requests keeps them in
+memory. The relay's memory is its resident size.
+
 Relays of other source trees (`--beside TREE`) take turns with this one's within a round.
 """
 

@@ -1,8 +1,8 @@
-"""What the frame format costs, without sockets: the shapes that were considered, side by side.
+"""Cost of the frame format, without sockets: the candidate formats side by side.
 
-For each size of result: what it costs to read where a frame goes and to give its message on, with the parser that each
-end has (the standard library's in the worker, orjson in the relay). Then the link itself: a modern call whose request
-opens its channel, beside one with frames of their own for opening and closing it. The smallest of many batches counts.
+For each size of result: the cost of reading a frame's header and forwarding its message, with the parser of each end
+(the standard library's in the worker, orjson in the relay). Then the link itself: a modern call whose request opens its
+channel, beside one with separate frames for opening and closing it. The smallest of many batches counts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def best_us(action: Callable[[], object], batches: int, budget_s: float = 0.02) 
 
 
 def newline(message: str) -> tuple[Callable[[], object], Callable[[], object]]:
-    """Header, newline, message, as text. Each end reads the header; the relay gives the message on as bytes."""
+    """Header, newline, message, as text. Each end reads the header; the relay forwards the message as bytes."""
     wire = f"{HEADER}}}\n{message}".encode()
 
     def relay() -> bytes:
@@ -73,7 +73,7 @@ def binary(message: str) -> tuple[Callable[[], object], Callable[[], object]]:
 
 
 def nested(message: str) -> tuple[Callable[[], object], Callable[[], object]]:
-    """The message as a member of the frame: each end reads all of it, and writes it again to give it on."""
+    """The message as a member of the frame: each end reads all of it, and writes it again to forward it."""
     wire = f'{HEADER},"m":{message}}}'.encode()
     return lambda: orjson.dumps(orjson.loads(wire.decode())["m"]), lambda: json.dumps(json.loads(wire.decode())["m"])
 
@@ -89,14 +89,14 @@ SHAPES["message as a string in the frame"] = quoted
 
 
 def message_of(size: int) -> str:
-    """A result of many small values, as tools give them: nothing but text would flatter every parser."""
+    """A result of many small values, as tools return them: a single long text would be too easy for every parser."""
     row = {"id": 17, "name": 'Grüße, "quoted"', "tags": ["a", "b"], "price": 12.5, "ok": True}
     rows = [row] * max(1, size // len(orjson.dumps(row)))
     return orjson.dumps({"jsonrpc": "2.0", "id": 7, "result": {"structuredContent": {"rows": rows}}}).decode()
 
 
 class Ends:
-    """Two links joined without a wire between them."""
+    """Two links that are joined directly."""
 
     def __init__(self) -> None:
         self.relay: Link[str] = Link.accepter(Terms("sid", "epoch", "build"))

@@ -1,8 +1,8 @@
 """The bare forwarder: the floor that the relay is measured against.
 
-The least that can stand between an HTTP caller and a WebSocket peer: uvicorn, httptools, uvloop, plain ASGI; one parse
-and one dump of the request, a number in front of it to find the caller again, one WebSocket. Deliberately without
-everything that makes a relay: no tokens, no checks, no bounds, no deadline, no resume, one peer, results unread.
+It is the minimum between an HTTP caller and a WebSocket peer: uvicorn, httptools, uvloop, plain ASGI; one parse and one
+dump of the request, a number in front of it to find the caller again, one WebSocket. It deliberately lacks everything
+that makes a relay: no tokens, no checks, no bounds, no deadline, no resume, one peer, results unread.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Forwarder:
 
 
 def configure() -> uvicorn.Config:
-    """uvicorn with nothing that need not be."""
+    """uvicorn without optional parts."""
     return uvicorn.Config(
         Forwarder(),
         http="httptools",

@@ -1,9 +1,9 @@
-"""What more of everything costs: idle browsers, tools in a list, handshake sessions, and all browsers at once after a
+"""Growth of costs with load: idle browsers, tools in a list, handshake sessions, and all browsers at once after a
 restart of the relay.
 
-Each figure stands beside the one with the least of it: another relay, with one browser and no session, which runs all
-the while and takes turns with it in each round. Both have the same core, so that what many idle browsers take of it
-without calls slows both down; it stands in a column of its own.
+Each figure is beside the one of a minimal load: another relay, with one browser and no session, which runs all the time
+and takes turns with it in each round. Both use the same core, so the time that many idle browsers take of it slows
+both; a separate column shows it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from bench.plot import Curve, curves
 from bench.table import table
 
 CALLERS = 16
-IDLE_S = 20.0  # how long relays are watched without calls: a browser is greeted every 15 and 20 s, many at once
+IDLE_S = 20.0  # how long relays are measured without calls: each browser is pinged every 15 to 20 s, many at once
 NAME = "io.modelcontextprotocol"
 META = {
     f"{NAME}/protocolVersion": MODERN,
     f"{NAME}/clientCapabilities": {},
     f"{NAME}/clientInfo": {"name": "bench", "version": "1"},
 }
-# Bounds that keep one relay's guests in check are raised out of the way; what each costs is the question here.
+# Bounds that protect a relay from its clients are raised, because the cost beyond them is measured here.
 ROOM = {
     "TABRELAY_MAX_CONNECTIONS": "40000",
     "TABRELAY_MAX_SERVERS": "20000",
@@ -48,7 +48,8 @@ ROOM = {
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One relay in one round. `cpu_us`: of the relay, for one call among many; the idle ones' share taken off."""
+    """One relay in one round. `cpu_us`: of the relay, for one call among many, without the share of the idle
+    browsers."""
 
     calls_per_s: float
     p50_ms: float
@@ -57,12 +58,12 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """One row: how many there are, what a call takes, what the relay weighs, and what it does without calls."""
+    """One row: the number, the time of a call, the relay's memory, and its load without calls."""
 
     label: str
     count: int
     samples: list[Sample]
-    least: list[Sample]  # of the relay beside it, in the same rounds
+    least: list[Sample]  # of the reference relay, in the same rounds
     idle: float  # of one core
     rss: int
 
@@ -90,7 +91,7 @@ def relay(*flags: str, tools: int = 1) -> Iterator[stage.Pair]:
 def weigh(
     pair: stage.Pair, least: stage.Pair, label: str, count: int, rounds: int, seconds: float
 ) -> tuple[Size, Size]:
-    """A relay, and the one beside it."""
+    """A relay, and the reference relay."""
     both = (least, pair)
     idle = _idle(both)
     samples: tuple[list[Sample], list[Sample]] = [], []
@@ -113,7 +114,7 @@ def measure(pair: stage.Pair, idle: float, label: str, seconds: float) -> Sample
 
 
 def _idle(pairs: Sequence[stage.Pair]) -> list[float]:
-    """The share of a core that each relay takes without calls."""
+    """The share of a core that each relay uses without calls."""
     began, before = perf_counter(), [pair.server.cpu_s() for pair in pairs]
     sleep(IDLE_S)
     took_s = perf_counter() - began
@@ -121,7 +122,7 @@ def _idle(pairs: Sequence[stage.Pair]) -> list[float]:
 
 
 def crowd(pair: stage.Pair, count: int) -> stage.Child:
-    """Ready when all of them are there."""
+    """Ready when all of them are connected."""
     env = {stage.TOKEN: pair.token}
     return stage.Child("bench.crowd", str(pair.server.said["base_url"]), str(count), on=stage.cores(True)[1], env=env)
 
@@ -185,7 +186,7 @@ async def listing(pair: stage.Pair, rounds: int) -> tuple[float, int]:
 
 
 def reconnects(count: int) -> list[float]:
-    """Seconds until all are back, after a stop that says so and after a kill."""
+    """Seconds until all are back, after an announced stop and after a kill."""
     found = []
     with contextlib.ExitStack() as stack:
         home = stack.enter_context(_folder())
@@ -237,7 +238,7 @@ def report(rows: Sequence[Size]) -> str:
 
 
 def picture(rows: Sequence[Size], lists: Sequence[tuple[int, float]]) -> str:
-    """What the clock tells as a ratio: a machine that is busier for a while would draw a bend."""
+    """What wall time shows as a ratio: a machine that is busier for a while would bend a curve of seconds."""
 
     def by_count(figure: str) -> list[tuple[int, float]]:
         return [(row.count, median(row.ratios(figure))) for row in rows]

@@ -1,9 +1,9 @@
-"""What the relay's hop costs: the bare forwarder and Tabrelay in each era, side by side.
+"""Cost of the relay's hop: the bare forwarder and Tabrelay in each era, side by side.
 
-Every round measures each candidate once, one right after the other, so that whatever else the machine does hits all of
+Every round measures each candidate once, one right after the other, so that other load of the machine affects all of
 them; ratios are taken within a round, and the table shows the median ratio and its spread. The server under test has
 one core for itself (`--no-pin` if not), peer and load generator share the rest: the same three processes for each.
-Processor time per call is the figure that depends least on the neighbours.
+Processor time per call is the figure that depends least on other load.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bench.table import table
 
 MIB = 1024 * 1024
 MODERN, LEGACY = "tabrelay, modern", "tabrelay, legacy"
-LAST = 10  # how nice who yields is
+LAST = 10  # nice value of a process that yields
 BIG_LONGER = 3  # large results are few: their rounds take longer
 
 
@@ -41,7 +41,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How many callers, and how large the results (None: 200 bytes that are sent and come back)."""
+    """The number of callers, and the size of results (None: 200 bytes that are sent and come back)."""
 
     callers: int
     result: int | None = None
@@ -83,7 +83,7 @@ def call(
     pin: bool = False,
     yields: bool = False,
 ) -> dict[str, Any]:
-    """What the load generator found. `yields`: it lets others go first where they share a core."""
+    """The load generator's outcome. `yields`: it has a lower priority where they share a core."""
     command = [sys.executable, "-m", "bench.load", url, "--era", era, "--callers", str(callers), "--tool", tool]
     command += ["--method", method, "--progress", progress, "--seconds", str(seconds)] + (
         ["--result", str(result)] if result is not None else []
@@ -159,7 +159,7 @@ def eras(samples: Sequence[Sample], loads: Sequence[Load]) -> str:
 
 
 def picture(samples: Sequence[Sample], loads: Sequence[Load]) -> str:
-    """Of small results: how many of the large ones there are depends on their size."""
+    """For small results: the number of large ones depends on their size."""
     rows = []
     small = [load.label for load in loads if load.result is None]
     for label, name in dict.fromkeys((s.load, s.candidate) for s in samples if s.load in small):

@@ -1,6 +1,7 @@
-"""HTTP and WebSocket connections without the kernel: as uvicorn makes them, with transports that keep what they get.
+"""HTTP and WebSocket connections without the kernel: as uvicorn makes them, with transports that keep what they
+receive.
 
-Knows nothing of the relay: the bare forwarder and relays of any version are measured with it.
+It does not depend on the relay: the bare forwarder and relays of any version are measured with it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ TEXT, PING, PONG = 0x81, 0x89, 0x8A  # the first byte of a frame
 
 
 class Transport(asyncio.Transport):
-    """Takes whatever it is given and hands it to `on_write`."""
+    """Passes every write to `on_write`."""
 
     def __init__(self, on_write: Callable[[bytes], None]) -> None:
         super().__init__({"sockname": ("127.0.0.1", PORT), "peername": ("127.0.0.1", 1)})
@@ -38,7 +39,7 @@ class Transport(asyncio.Transport):
     def close(self) -> None: ...
 
     def lose(self) -> None:
-        """The other end is gone."""
+        """The other end has closed."""
         if not self._is_lost:
             self._is_lost = True
             self.protocol.connection_lost(None)
@@ -62,7 +63,7 @@ class Transport(asyncio.Transport):
 
 
 class Server:
-    """Connections of one uvicorn server that listens nowhere."""
+    """Connections of one uvicorn server without a listening socket."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         config.load()
@@ -86,7 +87,7 @@ class Server:
         return transport
 
     async def dial(self, token: str, subprotocol: str, answers: Callable[[str], Sequence[str]], hello: str) -> None:
-        """A browser that answers everything the server sends in one turn of the loop with one write."""
+        """A browser that answers everything that the server sends in one iteration of the loop with one write."""
         loop, inbox = asyncio.get_running_loop(), bytearray()
         is_open = False
 
@@ -125,7 +126,7 @@ class Server:
 
 
 def frame(text: str) -> bytes:
-    """As a client writes it, with a mask that changes nothing."""
+    """As a client writes it, with a mask of zeros."""
     data = text.encode()
     size = len(data)
     head = bytes([TEXT, 0x80 | size]) if size < 126 else bytes([TEXT, 0x80 | 126]) + size.to_bytes(2, "big")
@@ -133,7 +134,7 @@ def frame(text: str) -> bytes:
 
 
 def unframe(data: bytearray) -> tuple[list[str], list[bytes]]:
-    """Texts, and what pings contain: a server closes the connection if it gets no pong for a while."""
+    """Texts, and the contents of pings: a server closes the connection if it gets no pong for a while."""
     texts, pings, at = [], [], 0
     while at < len(data):
         size, start = data[at + 1], at + 2
@@ -148,10 +149,10 @@ def unframe(data: bytearray) -> tuple[list[str], list[bytes]]:
 
 
 class Caller:
-    """One keep-alive connection that sends its next request when the last answer is there."""
+    """One keep-alive connection that sends its next request when the last answer is complete."""
 
     def __init__(self, server: Server, end: bytes = b'"jsonrpc"') -> None:
-        """`end`: what the last piece of an answer has and no other piece."""
+        """`end`: a text that only the last piece of an answer contains."""
         self._loop = asyncio.get_running_loop()
         self._transport = server.connect(self._receive)
         self._end = end
@@ -171,7 +172,7 @@ class Caller:
     def _receive(self, data: bytes) -> None:
         self.last = data
         self.received = self.received[-1024:] + data if self._left == 1 else b""
-        # uvicorn writes an answer's header and body one after the other; the body is what counts.
+        # uvicorn writes an answer's header and body one after the other; the body counts.
         if self._end not in data:
             return
         self._left -= 1

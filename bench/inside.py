@@ -1,9 +1,9 @@
-"""The hop without sockets: the relay's own Python per call, in one process, beside the bare forwarder's.
+"""The relay's hop without sockets: its own Python per call, in one process, beside the bare forwarder's.
 
-Drives both ASGI applications with ready-made scopes and an in-memory WebSocket whose far end answers with the least
-possible work. This is the regular path, without the fast path, which is part of the connection. The smallest of many
-batches is shown: it is what the code costs without disturbance, and small changes can be told apart by it where
-calls per second drown in noise. What uvicorn and the kernel cost is not in it.
+Drives both ASGI applications with ready-made scopes and an in-memory WebSocket whose remote end answers with minimal
+work. This is the regular path, without the fast path, which is part of the connection. The smallest of many batches is
+shown: it is the cost of the code without disturbance, so small changes are visible that calls per second would hide in
+noise. The cost of uvicorn and the kernel is not included.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BATCH = 2000
 
 
 class FarEnd:
-    """The in-memory WebSocket, seen from the server: what it receives, and what happens to what it sends."""
+    """The in-memory WebSocket, from the server's view: what it receives, and what happens to what it sends."""
 
     def __init__(self, answer: Callable[[str], str | None]) -> None:
         self._answer = answer
@@ -62,7 +62,7 @@ def bare_answer(result: str) -> Callable[[str], str | None]:
 
 
 def link_answer(result: str) -> Callable[[str], str | None]:
-    """Reads of a header only what it must, and acknowledges with every answer."""
+    """Reads only the required members of a header, and acknowledges with every answer."""
     received = itertools.count(1)
     said = itertools.count(1)
 
@@ -188,7 +188,7 @@ async def run(batches: int, result: str, home: Path) -> list[list[str]]:
 
 
 async def crowd(counts: list[int], batches: int, result: str, home: Path) -> list[list[str]]:
-    """What a modern call costs while so many browsers are connected and idle: the smallest and the median batch."""
+    """Cost of a modern call while this many browsers are connected and idle: the smallest and the median batch."""
     tokens = Tokens(home)
     token = tokens.master()
     settings = Settings(home=home, port=PORT, in_flight_server=256, rate_s=0, max_servers=max(counts) + 1)

@@ -1,8 +1,9 @@
-"""Does a worker grow with its calls? Thousands of them through a real Chromium, to a tool in the tab and to one in the
-worker, and now and then a look at what is alive: the objects that Python tracks, those that JavaScript holds by proxy,
-and the bytes of the worker's JavaScript heap after a collection, where also what Python holds by proxy is.
+"""Growth of a worker with its calls: thousands of calls through a real Chromium, to a tool in the tab and to one in the
+worker.
 
-The first fifth of the calls is not counted: caches fill up and code is compiled meanwhile.
+At intervals it counts what is alive: the objects that Python tracks, those that JavaScript holds by proxy, and the
+bytes of the worker's JavaScript heap after a collection, which includes what Python holds by proxy. The first fifth of
+the calls is not counted: caches fill up and code is compiled meanwhile.
 """
 
 from __future__ import annotations

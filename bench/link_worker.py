@@ -1,7 +1,7 @@
-"""A browser's worker for measurements: answers the frames of a link with the least possible work.
+"""A browser's worker for measurements: answers the frames of a link with minimal work.
 
-It reads of a header only what it must, and acknowledges with every answer. A call with `PROGRESS` as its token gets one
-notification before its result.
+It reads only the required members of a header, and acknowledges with every answer. A call with `PROGRESS` as its token
+gets one notification before its result.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The load generator, in a process of its own: N callers, each with one keep-alive HTTP/1.1 connection, call in a loop.
+"""The load generator, as a separate process: N callers, each with one keep-alive HTTP/1.1 connection, call in a loop.
 
 A caller sends its next request when the last answer is complete. The bytes of a request are made once, so that this
 process has as little to do per call as Python allows. Prints one JSON line: calls, calls per second, latencies.
@@ -32,8 +32,8 @@ ERAS: Final = ("modern", "legacy")
 CALL: Final = "tools/call"
 INITIALIZE: Final = "initialize"
 WARM_UP_S: Final = 0.5
-HEAD: Final = 1024  # of an answer, as much is looked at
-ENVELOPE: Final = 1024  # of a large result, its text is smaller by this: the size is the whole message's
+HEAD: Final = 1024  # the part of an answer that is inspected
+ENVELOPE: Final = 1024  # the text of a large result is smaller by this: the size is the whole message's
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Target:
 
 
 class Caller(asyncio.Protocol):
-    """One connection. Raises nothing while it runs: what went wrong is counted, and shown at the end."""
+    """One connection. Raises nothing while it runs: failures are counted, and shown at the end."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -138,7 +138,7 @@ class Caller(asyncio.Protocol):
             self.failures.append(f"connection lost: {exc}")
             self.finished.set_result(None)
 
-    # -- what the parser says -----------------------------------------------------------------------------------------
+    # -- called by the parser ------------------------------------------------------------------------------------------
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._request and name.lower() == b"mcp-session-id":
@@ -168,7 +168,7 @@ class Caller(asyncio.Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One run. `total` counts the warm-up too, for figures that are read from outside over the whole run."""
+    """One run. `total` counts the warm-up too, for figures that are measured outside over the whole run."""
 
     calls_per_s: float
     p50_ms: float
@@ -194,7 +194,7 @@ async def run(target: Target, callers: int, seconds: float, warm_up_s: float = W
         caller.start(begin + seconds)
     await asyncio.gather(*(caller.finished for caller in crowd))
     everything = [call for caller in crowd for call in caller.calls]
-    # What completed within the window; the last call of each caller ends after it.
+    # Calls that completed within the window; the last call of each caller ends after it.
     counted = sorted(took for at, took in everything if begin <= at < begin + seconds)
     failures = [text for caller in crowd for text in caller.failures]
     size = sum(caller.received for caller in crowd) / max(len(everything), 1)

@@ -1,8 +1,8 @@
-"""Does the memory of the relay and of a browser stay within its limits?
+"""Limits of memory of the relay and of a browser.
 
-First part: 64 callers ask for 8 MiB each at the same moment, again and again for some seconds, through one synthetic
-peer. The relay's resident memory is read all the while; it may grow by the budget of its links and 64 MiB, no more.
-Second part: what the first visit of a page costs the browser and the relay (`bench/first_visit.py`).
+First part: 64 callers request 8 MiB each at the same moment, repeatedly for some seconds, through one synthetic peer.
+The relay's resident memory is sampled meanwhile; it may grow by the budget of its links and 64 MiB, no more. Second
+part: the cost of a page's first visit for the browser and the relay (`bench/first_visit.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What a name costs on the bus, and how soon very many of them are there: for the million browsers of docs/scale.md.
+"""Cost of names on the bus, and the time until very many of them are registered: for the million browsers of
+docs/scale.md.
 
-`python -m bench.names`: a node that has so many names, a second one that looks for them, and a real nats-server. Behind
-the names are no browsers, whose own cost `bench.growth` tells. Times are of both nodes together, in one process.
+`python -m bench.names`: a node with this many names, a second one that looks for them, and a real nats-server. The
+names have no browsers, whose cost `bench.growth` measures. Times are of both nodes together, in one process.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ async def names(bus: NatsServer, home: Path, count: int) -> tuple[str, ...]:
     for number in range(count):
         owner.hold(f"name-{number}")
         if number % 100 == 99:
-            await asyncio.sleep(0)  # as browsers come: not all in one turn
+            await asyncio.sleep(0)  # as browsers connect: not all in one iteration of the loop
     last = f"name-{count - 1}"
 
     async def is_found() -> bool:

@@ -1,9 +1,9 @@
-"""Synthetic peers: what stands where a browser would, in a process of its own, and echoes.
+"""Synthetic peers in place of a browser: a separate process that echoes.
 
-`link` speaks `tabrelay.v1` with the real link, `bare` speaks the bare forwarder's protocol. Both run over the same
-socket and do the same work for a call (one parse, one dump), so that they differ by the link and nothing else. A call
-with the argument `bytes` gets a text of that many bytes back instead of its own arguments; such an answer is made once,
-as in a browser it would be made by the page, which has a thread of its own.
+`link` uses `tabrelay.v1` with the real link, `bare` uses the bare forwarder's protocol. Both run over the same socket
+and do the same work for a call (one parse, one dump), so that they differ only by the link. A call with the argument
+`bytes` gets a text of that many bytes back instead of its own arguments; such an answer is made once, because in a
+browser the page would make it, which has a separate thread.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from tabserver.wire.limits import DEFAULTS, Limits
 from tabserver.wire.link import Link
 
 ABOUT = {"name": "bench", "version": "1"}
-# A call that asks for progress gets one notice before its result.
+# A call that requests progress gets one notification before its result.
 NOTICE = orjson.dumps(
     {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": PROGRESS, "progress": 1}}
 ).decode()
 
 
 class Speaker(Protocol):
-    """What a peer says on its socket; text in, texts out."""
+    """The protocol of a peer on its socket; text in, texts out."""
 
     @property
     def is_ready(self) -> bool: ...
@@ -60,7 +60,7 @@ class Speaker(Protocol):
 
 
 class Socket(asyncio.Protocol):
-    """A WebSocket with as little around it as possible: all frames of one read are answered with one write."""
+    """A WebSocket with minimal overhead: all frames of one read are answered with one write."""
 
     def __init__(self, url: str, subprotocols: list[str], speaker: Speaker) -> None:
         self._ws = ClientProtocol(
@@ -119,7 +119,7 @@ class Socket(asyncio.Protocol):
             self.gone.set_result(None)
 
     def cut(self) -> None:
-        """Lose the connection without a word, as a network does."""
+        """Drop the connection without a close frame, as a failing network does."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -150,7 +150,7 @@ class Socket(asyncio.Protocol):
 
 
 def tool(number: int) -> dict[str, Any]:
-    """Of ordinary size."""
+    """A tool of typical size."""
     properties = {"text": {"type": "string", "description": "What to give back."}, "bytes": {"type": "integer"}}
     name = f"echo_{number}" if number else "echo"
     about = "Give back what was given, or as many bytes as were asked for."
@@ -217,7 +217,8 @@ class Bare:
 
 
 class Linked:
-    """`tabrelay.v1`. It reads as a browser's worker does, and answers that the link has no room for wait, as there."""
+    """`tabrelay.v1`. It reads as a browser's worker does, and answers that the link has no room for are queued, as in
+    the worker."""
 
     def __init__(self, server: str, inst: str, limits: Limits = DEFAULTS) -> None:
         self.link: Link[str] = Link.dialer(Greeting(server, inst, "bench"), limits)
@@ -255,7 +256,7 @@ class Linked:
 
     def _drain(self, now: float) -> list[str]:
         requests, self._asked = self._asked, []
-        # What is asked by an event has come after these: with one still there, the link gives nothing but events.
+        # The answers to an event's requests come after these: while one is left, the link returns only events.
         requests += [event for event in self.link.events() if isinstance(event, Received) and event.kind is Kind.REQ]
         self._waiting.extend((event, self._answer(event)) for event in self._due_now(requests, now))
         while self._waiting:
@@ -270,7 +271,7 @@ class Linked:
         return [header if payload is None else f"{header}\n{payload}" for header, payload in self.link.frames()]
 
     def _due_now(self, requests: list[Received[str]], now: float) -> list[Received[str]]:
-        """Which requests are answered in this turn: those that came with it."""
+        """The requests that are answered in this turn: those that arrived with it."""
         return requests
 
     def _answer(self, event: Received[str]) -> str:

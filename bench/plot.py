@@ -1,5 +1,5 @@
-"""Figures as a picture, as SVG that reads on a light page and on a dark one: horizontal bars with their spread, curves
-of growth, and lines over time."""
+"""Figures as SVG that is readable on light and dark pages: horizontal bars with their spread, curves of growth, and
+lines over time."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def bars(title: str, rows: Sequence[Bar]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """How one figure grows: (how many, value), in order. `unit` stands behind the values."""
+    """How one figure grows: (count, value), in order. `unit` follows the values."""
 
     title: str
     points: Sequence[tuple[int, float]]
@@ -67,8 +67,8 @@ class Curve:
 
 
 def curves(title: str, drawn: Sequence[Curve]) -> str:
-    """Small pictures beside each other, two in a row. How many there are goes by factors of ten, from 0 upwards the
-    value: a flat line is one that does not grow."""
+    """Small pictures side by side, two in a row. The count goes by factors of ten, the value from 0 upwards: a flat
+    line means no growth."""
     return _panels(title, [partial(_panel, curve) for curve in drawn])
 
 
@@ -121,8 +121,7 @@ class Line:
 
 
 def lines(title: str, drawn: Sequence[Line]) -> str:
-    """Small pictures beside each other, two in a row; both axes begin at 0, so that a flat line is one that does not
-    grow."""
+    """Small pictures side by side, two in a row; both axes begin at 0, so that a flat line means no growth."""
     return _panels(title, [partial(_line_panel, line) for line in drawn])
 
 

@@ -1,16 +1,16 @@
-"""Sleep and wake: stops the relay, a real Chromium or both with SIGSTOP for 1, 20 and 90 s, and judges all calls.
+"""Sleep and wake: stops the relay, a real Chromium or both with SIGSTOP for 1, 20 and 90 s, and checks all calls.
 
 A cell of the matrix is named WHO-SECONDS-LOAD, such as both-90s-calls. In an `idle` cell nothing is in flight. In a
 `calls` cell tools in the tab and in the worker, called in both eras, end while the processes are stopped and after it,
 return large results, are called just before and meanwhile. After waking one more call is made at once.
 
-Promises: each call gets exactly one answer. A result means that its tool ran once. An error says truthfully whether
-the call was delivered, and is permitted only where Chromium alone is stopped for so long that the relay must give it up
-(90 s): `browser_gone`, `delivered: "unknown"`. The call made after waking has its result within 5 s. Neither the
-relay's log nor the consoles of page and worker have an exception.
+Promises: each call gets exactly one answer. A result means that its tool ran once. An error is right about whether the
+call was delivered, and is permitted only where Chromium alone is stopped for so long that the relay must give it up (90
+s): `browser_gone`, `delivered: "unknown"`. The call made after waking has its result within 5 s. Neither the relay's
+log nor the consoles of page and worker have an exception.
 
-Each cell that is done is one line of build/bench/sleep.jsonl. `--resume` does only those that are not there yet. The
-exit code is 1 if a promise was broken. Ten rounds take about 40 minutes with three browsers at a time. Linux and macOS.
+Each finished cell is one line of build/bench/sleep.jsonl. `--resume` runs only the missing ones. The exit code is 1 if
+a promise was broken. Ten rounds take about 40 minutes with three browsers at a time. Linux and macOS.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from tests.support.suspended_browser import CELLS, Cell, Outcome, SuspendablePai
 
 RESULTS: Final = ROOT / "build" / "bench" / "sleep.jsonl"
 UP_WITHIN_S: Final = 5.0
-MOST_FAILURES: Final = 3  # to start, one after another: on a very busy machine that takes longer than its bounds
+MOST_FAILURES: Final = 3  # failures to start in a row: on a very busy machine a start takes longer than its bounds
 
 Row = dict[str, Any]
 
 
 class Matrix:
-    """The cells that are left to do, taken by several pairs of relay and browser, and the file of those done."""
+    """The remaining cells, which several pairs of relay and browser take, and the file of finished ones."""
 
     def __init__(self, left: list[tuple[int, Cell]], done: int, file: Path) -> None:
         self._left, self._done, self._file = left, done, file
@@ -99,7 +99,7 @@ def report(rows: Sequence[Row]) -> str:
 
 
 def read(file: Path) -> list[Row]:
-    """The cells that are done. A last line that was cut off by an interruption does not count."""
+    """The finished cells. An incomplete last line of an interrupted run does not count."""
     rows = []
     for line in file.read_text().splitlines() if file.is_file() else []:
         try:

@@ -101,7 +101,7 @@ class Relay:
         return process_figures(self._child.pid)
 
     def open_files(self) -> dict[str, int]:
-        """Descriptors by what they are. A log file is opened by the first line that is written to it."""
+        """Descriptors by kind. The first line that is written to a log file opens it."""
         assert self._child is not None
         found: Counter[str] = Counter()
         for path in Path(f"/proc/{self._child.pid}/fd").iterdir():

@@ -1,7 +1,7 @@
-"""Load of the soak: MCP clients of two eras, tokens that are made and revoked, and a real Chromium that is disturbed.
+"""Load of the soak test: MCP clients of two eras, tokens that are made and revoked, and a real Chromium with faults.
 
-Each call has an unique key, and a result counts only if it has that key. Nothing here decides whether a run was good:
-`bench.soak` does that from the counts.
+Each call has a unique key, and a result counts only if it has that key. This module does not decide whether a run was
+good: `bench.soak` does that from the counts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CUT_EVERY_S: Final = (10.0, 30.0)
 RELOAD_EVERY_S: Final = (45.0, 90.0)
 BOOT_S: Final = 120.0
 PYODIDE_FILES: Final = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
-# Outcomes that fail a run. A call that is given up by its caller has no outcome.
+# Outcomes that fail a run. A call that its caller gives up has no outcome.
 WRONG: Final = ("NO ANSWER", "WRONG ANSWER", "REVOKED TOKEN WORKS", "NEW TOKEN REFUSED")
 
 PAGE: Final = """<!doctype html>
@@ -80,7 +80,7 @@ class Caller:
                         for _ in range(20):
                             await self._call(http, {})
                 except (httpx2.TransportError, OSError):
-                    # The relay is being restarted: a connection that was open is cut, a new one is refused.
+                    # The relay is being restarted: an open connection is cut, a new one is refused.
                     self._outcomes["connection lost"] += 1
                     await asyncio.sleep(0.5)
 
@@ -137,7 +137,7 @@ def outcome(response: httpx2.Response, key: str, size: int) -> str:
 
 
 async def change_tokens(url: str, home: Path, server: str, outcomes: Counter[str]) -> None:
-    """Make a token, use it, revoke it, use it again; as `tabrelay token` does it beside a running relay."""
+    """Make a token, use it, revoke it, use it again; as `tabrelay token` does beside a running relay."""
     while True:
         await asyncio.sleep(TOKEN_EVERY_S)
         tokens, name = Tokens(home), f"soak-{next(Caller.numbers)}"
@@ -167,7 +167,7 @@ async def _becomes(http: httpx2.AsyncClient, server: str, status: int) -> bool:
 
 
 async def load_files(http: httpx2.AsyncClient, url: str) -> None:
-    """Load what a worker that boots loads from the relay, with or without a memory snapshot."""
+    """Load what a booting worker loads from the relay, with or without a memory snapshot."""
     manifest = (await http.get(f"{url}/-/manifest.json")).json()
     paths = [manifest["tabserver"], *(manifest["pyodide"] + name for name in PYODIDE_FILES)]
     if "snapshot" in manifest:
@@ -177,7 +177,7 @@ async def load_files(http: httpx2.AsyncClient, url: str) -> None:
 
 
 class Tab:
-    """A page in a real Chromium, behind a proxy that cuts its socket; now and then it is loaded again."""
+    """A page in a real Chromium, behind a proxy that cuts its socket; at intervals it is loaded again."""
 
     def __init__(self, page: Page, proxy: ChaosProxy, chance: random.Random, counts: Counter[str]) -> None:
         self._page, self._proxy, self._chance, self._counts = page, proxy, chance, counts

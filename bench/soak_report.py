@@ -34,7 +34,7 @@ def theil_sen(times: Sequence[float], values: Sequence[float]) -> float:
 
 
 def report(file: Path, plot: Path) -> int:
-    """Prints what was found; 1 if something is not as it must be."""
+    """Prints the results; returns 1 if there is a violation."""
     rows: list[dict[str, Any]] = [json.loads(line) for line in file.read_text().splitlines()]
     about, samples = rows[0], [row for row in rows if "at_s" in row]
     result: dict[str, Any] | None = rows[-1].get("result")

@@ -1,4 +1,4 @@
-"""CPython workers of the soak, in a process of their own so that its memory is measured apart from the callers'.
+"""CPython workers of the soak test, in a separate process so that their memory is measured apart from the callers'.
 
 Each worker runs the browser package's real transport, hub and MCP core, loses its socket every few seconds and dials
 again. For each line of input the process answers with one JSON line of counts; the line `rest` stops the cuts, the line
@@ -45,7 +45,7 @@ def new_toolbox(runs: Runs) -> Toolbox:
 
     @tool(toolbox=toolbox)
     async def work(key: str, ms: int = 0, size: int = 0) -> str:
-        """Wait, then return the key and as many more characters as asked for."""
+        """Wait, then return the key followed by this many characters."""
         runs.count(key)
         await asyncio.sleep(ms / 1000)
         return key + "x" * size

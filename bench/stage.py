@@ -1,6 +1,6 @@
 """The processes of one measurement: started, pinned to cores, waited for, watched through /proc, and ended.
 
-Each says on its first line of output, as JSON, that it is ready. Linux only, as is the rest of the bench.
+Each reports on its first line of output, as JSON, that it is ready. Linux only, as is the rest of the bench.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ ROOT = Path(__file__).resolve().parent.parent
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 SERVER = "bench"
 
-# How a child gets the token: other users of the machine can read a command line.
+# Environment variable for a child's token: other users of the machine can read a command line.
 TOKEN = "TABRELAY_BENCH_TOKEN"
-# One token makes every call here, so the bounds that keep one caller from taking everything are raised out of the way.
+# One token makes every call here, so the bounds for one caller are raised.
 ROOMY = {"TABRELAY_IN_FLIGHT_SERVER": "256", "TABRELAY_IN_FLIGHT_CALLER": "256", "TABRELAY_RATE_S": "0"}
 
 
 def announce(**facts: Any) -> None:
-    """Said by a child when it is ready."""
+    """A child prints it when it is ready."""
     print(json.dumps(facts), flush=True)
 
 
 def cores(pin: bool) -> tuple[set[int], set[int]]:
-    """Where the server under test runs, and where all other processes do."""
+    """The cores of the server under test, and those of all other processes."""
     available = sorted(os.sched_getaffinity(0))
     if not pin or len(available) < 2:
         return set(available), set(available)
@@ -51,7 +51,7 @@ class Child:
         tree: Path = ROOT,
         program: Sequence[str] = (),
     ) -> None:
-        """`program`: what runs the module, if not Python."""
+        """`program`: the program that runs the module, if not Python."""
         # Another source tree has an environment with its own packages.
         python = sys.executable if tree == ROOT else str(tree / ".venv" / "bin" / "python")
         self._process = subprocess.Popen(
@@ -83,13 +83,13 @@ class Child:
         return answer
 
     def next(self) -> dict[str, Any]:
-        """What a child says next by itself (`bench.crowd`)."""
+        """The next line that a child prints by itself (`bench.crowd`)."""
         assert self._process.stdout is not None
         said: dict[str, Any] = json.loads(self._process.stdout.readline())
         return said
 
     def cpu_s(self) -> float:
-        """Processor time used so far; unlike the clock's, it hardly depends on who else uses the machine."""
+        """Processor time used so far; unlike wall time, it hardly depends on other load of the machine."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
@@ -117,7 +117,7 @@ class Child:
 
 
 def family_cpu_s(ancestor: int, others: Collection[int]) -> float:
-    """Processor time so far of all living descendants of a process but `others`: a browser is many."""
+    """Processor time so far of all living descendants of a process except `others`: a browser is many processes."""
     parents, times = {}, {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -136,7 +136,7 @@ def family_cpu_s(ancestor: int, others: Collection[int]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A server under test and the peer behind it."""
+    """A server under test and its peer."""
 
     server: Child
     peer: Child
@@ -172,8 +172,8 @@ def lone_relay(
     tree: Path = ROOT,
     prepare: Callable[[Path], None] = lambda home: None,
 ) -> Iterator[Child]:
-    """The product as users start it, with a state directory of its own and no browser behind it yet. `prepare` may put
-    files into that directory first."""
+    """The product as users start it, with its own state directory and no browser yet. `prepare` may put files into that
+    directory first."""
     with contextlib.ExitStack() as stack:
         home = stack.enter_context(tempfile.TemporaryDirectory(prefix="tabrelay-bench-"))
         prepare(Path(home))

@@ -1,12 +1,12 @@
-"""What a client waits for `tabrelay stdio` and `tabrelay mcp`: from starting the process to the first answer, and then
-for each message, beside a floor and a peer.
+"""Start-up and per-message time of `tabrelay stdio` and `tabrelay mcp`: until the first answer, and then for each
+message, beside a floor and a peer.
 
 The floor of the start is `python -c pass`, which does nothing; that of a message is the same client without a program
-in between: over HTTP for the bridges, over a socket for `tabrelay mcp`, which is half of a way (`tabrelay acp`, the
-other half, runs already). The peer is mcp-remote on Node. All of them are real child processes in front of the same
-server on this computer. They take turns within a round, ratios are taken within a round, and the tables show the median
-of the rounds and their spread. Processor time is of the child alone. trio, which the tests bring and the HTTP library
-loads if it is there, is hidden: users do not have it.
+in between: over HTTP for the bridges, over a socket for `tabrelay mcp`, which is half of a path (`tabrelay acp`, the
+other half, runs already). The peer is mcp-remote on Node. All of them are real child processes with the same server on
+this computer. They take turns within a round, ratios are taken within a round, and the tables show the median of the
+rounds and their spread. Processor time is of the child alone. trio, which the tests install and the HTTP library loads
+if available, is hidden: users do not have it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def reply(message: dict[str, Any]) -> bytes:
 
 
 class McpProgram(socketserver.StreamRequestHandler):
-    """Where `tabrelay mcp` connects to, in the place of `tabrelay acp`: answers each line."""
+    """The port of `tabrelay mcp` in place of `tabrelay acp`: answers each line."""
 
     def handle(self) -> None:
         self.rfile.readline()  # the nonce
@@ -70,7 +70,7 @@ class McpProgram(socketserver.StreamRequestHandler):
 
 
 class Server(BaseHTTPRequestHandler):
-    """Shakes hands, and nothing else."""
+    """Answers the handshake and nothing else."""
 
     wbufsize = -1  # headers and body leave together: two segments would wait for each other
 
@@ -93,13 +93,13 @@ class Server(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Only the table is of interest."""
+        """No access log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
     answer_s: float
-    cpu_s: float  # until then; of the floor, until its end
+    cpu_s: float  # until then; for the floor, until its end
     message_s: float = 0.0
     message_cpu_s: float = 0.0
 
@@ -117,7 +117,7 @@ def each_message(ask: Callable[[bytes], object]) -> float:
 
 
 def over_http(port: int) -> float:
-    """The floor of the bridges: the same messages from here, on one connection."""
+    """The floor of the bridges: the same messages from this process, on one connection."""
     line = http.client.HTTPConnection("127.0.0.1", port)
 
     def ask(message: bytes) -> None:
@@ -147,7 +147,7 @@ def cpu_of(pid: int) -> float:
 
 
 def start(command: list[str], env: dict[str, str], is_bridge: bool) -> Run:
-    """Until the first answer (or its end, for the floor), and what each message takes after that."""
+    """Until the first answer (for the floor, the end), and the time of each message after it."""
     message_s = first_cpu_s = message_cpu_s = 0.0
     began = time.perf_counter()
     pipe, null = subprocess.PIPE, subprocess.DEVNULL
@@ -203,7 +203,7 @@ def main() -> None:
 
 
 def serve() -> None:
-    """In a process of its own: a server that shares one with its clients waits for them."""
+    """In a separate process: a server in the clients' process would wait for them."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
     server.daemon_threads = True
     plug = socketserver.ThreadingTCPServer(("127.0.0.1", 0), McpProgram)
@@ -214,7 +214,7 @@ def serve() -> None:
 
 
 def measure(rounds: int, port: int, plug_port: int) -> tuple[dict[str, list[Run]], dict[str, list[float]]]:
-    """What each program took, and what the same messages take without one."""
+    """The time of each program, and of the same messages without one."""
     url = f"http://127.0.0.1:{port}/mcp"
     with tempfile.TemporaryDirectory() as home:
         env = {**os.environ, "MCP_REMOTE_CONFIG_DIR": home, "NO_PROXY": "*", "no_proxy": "*"}

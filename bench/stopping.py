@@ -1,4 +1,4 @@
-"""Is every request answered when the relay stops under load? Starts a relay, sends it load, stops it, counts; repeated.
+"""Requests during a stop under load: starts a relay, sends it load, stops it, and counts unanswered requests; repeated.
 
 Clients send requests in a loop until the port refuses connections: some on one connection for as long as the relay
 keeps it, some on a new one each time, some after a pause of random length. A request is answered (200), refused, or
@@ -35,7 +35,7 @@ class Client:
         self._counts = counts
 
     async def run(self) -> None:
-        """Until nothing listens any more."""
+        """Runs until no process listens any more."""
         while True:
             try:
                 reader, writer = await asyncio.open_connection(*self._address)
@@ -54,7 +54,7 @@ class Client:
             await asyncio.sleep(random.random() * self._pause_s)
 
     async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Is the connection kept?"""
+        """Whether the connection is kept."""
         if reader.at_eof():  # as client libraries do: a connection that was closed while it was idle is not used
             return False
         writer.write(self._request)

@@ -1,4 +1,4 @@
-"""Rows of text in columns, as Markdown: readable on a terminal, and goes into a document as it is."""
+"""Rows of text in columns, as Markdown that is readable on a terminal too."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The first column is set left, all others right: they are figures."""
+    """The first column is aligned left, all others right: they are figures."""
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
 

@@ -1,5 +1,7 @@
-"""Processor time of a relay and a browser, by what their threads are for: it tells where a call's time goes, and hardly
-depends on who else uses the machine. Linux only: it reads /proc.
+"""Processor time of a relay and a browser by the purpose of their threads: shows the stages of a call, and hardly
+depends on other load.
+
+Linux only: it reads /proc.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The worker's own time per call: `tabserver` in Pyodide under Node, with a socket and a tab that answer at once.
 
-No browser, no relay and no event loop between them, so that small changes can be told apart, on a busy machine too:
-beside microseconds it prints a ratio to a yardstick, a little Python that takes turns with the calls. `worker.mjs` does
-the work.
+There is no browser, relay or event loop between them, so small changes are visible, on a busy machine too: beside
+microseconds it prints a ratio to a yardstick, a little Python that takes turns with the calls. `worker.mjs` does the
+work.
 """
 
 from __future__ import annotations

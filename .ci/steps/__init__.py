@@ -1,1 +1,2 @@
-"""The steps of set-up: each brings one thing, if it is missing. Standard library only, and nothing of the house."""
+"""The steps of set-up: each installs or makes one thing, if it is missing. Standard library only, without the product's
+modules."""

@@ -1,4 +1,4 @@
-"""What the relay serves, the snapshot that workers start from, and the wheel that holds both."""
+"""The files that the relay serves, the snapshot that workers start from, and the wheel with both."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def runtime_assets() -> None:
 
 
 def snapshot() -> None:
-    """What lets a worker start in a sixth of the time. It holds tabserver: a change there makes it anew."""
+    """The memory image with which a worker starts in a sixth of the time. It contains tabserver, so a change there
+    makes it again."""
     run(BIN / "python", "-m", "runtime.snapshot", baking_node(), title="baking the memory snapshot of the workers")
 
 

@@ -1,8 +1,8 @@
 """Progress of set-up on the terminal, and programs that it runs.
 
 Every program that runs has a line with its title, its seconds and the last line that it printed. On a terminal these
-lines are redrawn in place, also of several programs at a time; otherwise each is printed every five seconds. What a
-program prints is shown in full only if it fails. Nothing is decided here.
+lines are redrawn in place, also of several programs at a time; otherwise each is printed every five seconds. The output
+of a program is shown in full only if it fails. This module decides nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SetupError(Exception):
 
 
 class _Step:
-    """A program that runs."""
+    """A running program."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -52,7 +52,7 @@ class _Step:
 
 
 class _Board:
-    """The steps that run now, drawn by one thread; and how long each title took."""
+    """The steps that run now, drawn by one thread; and the duration of each title."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -64,7 +64,7 @@ class _Board:
         self.began = time.monotonic()
 
     def say(self, text: str) -> None:
-        """`text` that begins with == is the title of what this thread runs next."""
+        """A `text` that begins with == is the title of this thread's next program."""
         if text.startswith("== "):
             self._title.text = text[3:]
         with self._lock:
@@ -119,7 +119,7 @@ class _Board:
             self._drawn = 0
 
     def report(self) -> None:
-        """What took how long, if it was long."""
+        """Durations, of the long ones."""
         whole = time.monotonic() - self.began
         if whole < WORTH_A_REPORT_S or not self.took:
             return
@@ -139,7 +139,7 @@ report: Final = _board.report
 def run(
     *command: str | Path, env: dict[str, str] | None = None, timeout_s: float | None = None, title: str = ""
 ) -> None:
-    """Run a program to its end. What it prints becomes its progress. `title`: by default that of the last `say`."""
+    """Run a program to its end. Its output becomes its progress. `title`: by default that of the last `say`."""
     words = [str(part) for part in command]
     kept: deque[str] = deque(maxlen=KEPT_LINES)
     process = subprocess.Popen(
@@ -176,14 +176,14 @@ def run(
 
 
 def shown(line: str) -> str:
-    """A line of a program as progress: short, without escape sequences and addresses."""
+    """A line of output as progress: short, without escape sequences and addresses."""
     line = NPM_FETCH.sub(r"fetched \1", line.strip())
     line = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", line)
     return re.sub(r"https?://\S+/", "", line)[:LINE_CHARS]
 
 
 def side_by_side(*steps: Callable[[], None]) -> None:
-    """Steps that do not need each other: one computes while another waits for the network."""
+    """Independent steps: one computes while another waits for the network."""
     failures: list[Exception] = []
 
     def take(step: Callable[[], None]) -> None:

@@ -13,7 +13,7 @@ from steps.stamps import digest, is_stamped
 from steps.tree import BIN, MODULES, ROOT
 
 OLDEST = 20
-FOR_SNAPSHOTS = 20  # a snapshot that another one makes crashes some browsers
+FOR_SNAPSHOTS = 20  # a snapshot that another version makes crashes some browsers
 NPM_FLAGS = ["--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=http"]
 
 
@@ -35,7 +35,7 @@ def is_node_here() -> bool:
 
 
 def node_tools() -> tuple[str, str]:
-    """Paths of node and npm. Ours in the environment first, then the machine's, then one from PyPI."""
+    """Paths of node and npm: those of the environment first, then the machine's, then those from PyPI."""
     node, npm = (shutil.which(name, path=search_path()) for name in ("node", "npm"))
     if node and npm and is_node_here():
         return node, npm
@@ -52,7 +52,7 @@ def node_packages(with_dev: bool) -> None:
     node, npm = node_tools()
     say("== installing npm packages" + ("" if with_dev else " (Pyodide, PyScript and MicroPython)"))
     path = os.pathsep.join([str(Path(node).parent), search_path()])
-    # npm removes what it is not asked for: until it is done, nothing counts as installed.
+    # npm removes packages that are not requested: until it has ended, nothing counts as installed.
     for stamp in stamps.values():
         stamp.unlink(missing_ok=True)
     run(npm, "install", *NPM_FLAGS, *([] if with_dev else ["--omit=dev"]), env={"PATH": path})
@@ -69,7 +69,7 @@ def baking_node() -> str:
 
 
 def check_javascript() -> None:
-    """Type-check the JavaScript twice: pages and workers live in different worlds (`dom` and `webworker`)."""
+    """Type-check the JavaScript twice: pages and workers have different global types (`dom` and `webworker`)."""
     node, _ = node_tools()
     for config in sorted((ROOT / "browser_pkg" / "stubs").glob("tsconfig.*.json")):
         say(f"tsc {config.relative_to(ROOT)}")

@@ -1,4 +1,4 @@
-"""Programs that others wrote, for tests and measurements: each in a place of its own."""
+"""Other projects' programs for tests and benchmarks: each in a separate environment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AGENT_WAIT_S = 300
 
 
 def rival_programs() -> None:
-    """What `bench.rivals` measures the relay against, in a place of its own: they want other versions than we do."""
+    """The programs that `bench.rivals` measures, in a separate environment: they need other versions of libraries."""
     pins = ROOT / "bench" / "rivals"
     place = ROOT / "build" / "rivals"
     value = digest(*sorted(pins.glob("*.txt")), pins / "package.json")
@@ -47,7 +47,7 @@ def rival_programs() -> None:
 
 
 def newer_pythons() -> Iterator[str]:
-    """What may be a Python that is newer than the one we ask for. A version manager's stand-ins are found by name too,
+    """Candidates for a Python that is newer than the required one. A version manager's stand-ins are found by name too,
     and don't run: each has to be tried."""
     if sys.version_info >= AGENT_OLDEST:
         yield sys.executable
@@ -64,8 +64,8 @@ def is_complete(python: str) -> bool:
 
 
 def fast_agent() -> None:
-    """An agent for the tests of ACP, in an environment of its own: it wants a newer Python than we do. Where there is
-    none, or the package index has it not, the tests that need it say why they are skipped."""
+    """An agent for the tests of ACP, in a separate environment: it needs a newer Python. Without one, or without the
+    package in the index, the tests that need it report why they are skipped."""
     pins = ROOT / "tests" / "acp" / "peers" / "fast-agent.txt"
     value = digest(str(ROOT), pins)
     stamp = AGENT / ".tabrelay"
@@ -88,7 +88,7 @@ def fast_agent() -> None:
 
 
 def install_agent(python: str, pins: Path) -> str | None:
-    """Why it could not be installed."""
+    """The reason why it could not be installed."""
     quiet = ["-q", "--disable-pip-version-check"]
     flags = [*quiet, "--no-deps", "--no-compile", "--only-binary", ":all:", "-r", str(pins)]
     inside = str(AGENT / BIN.name / "python")
@@ -104,7 +104,7 @@ def install_agent(python: str, pins: Path) -> str | None:
 
 
 def sdk_examples() -> None:
-    """The example agent of ACP's Python SDK, for the tests: only the archive of its sources has it."""
+    """The example agent of ACP's Python SDK, for the tests: only its source archive contains it."""
     place = ROOT / "build" / "acp-examples"
     pin = next(line for line in CONSTRAINTS.read_text().splitlines() if line.startswith("agent-client-protocol=="))
     stamp = place / ".tabrelay"

@@ -40,21 +40,21 @@ def metadata() -> dict[str, Any]:
 
 
 def python_packages(extra: str = "") -> None:
-    """Install the project in editable form, with the `extra` named. The development set contains the runtime set."""
+    """Install the project in editable form, with this `extra`. The development set contains the runtime set."""
     value = digest(str(ROOT), json.dumps(metadata(), sort_keys=True), CONSTRAINTS)
     stamps = {"": VENV / ".tabrelay-runtime", "dev": VENV / ".tabrelay-dev"}
     if any(is_stamped(stamps[name], value) for name in {extra, "dev"}):
         return
     make_venv()
     say(f"== installing Python packages ({extra or 'runtime'}), pinned in constraints.txt")
-    # The build backend goes into the environment, where the constraints hold; pip's isolated builds ignore them.
+    # The build backend goes into the environment, where the constraints apply; pip's isolated builds ignore them.
     pip("install", "hatchling", "editables")
     pip("install", "--no-build-isolation", "--editable", f".[{extra}]" if extra else ".")
     stamps[extra].write_text(value)
 
 
 def fuzzer() -> None:
-    """What only `make fuzz` needs, beside the development set."""
+    """Packages for `make fuzz`, beside the development set."""
     if subprocess.run([BIN / "python", "-c", "import atheris"], capture_output=True).returncode:
         say("== installing the fuzzer (atheris)")
         pip("install", "atheris")
@@ -64,8 +64,8 @@ NEWEST = ("uvicorn", "httptools", "websockets", "starlette", "fastapi", "mcp")
 
 
 def newest() -> None:
-    """An environment in build/newest with the newest versions of the libraries that the relay is made of, whatever
-    constraints.txt and pyproject.toml say. Everything else comes from .venv."""
+    """An environment in build/newest with the newest versions of the relay's libraries, whatever constraints.txt and
+    pyproject.toml say. Everything else comes from .venv."""
     home = ROOT / "build" / "newest"
     python = home / "bin" / "python"
     if not python.exists():

@@ -1,4 +1,4 @@
-"""Stamps: is what a step made still what it would make? Each holds a hash of the files that the step depends on."""
+"""Stamps: whether the result of a step is up to date. Each holds a hash of the files that the step depends on."""
 
 from __future__ import annotations
 

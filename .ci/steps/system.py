@@ -1,4 +1,4 @@
-"""Browsers and the bus, from the system where nothing else has them."""
+"""Browsers and nats-server, installed from the system's packages where they are missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steps.tree import BIN, ROOT
 
 
 def find_browser(name: str = "chromium") -> str:
-    """The browser that the tests will use: playwright.config.py knows where to look."""
+    """The browser that the tests will use; playwright.config.py has the search order."""
     answer = subprocess.run([BIN / "python", ROOT / "playwright.config.py", name], capture_output=True, text=True)
     if answer.returncode:
         raise SetupError(answer.stderr.strip())
@@ -35,7 +35,7 @@ def as_root() -> list[str] | None:
     return None
 
 
-# One at a time, and what there is need be asked only once.
+# One at a time; available packages are listed only once.
 _apt = threading.Lock()
 _is_apt_fresh = threading.Event()
 
@@ -47,7 +47,7 @@ def apt(*packages: str) -> None:
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
     with _apt:
         if not _is_apt_fresh.is_set():
-            with contextlib.suppress(SetupError):  # an old list may do
+            with contextlib.suppress(SetupError):  # an old list may be sufficient
                 run(*root, "apt-get", "update", "-qq", env=quiet)
             _is_apt_fresh.set()
         run(*root, "apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages, env=quiet)
@@ -75,7 +75,7 @@ OTHERS = {"firefox": ["firefox-esr"], "webkit": ["webkit2gtk-driver", "xvfb", "x
 
 
 def other_browsers() -> None:
-    """Firefox and WebKitGTK, from the system's packages: as people have them."""
+    """Firefox and WebKitGTK from the system's packages, as users install them."""
     missing = [name for name in OTHERS if not find_browser(name)]
     if not missing:
         return
@@ -84,7 +84,7 @@ def other_browsers() -> None:
 
 
 def bus() -> None:
-    """NATS for the tests of several relays: the one that is named, or on the PATH, or the system's package."""
+    """NATS for the tests of several relays: the configured one, or the one on the PATH, or the system's package."""
     named = os.environ.get("TABRELAY_NATS_SERVER")
     places = os.pathsep.join([search_path(), "/usr/sbin", "/usr/local/sbin"])
     if named or shutil.which("nats-server", path=places):

@@ -1,4 +1,4 @@
-"""Where things are in this tree."""
+"""Paths in this tree."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""Two versions of the product side by side in one run: the tree of a git revision, and the present one.
+"""Comparison of two versions of the product in one run: the tree of a git revision, and the present one.
 
-The revision is checked out as a worktree under build/compare, with assets and a memory snapshot of its own. What is
-called is measured through the command line, HTTP and WebSockets, so that revisions with other module names can be
-compared. Within a round both trees are measured one right after the other, in alternating order. A table shows the
-medians and "times as fast": the median of the ratios within the rounds, with an interval that holds the true median
-with 95 %. Above 1, the tree after is faster.
+The revision is checked out as a worktree under build/compare, with its own assets and memory snapshot. Measurements use
+the command line, HTTP and WebSockets only, so that revisions with other module names can be compared. Within a round
+both trees are measured one right after the other, in alternating order. A table shows the medians and "times as fast":
+the median of the ratios within the rounds, with an interval that holds the true median with 95 %. Above 1, the tree
+after is faster.
 
-  hop         relay processes of both trees behind the same load and a synthetic browser; processor time of the relay
-  connection  the relay's Python from the bytes of a request to those of its answer, without the kernel
-  worker      Pyodide under Node, with a socket and a tab that answer at once; by the clock
-  browser     both relays and one Chromium; processor time of relay and browser
+`hop`: relay processes of both trees with the same load and a synthetic browser; processor time of the relay.
+`connection`: the relay's Python from the bytes of a request to those of its answer, without the kernel. `worker`:
+Pyodide under Node, with a socket and a tab that answer at once; wall time. `browser`: both relays and one Chromium;
+processor time of relay and browser.
 
 Each measures calls of the fast path, and of the regular path tools/list, server/discover, initialize and a call with
 progress. The exit code is 1 if a call of the fast path is less than --least times as fast, or a request of the regular
@@ -38,7 +38,7 @@ BENCHES: dict[str, Callable[[Sequence[Tree], int, float], list[Pairs]]] = {
 
 
 def slower(pairs: Sequence[Pairs], least: float, least_regular: float) -> list[str]:
-    """What is too slow."""
+    """The requests that are too slow."""
     found = []
     for each in pairs:
         ratio, needed = median(each.ratios), least if each.kind == FAST else least_regular

@@ -1,7 +1,7 @@
-"""The whole way of a call in two trees: both relays, and one Chromium with a page and a worker of each tree.
+"""Whole calls in two trees: both relays, and one Chromium with a page and a worker of each tree.
 
 The cost of a call is the processor time of its relay and of all browser processes. While one tree is measured the other
-is idle, and what its relay spends is not counted.
+is idle, and the time of its relay is not counted.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ async def run(trees: Sequence[Tree], rounds: int, seconds: float) -> list[Pairs]
         for each in pairs:
             if requests[each.name][1][-1] > 1:
                 for which in (0, 1):
-                    # In another thread: the browser's driver must go on meanwhile.
+                    # In another thread: the browser's driver must run meanwhile.
                     await asyncio.to_thread(measure, which, each, WARM_UP_S / 2)
         await asyncio.to_thread(take_turns, pairs, rounds, measure)
     return pairs

@@ -1,5 +1,8 @@
 """The relay's own Python of two trees, from the bytes of a request to the bytes of its answer, in two processes that
-take turns. Each process imports the product of its tree (`connection_child`)."""
+take turns.
+
+Each process imports the product of its tree (`connection_child`).
+"""
 
 from __future__ import annotations
 

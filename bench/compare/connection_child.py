@@ -1,7 +1,7 @@
-"""One tree's relay on connections without the kernel, in a process of its own: reads the name of a kind of request, and
-writes the processor time that one takes, in microseconds.
+"""One tree's relay on connections without the kernel, as a separate process.
 
-The product's modules have had other names; they are looked for under each of them.
+It reads the name of a kind of request, and writes the processor time of one, in microseconds. The product's modules
+have had other names; each of the names is tried.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CHUNKED_END = b"0\r\n\r\n"
 
 
 def find(*places: str) -> Any:
-    """The first of these that there is, each as module:name."""
+    """The first of these that exists, each as module:name."""
     for place in places:
         module, _, name = place.partition(":")
         try:
@@ -65,14 +65,14 @@ def chunked(request: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """Requests, one for each caller. `end`: what only the last piece of an answer has."""
+class RequestKind:
+    """Requests, one for each caller. `end`: a text that only the last piece of an answer contains."""
 
     requests: list[bytes]
     end: bytes = b'"jsonrpc"'
 
     async def measure(self, relay: Server, calls: int) -> float:
-        """On new connections: the relay closes those that are idle."""
+        """On new connections, because the relay closes idle ones."""
         callers = [Caller(relay, self.end) for _ in self.requests]
         await batch(callers, self.requests, WARM_UP * len(callers))
         took = await batch(callers, self.requests, calls)
@@ -91,13 +91,13 @@ async def serve(home: Path) -> None:
     sessions = [await open_session(relay, target) for _ in range(CALLERS)]
 
     ways = {
-        (FAST, "modern"): Way([target.modern()] * CALLERS),
-        (FAST, "legacy"): Way([target.legacy(session) for session in sessions]),
-        (REGULAR, "call, chunked body"): Way([chunked(target.modern())] * CALLERS),
-        (REGULAR, "call with progress"): Way([target.modern(PROGRESS)] * CALLERS, CHUNKED_END),
-        (REGULAR, "tools/list"): Way([target.other("tools/list")] * CALLERS),
-        (REGULAR, "server/discover"): Way([target.other("server/discover")] * CALLERS),
-        (REGULAR, "initialize"): Way([target.initialize()] * CALLERS),
+        (FAST, "modern"): RequestKind([target.modern()] * CALLERS),
+        (FAST, "legacy"): RequestKind([target.legacy(session) for session in sessions]),
+        (REGULAR, "call, chunked body"): RequestKind([chunked(target.modern())] * CALLERS),
+        (REGULAR, "call with progress"): RequestKind([target.modern(PROGRESS)] * CALLERS, CHUNKED_END),
+        (REGULAR, "tools/list"): RequestKind([target.other("tools/list")] * CALLERS),
+        (REGULAR, "server/discover"): RequestKind([target.other("server/discover")] * CALLERS),
+        (REGULAR, "initialize"): RequestKind([target.initialize()] * CALLERS),
     }
     announce(ways={name: kind for kind, name in ways})
     loop = asyncio.get_running_loop()

@@ -1,7 +1,7 @@
 """Paired measurements of two trees: rounds in alternating order, the median ratio, and an interval for it.
 
-A ratio is how many times as fast the second tree is: above 1 it is faster. It is taken within a round, so that whatever
-else the machine does hits both. The interval holds the true median with at least 95 %, whatever the distribution.
+A ratio is how many times as fast the second tree is: above 1 it is faster. It is taken within a round, so that other
+load of the machine affects both. The interval holds the true median with at least 95 %, whatever the distribution.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Sample:
 
 @dataclass(slots=True)
 class Pairs:
-    """All rounds of one thing that is measured."""
+    """All rounds of one measurement."""
 
     name: str
     kind: str
@@ -43,13 +43,13 @@ class Pairs:
 
 
 def take_turns(pairs: Sequence[Pairs], rounds: int, measure: Callable[[int, Pairs], Sample], repeats: int = 1) -> None:
-    """`measure` gets 0 for the tree before and 1 for the one after. `repeats`: a round has so many turns of each, of
-    which the cheapest counts. It is what the code costs without disturbance."""
+    """`measure` gets 0 for the tree before and 1 for the one after. `repeats`: a round has this many turns of each, of
+    which the cheapest counts. It is the cost of the code without disturbance."""
     for round in range(rounds):
         for each in pairs:
             got: tuple[list[Sample], list[Sample]] = ([], [])
             for turn in range(repeats):
-                # Each is first in turn: a machine that becomes slower or faster favours none.
+                # The order alternates, so that a machine whose speed changes favours neither.
                 for which in (0, 1) if (round + turn) % 2 == 0 else (1, 0):
                     got[which].append(measure(which, each))
             before, after = (min(samples, key=lambda sample: sample.cost) for samples in got)

@@ -1,8 +1,8 @@
 """Source trees to compare: the present one, and worktrees of git revisions under build/compare.
 
-A worktree borrows `.venv` and `node_modules` of the present tree, and has runtime assets and a memory snapshot of its
-own. Its packages are found through PYTHONPATH. Nothing is installed: a revision that needs other versions of libraries
-can't be measured.
+A worktree uses `.venv` and `node_modules` of the present tree, and has its own runtime assets and memory snapshot. Its
+packages are found through PYTHONPATH. Nothing is installed: a revision that needs other versions of libraries can't be
+measured.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Tree:
 
     @property
     def env(self) -> dict[str, str]:
-        """Python imports the product from here."""
+        """Environment in which Python imports the product from this tree."""
         return {"PYTHONPATH": os.pathsep.join(str(self.path / name) for name in PACKAGES)}
 
 
@@ -36,7 +36,7 @@ def present() -> Tree:
 
 
 def revision(name: str) -> Tree:
-    """The tree of a git revision, made if it is not there."""
+    """The tree of a git revision; it is made if it does not exist."""
     commit = _git("rev-parse", "--verify", f"{name}^{{commit}}")
     path = ROOT / "build" / "compare" / commit[:12]
     if not path.exists():
@@ -47,7 +47,7 @@ def revision(name: str) -> Tree:
             (path / shared).symlink_to(ROOT / shared)
     made = path / "build" / "assets"
     if not made.exists():
-        # What fits is left as it is, and the rest made anew: the same versions of Pyodide are the same files.
+        # Valid files are reused, and the rest is made again: the same versions of Pyodide are the same files.
         made.mkdir(parents=True)
         for each in ASSETS:
             source = ROOT / "build" / "assets" / each

@@ -20,7 +20,7 @@ CALLS, RESULT = 128, 200
 WARM_UP = 24  # V8 compiles WebAssembly a second time while it runs
 REPEATS = 5
 FAST_WAYS = {"tool in the tab", "tool in the worker"}
-# Where the product's bridge between JavaScript and Python is, and was.
+# Paths of the product's bridge between JavaScript and Python, now and earlier.
 BRIDGES = ("js/worker/python_bridge.js", "js/shim.js")
 # Writes the archive that the relay would serve; its modules have had other names.
 ARCHIVE = """

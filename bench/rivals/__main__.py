@@ -1,9 +1,8 @@
-"""The relay beside what else npm and PyPI have to put an MCP server behind HTTP, in one run.
+"""The relay beside the packages of npm and PyPI that put an MCP server behind HTTP, in one run.
 
-Everything but the floor and the first two stands in front of the same child process (`echo.py`), and all are called by
-the same load generator in the handshake era, which all of them speak. Candidates take turns within a round; ratios are
-taken within a round, to the floor and to the best rival. Cores are left to the system: most candidates are several
-processes.
+All candidates except the floor and the first two use the same child process (`echo.py`), and the same load generator
+calls them in the handshake era, which all of them support. Candidates take turns within a round; ratios are taken
+within a round, to the floor and to the best rival. Cores are not assigned: most candidates are several processes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The MCP server behind every rival: a child process with one tool, `echo`, that is never in the way.
+"""The MCP server of every rival: a child process with one tool, `echo`, that is never the bottleneck.
 
-It runs in the rivals' own environments too, so it imports nothing but the standard library.
+It also runs in the rivals' environments, so it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ TOOL = {"name": "echo", "description": "Give it back.", "inputSchema": SCHEMA}
 
 
 def answer(message: dict[str, Any]) -> dict[str, Any] | None:
-    """The result of a request; None for what is not known."""
+    """The result of a request; None for an unknown method."""
     params = message.get("params") or {}
     match message["method"]:
         case "initialize":

@@ -1,4 +1,5 @@
-"""How each rival is started in front of the same child process, as its own manual says, and when it is ready."""
+"""Commands that start each rival with the same child process, as its manual describes, and the check that it is
+ready."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ create_proxy(server).run(transport="http", port=int(sys.argv[2]), show_banner=Fa
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a candidate answers."""
+    """The address of a candidate."""
 
     url: str
     token: str = "none"
@@ -101,7 +102,7 @@ RIVALS = (
 
 @contextlib.contextmanager
 def rival(one: Rival) -> Iterator[Place]:
-    """Raises RuntimeError with what it said if it does not get ready."""
+    """Raises RuntimeError with its output if it does not become ready."""
     port = _free_port()
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen(
@@ -124,7 +125,7 @@ def rival(one: Rival) -> Iterator[Place]:
 
 @contextlib.contextmanager
 def ours() -> Iterator[Place]:
-    """The relay, in front of the same child process."""
+    """The relay with the same child process."""
     with tempfile.TemporaryDirectory(prefix="tabrelay-bench-") as folder:
         file = Path(folder) / "relay.json"
         file.write_text(json.dumps({"mcpServers": {"echo": {"command": sys.executable, "args": [str(ECHO)]}}}))
@@ -156,7 +157,7 @@ def _is_ready(place: Place, process: subprocess.Popen[Any]) -> bool:
 
 
 def _end(process: subprocess.Popen[Any]) -> None:
-    """It and its children: some leave them behind."""
+    """The process and its children, which some leave running."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)

@@ -1,1 +1,1 @@
-"""What each attack costs: `python -m bench.siege`."""
+"""Cost of each attack: `python -m bench.siege`."""

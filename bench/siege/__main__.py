@@ -1,10 +1,10 @@
-"""What does each attack cost? One after the other, each against a relay of its own with the product's own limits.
+"""Cost of each attack: one after the other, each against a separate relay with the product's own limits.
 
-While an attack goes on, the relay's resident memory is read, and an honest request is made again and again: it must be
+During an attack, the relay's resident memory is sampled, and a well-behaved request is repeated, which must be
 answered. Then comes a second round, of two attackers at once. An attack fails the run if memory grows by more than its
-limits allow, if twice the attack takes much more than the attack did, or if an honest request gets no answer; that on
-the state of sessions also if the relay writes much more than one state file every two seconds. It stays on loopback and
-ends by itself.
+limits allow, if twice the attack takes much more than the attack did, or if a well-behaved request gets no answer; the
+attack on the state of sessions also if the relay writes much more than one state file every two seconds. It stays on
+loopback and ends by itself.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from tabrelay.admission.oauth_keys import PAUSE_S
 from tabrelay.config.settings import MIB, Settings
 
 LIMITS = Settings()
-SLACK = 48 * MIB  # allocator, buffers of the kernel's that were copied, Python's own growth
-# How much the same figure differs from one time to the next. Two attackers may also come closer to a limit than one.
+SLACK = 48 * MIB  # allocator, copied kernel buffers, Python's own growth
+# How much the same figure varies. Two attackers may also come closer to a limit than one.
 AGAIN = 24 * MIB
 # What links hold, and what their sockets are just reading.
 LINKS = LIMITS.replay_budget + LIMITS.body_budget
-# A message of as many values as may be, while it is looked at.
+# A message of the largest permitted number of values, while it is checked.
 VALUES = 128 * MIB
-BROWSER = 48 * 1024  # what one takes that does nothing
-# What has not come whole, however many browsers there are, and these browsers.
+BROWSER = 48 * 1024  # memory of an idle one
+# Incomplete frames, which have one limit for all browsers, and these browsers.
 FRAMES = LIMITS.body_budget + LIMITS.max_connections * BROWSER
 PROBE_S = 5.0
-# Bytes in a second. A state file of this size is written every two seconds at most, a smaller one more often.
+# Bytes per second. A state file of this size is written every two seconds at most, a smaller one more often.
 WRITES = LIMITS.max_subscribed
 PLAIN = {"TABRELAY_IN_FLIGHT_SERVER": "64", "TABRELAY_IN_FLIGHT_CALLER": "16", "TABRELAY_RATE_S": "200"}
 
 Attack = Callable[[Target, float], Awaitable[None]]
-# What each may cost, beside the slack: the limit that is at work.
+# The permitted growth of each, beside the slack: the limit that applies.
 ATTACKS: dict[str, tuple[Attack, str, int]] = {
     "1,500 silent connections": (connections.silent, "`max_connections`", 0),
     "900 headers that never end": (
@@ -77,7 +77,7 @@ ATTACKS: dict[str, tuple[Attack, str, int]] = {
     "300 calls of 1 MB without an answer": (
         clients.in_flight,
         "`call_budget`, `body_budget`",
-        # Those that were begun, and those that are being read meanwhile.
+        # Those that have begun, and those that are being read meanwhile.
         LIMITS.call_budget + LIMITS.body_budget,
     ),
     "900 listeners": (clients.listeners, "512 for each server", 0),
@@ -85,7 +85,7 @@ ATTACKS: dict[str, tuple[Attack, str, int]] = {
     "idle sessions": (clients.sessions, "`max_sessions_token`", LIMITS.max_sessions_token * 4096),
     "tabs with ids of 1 MB, pinned by ever new clients": (tables.pins, "64 characters", LIMITS.max_message),
     "state of 32 sessions, changed all the time": (tables.states, "`max_subscribed`", LIMITS.max_subscribed),
-    # The lists are read, checked and kept: while one is read, it is there as text and as values.
+    # The lists are read, checked and kept: while one is read, it exists as text and as values.
     "40 names with lists of small values": (
         tables.catalogues,
         "`catalogue_budget`, `max_list`",
@@ -104,19 +104,19 @@ ATTACKS: dict[str, tuple[Attack, str, int]] = {
     "the same, of characters of four bytes": (browsers.wide, "`replay_budget`, `body_budget`", LINKS),
     "frames that never end, from 300 browsers": (browsers.half_frames, "`body_budget`", FRAMES),
     "frames that never end, from 1,100 browsers": (browsers.many_half_frames, "`body_budget`", FRAMES),
-    "frames in fragments of a byte, and of none": (browsers.crumbs, "`max_part`", 0),
+    "frames in fragments of a byte, and of none": (browsers.tiny_fragments, "`max_part`", 0),
     "messages of two million objects": (browsers.values, "`max_values`", VALUES),
     "tool lists of 1.9 million numbers": (browsers.numbers, "`max_values`", VALUES),
     "tool lists of as many values as may be": (browsers.most_values, "`max_values`", VALUES),
-    # Each list is 7 MB on its way: until all of it has come and was read, it counts as what links hold.
+    # Each list is 7 MB on its way: until all of it has arrived and was read, it counts as held by the link.
     "5,000 poisoned tools, ever new": (
-        browsers.poisoned_lists,
+        browsers.changing_lists,
         "`max_tools`, `max_list`, `replay_budget`",
         LIMITS.replay_budget,
     ),
-    # Those that were sent away for it have calls that wait for them.
+    # The browsers that were disconnected have calls that wait for them.
     "browsers that never read": (
-        browsers.deaf,
+        browsers.unread_sockets,
         "`replay_budget`, `send_timeout_s`, `call_budget`",
         LIMITS.replay_budget + LIMITS.call_budget,
     ),
@@ -124,8 +124,8 @@ ATTACKS: dict[str, tuple[Attack, str, int]] = {
 
 
 async def honest(target: Target, until: float, waits: list[float]) -> None:
-    """An honest client that asks for the relay's health; a request that takes too long counts as no answer, and so does
-    one that is refused. Why is written to stderr."""
+    """A well-behaved client that requests the relay's health. A request that is refused or takes too long counts as
+    unanswered; the reason is written to stderr."""
     while monotonic() < until:
         began = monotonic()
         try:
@@ -146,7 +146,7 @@ async def watch(server: stage.Child, until: float, sizes: list[int]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round cost. `peak`: resident at most; `held`: what of it was in use shortly before its end."""
+    """Cost of one round. `peak`: largest resident size; `held`: the part in use shortly before the end."""
 
     peak: int
     held: int
@@ -155,7 +155,7 @@ class Round:
 
 
 async def besiege(server: stage.Child, target: Target, name: str, seconds: float, attackers: int) -> Round:
-    """The attack runs in other processes: one that is busy attacking can't measure how long others wait."""
+    """The attack runs in other processes: a busy attacker can't measure how long others wait."""
     command = [sys.executable, "-m", "bench.siege", "--attack", name, target.url, "--seconds", str(seconds)]
     env = {**os.environ, stage.TOKEN: target.token}
     attack = [await asyncio.create_subprocess_exec(*command, cwd=stage.ROOT, env=env) for _ in range(attackers)]
@@ -171,7 +171,7 @@ async def besiege(server: stage.Child, target: Target, name: str, seconds: float
 
 
 async def _rounds(server: stage.Child, name: str, seconds: float) -> tuple[int, list[Round]]:
-    """Memory before, and what an attack and then twice that attack cost."""
+    """Memory before, and the cost of an attack and then of twice that attack."""
     parts = urlsplit(server.said["url"])
     target = Target(parts.hostname or "", parts.port or 0, server.said["token"])
     await honest(target, monotonic() + 0.3, [])
@@ -184,21 +184,21 @@ def _leave_empty(home: Path) -> None:
 
 
 def measure(name: str, seconds: float) -> list[str]:
-    """One row of the table; its last cell says whether all is well."""
+    """One row of the table; its last cell shows whether all limits hold."""
     attack, limit, allowed = ATTACKS[name]
     authority = hosted.Authority()
     is_hosted = attack is hosted.unknown_keys
     with contextlib.ExitStack() as stack:
         flags = stack.enter_context(authority.running()) if is_hosted else ()
         flags = ("--plain", tables.PLAIN_SERVER) if attack is tables.questions else flags
-        # Within the rate limit, a token takes minutes to subscribe to as much as it may.
+        # Within the rate limit, a token takes minutes to reach the limit of subscriptions.
         prepare = tables.fill_states if attack is tables.states else _leave_empty
         server = stack.enter_context(
             stage.lone_relay(env=PLAIN, flags=flags, program="bench.siege.besieged", prepare=prepare)
         )
         before, (once, twice) = asyncio.run(_rounds(server, name, seconds))
     wait_s = max(once.wait_s, twice.wait_s)
-    # Of its metadata and of its keys, once for each pause and once more.
+    # For its metadata and for its keys, once for each pause and once more.
     has_asked_little = authority.asked <= 2 * (2 * seconds / PAUSE_S + 2)
     again = max(AGAIN, (allowed + SLACK) // 3)
     is_bounded = max(once.peak, twice.peak) - before <= allowed + SLACK and twice.peak - once.peak <= again
@@ -212,7 +212,7 @@ def measure(name: str, seconds: float) -> list[str]:
 
 
 async def _for(attack: Attack, target: Target, seconds: float) -> None:
-    # Whatever it waits for: it ends by itself.
+    # It ends by itself, whatever it waits for.
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds + 5):
             await attack(target, monotonic() + seconds)
@@ -233,7 +233,7 @@ def main() -> int:
     for name in ATTACKS:
         if args.only in name:
             rows.append(measure(name, args.seconds))
-            # At once: a run that is cut short leaves what it has found.
+            # At once: an interrupted run leaves its results so far.
             print("  ".join(rows[-1]), file=sys.stderr, flush=True)
     print("\n".join(machine.describe()), end="\n\n")
     heads = ["grew by (MiB)", "twice the attack", "allowed", "in use at the end", "longest wait (ms)", ""]

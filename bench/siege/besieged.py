@@ -1,8 +1,8 @@
-"""The relay under attack, in a process that can be asked what it still needs of its memory.
+"""The relay under attack, in a process that reports its memory in use.
 
-For each line of input it prints one of JSON: its resident bytes after everything that is free was given back, and the
-bytes that it has written to files and sockets so far. Nothing is added to the product for this: a thread asks the
-garbage collector, the C library and the system.
+For each line of input it prints one of JSON: its resident bytes after all free memory was returned, and the bytes that
+it has written to files and sockets so far. Nothing is added to the product for this: a thread asks the garbage
+collector, the C library and the system.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Attacks with a token to serve: browsers that keep to no rule of the link, or of WebSockets."""
+"""Attacks with a token to serve: browsers that violate the rules of the link, or of WebSockets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Misbehave = Callable[[ClientConnection], Awaitable[None]]
 
 
 async def names(target: Target, until: float) -> None:
-    """Browsers that hold ever new names."""
+    """Browsers that claim new names all the time."""
     number = 0
     while monotonic() < until:
         number += 1
@@ -36,7 +36,7 @@ async def names(target: Target, until: float) -> None:
 
 
 async def _many(target: Target, until: float, how_many: int, misbehave: Misbehave) -> None:
-    """So many browsers, each of which comes back whenever it is sent away."""
+    """This many browsers, each of which reconnects whenever it is disconnected."""
 
     async def one(name: str) -> None:
         while monotonic() < until:
@@ -66,19 +66,19 @@ async def _sent(socket: ClientConnection, frames: list[str]) -> None:
 
 
 async def unfinished(target: Target, until: float) -> None:
-    """Messages that come in slices, and never end."""
+    """Messages that arrive in slices and never end."""
     frames = _parts(["x" * LARGEST_PART] * 30, 33)
     await _many(target, until, 32, lambda socket: _sent(socket, frames))
 
 
 async def wide(target: Target, until: float) -> None:
-    """The same, with one letter in each slice that makes Python give all of them four bytes."""
+    """The same, with one character in each slice that makes Python store all of them in four bytes."""
     frames = _parts(["x" * (LARGEST_PART - 1) + "\U0001f980"] * 30, 33)
     await _many(target, until, 32, lambda socket: _sent(socket, frames))
 
 
 async def half_frames(target: Target, until: float, how_many: int = 300) -> None:
-    """WebSocket frames of which the last byte is missing."""
+    """WebSocket frames without their last byte."""
     size = 4 * LARGEST_PART
     head = b"\x81\xff" + struct.pack("!Q", size) + bytes(4)
 
@@ -93,8 +93,8 @@ async def many_half_frames(target: Target, until: float) -> None:
     await half_frames(target, until, 1_100)
 
 
-async def crumbs(target: Target, until: float) -> None:
-    """A WebSocket message in fragments of a byte, or of nothing."""
+async def tiny_fragments(target: Target, until: float) -> None:
+    """A WebSocket message in fragments of one byte, or of none."""
     crumb, nothing = b"\x00\x81" + bytes(4) + b"x", b"\x00\x80" + bytes(4)
 
     async def pour(socket: ClientConnection) -> None:
@@ -109,7 +109,7 @@ async def crumbs(target: Target, until: float) -> None:
 
 
 async def values(target: Target, until: float) -> None:
-    """Messages of objects that take much more room than their text."""
+    """Messages of objects that need much more memory than their text."""
     text = '{"jsonrpc":"2.0","method":"x","params":[' + ",".join(['{"a":1}'] * 1_950_000) + "]}"
     step = LARGEST_PART
     slices = [text[at : at + step] for at in range(0, len(text), step)]
@@ -117,8 +117,8 @@ async def values(target: Target, until: float) -> None:
     await _many(target, until, 4, lambda socket: _sent(socket, frames))
 
 
-class Poisonous(Linked):
-    """Lists 5,000 tools, other ones each time, and says all the time that they have changed."""
+class ChangingTools(Linked):
+    """Lists 5,000 tools, different ones each time, and notifies of changes all the time."""
 
     def __init__(self, server: str) -> None:
         super().__init__(server, "poison")
@@ -161,15 +161,15 @@ class Poisonous(Linked):
         return json.dumps({"jsonrpc": "2.0", "id": id, "result": {"tools": tools}})
 
 
-async def poisoned_lists(target: Target, until: float) -> None:
-    sockets = [await behind(target, Poisonous(name), name) for name in (f"poison-{number}" for number in range(8))]
+async def changing_lists(target: Target, until: float) -> None:
+    sockets = [await behind(target, ChangingTools(name), name) for name in (f"poison-{number}" for number in range(8))]
     await asyncio.sleep(max(0.0, until - monotonic()))
     for socket in sockets:
         socket.cut()
 
 
-class Listing(Poisonous):
-    """Lists this in place of tools, and says all the time that they have changed."""
+class Listing(ChangingTools):
+    """Lists this instead of tools, and notifies of changes all the time."""
 
     def __init__(self, server: str, tools: str) -> None:
         super().__init__(server)
@@ -190,16 +190,16 @@ async def _lists(target: Target, until: float, tools: str) -> None:
 
 
 async def numbers(target: Target, until: float) -> None:
-    """Lists of numbers, which are no tools."""
+    """Lists of numbers, which are not tools."""
     await _lists(target, until, "[" + "1," * 1_900_000 + "1]")
 
 
 async def most_values(target: Target, until: float) -> None:
-    """Lists that are just small enough to be parsed, with a key of its own for each value."""
+    """Lists that are just small enough to be parsed, with a different key for each value."""
     await _lists(target, until, "[" + ",".join(f'{{"{number:x}":1}}' for number in range(45_000)) + "]")
 
 
-async def deaf(target: Target, until: float) -> None:
+async def unread_sockets(target: Target, until: float) -> None:
     """Browsers that never read, and calls to them."""
 
     async def never_read(socket: ClientConnection) -> None:

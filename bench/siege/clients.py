@@ -29,7 +29,7 @@ INITIALIZE = {
 
 
 async def many(target: Target, ask: Callable[[httpx2.AsyncClient], Any], until: float, at_once: int) -> None:
-    """The same again and again, from so many at a time."""
+    """The same repeatedly, with this many at a time."""
 
     async def go_on(http: httpx2.AsyncClient) -> None:
         while monotonic() < until:
@@ -61,7 +61,7 @@ async def deep_json(target: Target, until: float) -> None:
 
 
 class Mute(Linked):
-    """A browser that is there, says what it has, and answers no call."""
+    """A browser that lists its tools and answers no call."""
 
     def _due_now(self, requests: list[Received[str]], now: float) -> list[Received[str]]:
         return [event for event in requests if '"tools/call"' not in event.payload and "/listen" not in event.payload]
@@ -87,7 +87,7 @@ async def in_flight(target: Target, until: float) -> None:
 
 
 async def many_values(target: Target, until: float) -> None:
-    """Calls that are never answered, of values that take much more room than their text."""
+    """Calls that are never answered, of values that need much more memory than their text."""
     values = ",".join(['{"a":1}'] * 500_000)
     params = f'{{"_meta":{json.dumps(META)},"name":"echo","arguments":{{"rows":[{values}]}}}}'
     body = f'{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}'.encode()
@@ -102,7 +102,7 @@ async def listeners(target: Target, until: float) -> None:
 
 
 async def subscriptions(target: Target, until: float) -> None:
-    """One session that subscribes to ever new resources."""
+    """One session that subscribes to new resources all the time."""
     socket = await behind(target, Linked("bench", "agreeable"))
     numbers = count()
     async with httpx2.AsyncClient(base_url=target.url, headers=target.headers, trust_env=False) as http:
@@ -118,7 +118,8 @@ async def subscriptions(target: Target, until: float) -> None:
 
 
 class Talker(Linked):
-    """A browser that talks for as long as it has a call, on its streams and beside them, and never answers one."""
+    """A browser that sends notifications as long as it has a call, on its streams and beside them, and never answers
+    one."""
 
     note = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "x" * 200_000}})
 
@@ -150,7 +151,7 @@ class Talker(Linked):
 
 
 async def unread_streams(target: Target, until: float) -> None:
-    """Calls whose notices are never read."""
+    """Calls whose notifications are never read."""
     names = [f"talker-{number}" for number in range(4)]
     sockets = [await behind(target, Talker(name), name) for name in names]
     async with contextlib.AsyncExitStack() as stack:

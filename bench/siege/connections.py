@@ -59,7 +59,8 @@ async def endless_bodies(target: Target, until: float) -> None:
 
 
 async def endless_trailers(target: Target, until: float) -> None:
-    """Without a token: half of the connections send ever more trailer fields, the others one field without an end."""
+    """Without a token: half of the connections send more and more trailer fields, the others one field without an
+    end."""
     kind = {"Content_Type": "application/csp-report", "Authorization": "none"}
     head = target.head("/-/reports", Transfer_Encoding="chunked", **kind) + b"\r\n0\r\n"
     while monotonic() < until:
@@ -79,7 +80,7 @@ async def sent_ahead(target: Target, until: float) -> None:
 
 
 async def half_sent(target: Target, until: float) -> None:
-    """Without a token: more requests than there are connections, whose bodies do not come, and held questions."""
+    """Without a token: more requests than there are connections, whose bodies do not arrive, and held questions."""
     page = {"Authorization": "none", "Origin": "https://siege.example"}
     own = {"Authorization": "none", "Origin": target.url}
     halves = [
@@ -89,7 +90,7 @@ async def half_sent(target: Target, until: float) -> None:
     ]
     async with httpx2.AsyncClient(base_url=target.url, trust_env=False) as http:
         answer = await http.post("/-/ask", json={"server": "siege"}, headers={"Origin": page["Origin"]})
-    if answer.is_success:  # else another attacker asked a moment ago
+    if answer.is_success:  # otherwise another attacker asked a moment ago
         body = b'{"request": "%b"}' % answer.json()["request"].encode()
         halves.append(target.post(body, "/-/ask/answer", **page))
     async with contextlib.AsyncExitStack() as stack:
@@ -100,7 +101,7 @@ async def half_sent(target: Target, until: float) -> None:
 
 
 async def unread_pages(target: Target, until: float) -> None:
-    """Files are fetched, and the answers are not read."""
+    """Files are requested, and the answers are not read."""
     paths = ("/-/tabserver.zip", "/-/tabrelay.tgz", "/-/client.js", "/")
     asked = b"".join(target.head(path, "GET") + b"\r\n" for path in paths)
     async with crowd(target, 900, asked, window=SMALL_WINDOW):
@@ -133,7 +134,7 @@ async def reports(target: Target, until: float) -> None:
 
 
 async def wrong_tokens(target: Target, until: float) -> None:
-    """Ever new ones, over HTTP and WebSocket."""
+    """New ones all the time, over HTTP and WebSocket."""
     number = 0
     while monotonic() < until:
         number += 1
@@ -148,7 +149,8 @@ async def wrong_tokens(target: Target, until: float) -> None:
 
 
 async def challenges(target: Target, until: float) -> None:
-    """Without a token: challenges with ever new nonces and keys, sound ones, too large ones and some that never end."""
+    """Without a token: challenges with new nonces and keys all the time; valid ones, too large ones and some that never
+    end."""
     host = f"{target.host}:{target.port}"
     none = {"Authorization": "none", "Origin": "https://siege.example"}
     key = serve_key(key_of(target.token))

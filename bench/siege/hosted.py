@@ -1,4 +1,4 @@
-"""Attacks on a relay that takes tokens of an authorization server: made-up ones, whose keys do not exist."""
+"""Attacks on a relay that accepts tokens of an authorization server: forged ones, whose keys do not exist."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.siege.target import SMALL_WINDOW, Target, crowd
 
 
 class Authority:
-    """An authorization server with no keys at all. Counts how often it was asked."""
+    """An authorization server without keys. Counts the requests."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -44,7 +44,7 @@ class Authority:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[tuple[str, ...]]:
-        """Gives the flags of a relay that asks here."""
+        """Returns the flags of a relay that uses it."""
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         thread = threading.Thread(target=self._server.serve_forever, daemon=True)
@@ -62,7 +62,7 @@ def _segment(value: Any) -> str:
 
 
 async def unknown_keys(target: Target, until: float) -> None:
-    """Tokens with ever new key names, and headers that are made to break a parser."""
+    """Tokens with new key names all the time, and headers that are made to break a parser."""
     number = 0
     deep = base64.urlsafe_b64encode(b'{"a":' * 2000).decode().rstrip("=")
     while monotonic() < until:

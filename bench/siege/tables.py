@@ -1,4 +1,4 @@
-"""Attacks on what the relay keeps: pinned tabs, state of sessions, catalogues of many names, open questions."""
+"""Attacks on the relay's stored state: pinned tabs, state of sessions, catalogues of many names, open questions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Pinning(Linked):
 
 
 async def pins(target: Target, until: float) -> None:
-    """Each call comes from another client, and has a tab pinned."""
+    """Each call comes from another client, and a tab is pinned for it."""
     socket = await behind(target, Pinning("bench", "pinning"))
     numbers = itertools.count()
 
@@ -66,7 +66,7 @@ def fill_states(home: Path) -> None:
 
 
 async def states(target: Target, until: float) -> None:
-    """Sessions that subscribe and set their log level again and again, beside the state of `fill_states`."""
+    """Sessions that subscribe and set their log level repeatedly, with the state of `fill_states`."""
     socket = await behind(target, Linked("bench", "agreeable"))
     numbers = itertools.count()
     async with httpx2.AsyncClient(base_url=target.url, headers=target.headers, trust_env=False) as http:
@@ -84,7 +84,7 @@ async def states(target: Target, until: float) -> None:
 
 
 class Listing(Linked):
-    """Offers lists of as many small values as may be, and much of itself."""
+    """Offers lists of the largest permitted number of small values, and a long description of itself."""
 
     def _answer(self, event: Received[str]) -> str:
         message = json.loads(event.payload)

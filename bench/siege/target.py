@@ -1,4 +1,4 @@
-"""The relay under attack, and how to reach it: raw HTTP, browsers that keep to no rule, and calls."""
+"""The relay under attack and access to it: raw HTTP, browsers that violate the rules, and calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from bench.peer import bearer
 from tabserver.wire.frames import SUBPROTOCOL
 
-SMALL_WINDOW = 4096  # what a client that does not read lets the kernel take for it
+SMALL_WINDOW = 4096  # what a client that does not read lets the kernel buffer for it
 VERSION = "2026-07-28"
 META = {
     "io.modelcontextprotocol/protocolVersion": VERSION,
@@ -39,7 +39,7 @@ class Target:
         return {"Authorization": f"Bearer {self.token}", "Accept": "application/json, text/event-stream"}
 
     def head(self, path: str = "/bench", method: str = "POST", **more: str) -> bytes:
-        """A request's header without its last line break; `more` may replace what stands in it."""
+        """A request's header without its last line break; `more` may replace a part of it."""
         fields = {"Host": f"{self.host}:{self.port}", "Content-Type": "application/json", **self.headers}
         fields |= {name.replace("_", "-"): value for name, value in more.items()}
         return f"{method} {path} HTTP/1.1\r\n".encode() + b"".join(f"{k}: {v}\r\n".encode() for k, v in fields.items())
@@ -60,7 +60,7 @@ class Target:
         return self.post(body, f"/{server}", Mcp_Method=method, Mcp_Protocol_Version=VERSION, **named)
 
     async def dial(self, window: int = 0) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """`window`: how much the kernel may take before the client reads."""
+        """`window`: how much the kernel may buffer before the client reads."""
         if not window:
             return await asyncio.open_connection(self.host, self.port)
         sock = socket.socket()
@@ -70,7 +70,7 @@ class Target:
         return await asyncio.open_connection(sock=sock, limit=window)
 
     def browser(self, name: str, token: str | None = None) -> connect:
-        """A WebSocket that has said nothing yet."""
+        """A WebSocket that has sent nothing yet."""
         entries: Any = [SUBPROTOCOL, bearer(self.token if token is None else token)]
         address = f"ws://{self.host}:{self.port}/{name}"
         return connect(address, subprotocols=entries, proxy=None, max_size=None, ping_interval=None)
@@ -86,7 +86,7 @@ async def greet(socket: ClientConnection, name: str) -> None:
 async def crowd(
     target: Target, many: int, first: bytes, *, window: int = 0
 ) -> AsyncIterator[list[asyncio.StreamWriter]]:
-    """So many connections, each of which says the same and nothing more; the relay may close any of them."""
+    """This many connections, each of which sends the same bytes and nothing more; the relay may close any of them."""
     writers: list[asyncio.StreamWriter] = []
     for _ in range(many):
         with contextlib.suppress(OSError):

@@ -79,7 +79,7 @@ async def test_a_native_agent_uses_a_browser_over_a_connection(
             agent.send(method=disconnect, params={"connection_id": connection})
         await set.sessions(lambda rows: not rows[0]["connections"])
         say("ping", {}, id=6)
-        assert (await set.stage.editor.next())["id"] == 6, "it passes: no request here has this id"
+        assert (await set.stage.editor.next())["id"] == 6, "it is forwarded: no request here has this id"
 
 
 @pytest.mark.parametrize("shape", ["connection", "envelopes"])

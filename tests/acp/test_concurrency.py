@@ -1,4 +1,4 @@
-"""More calls than may run at a time: who waits, who does not, for how long, and what becomes of those who wait."""
+"""More calls than may run at a time: which calls wait, for how long, and how waiting calls end."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Line:
         self.plug.send(method="notifications/cancelled", params={"requestId": id})
 
     async def called(self) -> tuple[Any, Any]:
-        """The editor's next call: what was asked, and its own id."""
+        """The editor's next call: its contents, and its id."""
         asked = await self.stage.editor.until(lambda one: "id" in one and "method" in one)
         return asked["params"]["params"]["arguments"]["n"], asked["id"]
 
     async def cancelled(self) -> Any:
-        """The next call that the editor is told to give up."""
+        """The next call that the editor is told to cancel."""
         said = await self.stage.editor.until(lambda one: one.get("method") == "$/cancel_request")
         return said["params"]["requestId"]
 
@@ -53,7 +53,7 @@ class Line:
         self.stage.editor.send(id=id, result=result if self.shape == "g3" else {"result": result})
 
     async def fill(self, more: int = 0) -> list[Any]:
-        """As many calls as may run, and some that wait; gives the editor's ids of the former."""
+        """As many calls as may run, and some that wait; returns the editor's ids of the former."""
         for number in range(self.places + more):
             self.call(number)
         return [(await self.called())[1] for _ in range(self.places)]
@@ -78,7 +78,7 @@ def staged(shape: str) -> ConductorHarness:
 
 
 async def is_quiet(stage: ConductorHarness) -> None:
-    """The editor has received nothing else."""
+    """Whether the editor has received nothing else."""
     stage.agent.send(method="quiet", params={})
     assert (await stage.editor.next())["method"] == "quiet"
 
@@ -178,7 +178,7 @@ async def test_a_call_whose_turn_does_not_come_is_refused_and_may_be_tried_again
 
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_a_full_queue_delays_nothing_without_a_limit(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind it stands what ends a call that runs."""
+    """The message that ends a running call is queued after it."""
     monkeypatch.setattr(concurrency, "QUEUE_TIMEOUT_S", 0.2)
     monkeypatch.setattr(concurrency, "MAX_WAITING", 4)
     async with staged(shape) as stage:
@@ -218,7 +218,7 @@ async def test_a_call_is_cancelled_by_what_comes_in_the_same_piece() -> None:
         on.plug.raw(b"\n".join(json.dumps(one).encode() for one in (call, given_up)))
         on.call(2)
         number, id = await on.called()
-        if number == 1:  # it may have been made: then it was given up
+        if number == 1:  # it may have been made: then it was cancelled
             assert await on.cancelled() == id
             number, id = await on.called()
         assert number == 2
@@ -277,7 +277,7 @@ async def test_answers_to_a_client_that_does_not_read_stay_with_the_editor(
             on.answer(id, content=[{"type": "text", "text": "x" * (1 << 20)}])
         unread = stage.editor.chunks_in
         before = 0
-        while before != unread.qsize():  # until no more is taken
+        while before != unread.qsize():  # until no more is read
             before = unread.qsize()
             for _ in range(300):
                 await asyncio.sleep(0)
@@ -286,7 +286,7 @@ async def test_answers_to_a_client_that_does_not_read_stay_with_the_editor(
         assert {(await on.plug.next())["id"] for _ in running} == set(range(60))
 
 
-# -- the queue itself --------------------------------------------------------------------------------------------------
+# -- the queue ---------------------------------------------------------------------------------------------------------
 
 
 class FakeTransport:
@@ -386,7 +386,7 @@ async def test_close_releases_callers_that_wait_for_room(monkeypatch: pytest.Mon
     assert fake.begun == [0] and all(task.done() for task in tasks)
 
 
-# -- a browser's server that takes nothing -----------------------------------------------------------------------------
+# -- a browser's server that reads nothing -----------------------------------------------------------------------------
 
 
 async def test_a_relay_that_stands_still_does_not_hold_up_what_else_the_agent_says(

@@ -1,4 +1,4 @@
-"""`tabrelay acp` as editors start it: real processes on both sides, and nothing of them left at the end."""
+"""`tabrelay acp` as editors start it: real processes on both sides, which all end."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_an_agent_that_is_killed_is_said_to_be_and_counts_as_failed(tmp_pa
         await editor.ask(0, "initialize")
         [agent] = children(editor.process.pid)
         editor.send(id=1, method="hang")
-        await editor.ask(2, "unknown")  # answered by the agent: it has the request before this one, too
+        await editor.ask(2, "unknown")  # answered by the agent, so it has received the earlier request too
         os.kill(agent, signal.SIGKILL)
         answer = await editor.next()
         assert answer["id"] == 1 and "SIGKILL" in answer["error"]["message"]
@@ -92,7 +92,7 @@ async def test_a_second_signal_ends_it_and_its_agent_at_once(tmp_path: Path) -> 
     async with child(tmp_path, agent=(sys.executable, AGENT, "stubborn")) as editor:
         await editor.ask(0, "initialize")
         [agent] = children(editor.process.pid)
-        for number in (signal.SIGTERM, signal.SIGHUP):  # two of a kind may arrive as one
+        for number in (signal.SIGTERM, signal.SIGHUP):  # two of a kind may be delivered as one
             editor.process.send_signal(number)
         assert await editor.ended() in (-signal.SIGTERM, -signal.SIGHUP)
         await gone(agent)
@@ -161,8 +161,8 @@ async def test_an_agent_that_can_not_be_started_is_said_with_what_to_do(
 
 
 def is_started(pid: int) -> bool:
-    """Is the agent among its children? A library asks the system for its own libraries before, by a child as well; and
-    each of them has its parent's command line at first, in which the agent is named too."""
+    """Whether the agent is among its children. A library first asks the system for its own libraries, through a child
+    as well; and each child has its parent's command line at first, which names the agent too."""
     with suppress(OSError):  # one has just ended
         lines = [Path(f"/proc/{child}/cmdline").read_text() for child in children(pid)]
         return any(line.split("\0")[1:2] == [AGENT] for line in lines)
@@ -171,7 +171,7 @@ def is_started(pid: int) -> bool:
 
 @pytest.mark.parametrize("stage", ["starting", "opening", "open", "talking"])
 async def test_a_signal_at_any_time_leaves_no_process(tmp_path: Path, stage: str) -> None:
-    """The agent writes down which processes it starts."""
+    """The agent records the processes that it starts."""
     noted = tmp_path / "pids"
     async with RunningRelay(tmp_path) as relay, CPythonWorker(relay.url, relay.token, "notes", Tools()):
         await relay.has_read("notes")
@@ -216,7 +216,7 @@ async def test_what_an_agent_says_on_stderr_is_the_editors_however_much_it_is(tm
 
 async def test_what_the_editor_said_before_it_left_is_still_answered(tmp_path: Path) -> None:
     async with child(tmp_path) as editor:
-        await editor.ask(0, "initialize")  # then it runs: how long it takes to start is not what is tried here
+        await editor.ask(0, "initialize")  # so that it runs: its start-up time is not tested here
         for number in (1, 2, 3):
             editor.send(id=number, method="nonsense", params={})
         editor.stdin.close()
@@ -294,7 +294,7 @@ async def test_a_proxy_that_is_killed_leaves_no_process_and_no_waiting_request(t
         assert len(pids) == 3
         everything = all_children(editor.process.pid)
         editor.send(id="h", method="hang", params={})
-        await editor.ask(1, "unknown")  # answered by the agent: it has the request before this one, too
+        await editor.ask(1, "unknown")  # answered by the agent, so it has received the earlier request too
         os.kill(pids[1], signal.SIGKILL)  # the agent was started first
         answer = await editor.next()
         assert answer["id"] == "h" and "A proxy is gone" in answer["error"]["message"]

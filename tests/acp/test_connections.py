@@ -1,4 +1,4 @@
-"""Connections to servers of the editor that are no longer needed: each is ended, and once."""
+"""Connections to servers of the editor that are no longer needed: each is closed exactly once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = ["g1", "g2", "g3"]
 
 
 async def asked_to_connect(stage: ConductorHarness, declared: Any = ACP) -> tuple[McpProgram, Any]:
-    """A client that waits for its connection, and what the editor was asked."""
+    """A client that waits for its connection, and the editor's request for it."""
     await stage.greet()
     [server] = await stage.open(declared)
     plug = await stage.plug(server)
@@ -41,7 +41,7 @@ async def close_session(stage: ConductorHarness) -> None:
 
 
 async def is_ended_once(stage: ConductorHarness, asked: Any, connection: str = "c1") -> None:
-    """In the shape's own form; what is said next is the agent's own word."""
+    """In the shape's own form; the next message is the agent's own."""
     gone = await stage.editor.next()
     if asked["method"] == "mcp/connect":
         assert (gone["method"], gone["params"]) == ("mcp/disconnect", {"connectionId": connection})
@@ -53,7 +53,7 @@ async def is_ended_once(stage: ConductorHarness, asked: Any, connection: str = "
 
 
 async def nothing_more(stage: ConductorHarness) -> None:
-    """Neither to the editor nor, of what that answers, to the agent."""
+    """Neither to the editor nor, after its answers, to the agent."""
     stage.editor.send(method="to the agent", params={})
     assert (await stage.agent.next())["method"] == "to the agent"
     stage.agent.send(method="to the editor", params={})
@@ -77,7 +77,7 @@ async def test_a_connection_that_is_made_after_it_was_given_up_is_ended_once(
             plug.close()
         if why != "closed":
             assert await plug.line() == b"" or why == "hung up"
-            await close_session(stage)  # whatever was to be done about the client is done when this is answered
+            await close_session(stage)  # every action for the client is finished when this is answered
         answer(stage, asked)
         await is_ended_once(stage, asked)
 
@@ -117,7 +117,7 @@ async def test_one_that_is_made_just_when_it_is_given_up_is_ended_once(first: st
 
 @pytest.mark.parametrize("turns", range(24))
 async def test_one_whose_session_is_closed_just_when_its_client_leaves_is_ended_once(turns: int) -> None:
-    """Its end is already running, and no task waits for it any more."""
+    """Its close is already running, and no task waits for it any more."""
     async with ConductorHarness() as stage:
         plug, asked = await asked_to_connect(stage)
         answer(stage, asked)
@@ -170,7 +170,7 @@ async def test_a_connection_is_ended_also_when_its_session_is_closed_while_the_e
         stage.editor.send(id=9, method="session/close", params={"sessionId": "s1"})
         await stage.agent.next()
         stage.agent.send(id=9, result={})
-        for _ in range(100):  # whatever may happen meanwhile, happens
+        for _ in range(100):  # every pending callback runs
             await asyncio.sleep(0)
         stage.editor.may_write.set()
         said = [await stage.editor.next() for _ in range(3)]

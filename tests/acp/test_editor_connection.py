@@ -25,7 +25,7 @@ from tests.support.acp_harness import (
 
 
 async def connect(stage: ConductorHarness, connection: str = "c1") -> Any:
-    """Answer the conductor's `connect`; gives it."""
+    """Answer the conductor's `connect`; returns it."""
     asked = await stage.editor.next()
     spelling = "connectionId" if asked["method"] == "mcp/connect" else "connection_id"
     stage.editor.send(id=asked["id"], result={spelling: connection})
@@ -154,7 +154,7 @@ async def test_what_the_server_says_after_an_answer_does_not_overtake_it(declare
         method = "_mcp/notification" if declared is URL else "mcp/message"
         note = {"connectionId": "c1", "method": "notifications/tools/list_changed"}
         lines = [{"id": call["id"], "result": {}}, {"method": method, "params": note}]
-        # In one piece: there is nothing to wait for between the two.
+        # In one piece, so that there is nothing to wait for between the two.
         stage.editor.raw(b"\n".join(json.dumps({"jsonrpc": "2.0", **line}).encode() for line in lines))
         assert (await plug.next()).get("id") == 1
         assert (await plug.next())["method"] == "notifications/tools/list_changed"
@@ -244,7 +244,7 @@ async def test_the_ports_accept_before_the_agent_receives_the_session() -> None:
     came: list[socket.socket] = []
 
     class Eager(ScriptedComponent):
-        """Connects the moment that it is told where to: our loop has done nothing since."""
+        """Connects as soon as it knows the address: the conductor's loop has not run since."""
 
         async def write(self, line: bytes) -> None:
             for server in json.loads(line).get("params", {}).get("mcpServers", ()):

@@ -12,7 +12,7 @@ from tests.support.acp_harness import ACP, META, SESSION, URL, ConductorHarness,
 
 
 async def fourth(stage: ConductorHarness) -> tuple[McpProgram, Any]:
-    """A connection to an editor that shows the fourth shape."""
+    """A connection to an editor that uses the fourth shape."""
     await stage.greet()
     [server] = await stage.open(ACP)
     plug = await stage.plug(server)

@@ -1,4 +1,4 @@
-"""JSON changed in one place: everything else stays as it was, to the byte."""
+"""JSON changed in one place: every other byte is unchanged."""
 
 from __future__ import annotations
 

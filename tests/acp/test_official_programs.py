@@ -1,4 +1,4 @@
-"""With programs that others wrote: the official SDKs of both languages, acpx as an editor, fast-agent as an agent."""
+"""Programs of other projects: the official SDKs of both languages, acpx as an editor, fast-agent as an agent."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def conductor(home: Path, *flags: str) -> AsyncIterator[list[str]]:
 
 
 def make_editor(acp: ModuleType) -> Any:
-    """An editor on the official Python SDK, whose import takes a second: only the process of these tests has it."""
+    """An editor on the official Python SDK, whose import takes a second: only the process of these tests loads it."""
 
     class Listener(acp.Client):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
@@ -54,7 +54,7 @@ async def test_editor_and_agent_on_the_official_python_sdk_do_not_notice_us(tmp_
     async with conductor(tmp_path) as command:
         agent = [*command, sys.executable, str(HERE / "peers" / "sdk_agent.py")]
         editor = make_editor(acp)
-        # It gives a program two seconds to end, which is little where much else runs.
+        # It gives a program two seconds to end, which is short on a busy machine.
         patience = {"shutdown_timeout": WAIT_S}
         async with acp.spawn_agent_process(editor, *agent, env=dict(os.environ), transport_kwargs=patience) as (
             connection,
@@ -75,7 +75,7 @@ async def test_editor_and_agent_on_the_official_python_sdk_do_not_notice_us(tmp_
             said = await connection.ext_method("vendor/thing", params)
             assert said == {"method": "vendor/thing", "params": params}
             await until(lambda: editor.words[-1] == "again")
-    # Both servers are what the SDK's own models take for a program to start.
+    # The SDK's own models accept both servers as programs to start.
     servers = ["McpServerStdio:theirs", "McpServerStdio:notes"]
     assert editor.words == [*servers, *text.split(), *servers, "again"]
     assert process.returncode == 0
@@ -105,7 +105,7 @@ async def test_the_example_agent_of_the_python_sdk_does_not_notice_us(tmp_path: 
 
 
 async def edit(cwd: Path, agent: list[str], *prompts: str) -> Any:
-    """What the editor on the official TypeScript SDK saw."""
+    """What the editor on the official TypeScript SDK received."""
     ended = await node(EDITOR, json.dumps(prompts), *agent, timeout_s=180, env={"EDITOR_CWD": str(cwd)})
     assert ended.code == 0, ended.err
     return json.loads(ended.out)
@@ -116,7 +116,7 @@ async def test_an_editor_on_the_official_typescript_sdk_provides_a_server(tmp_pa
         prompts = ('call editor greet {"name": "you"}', 'call notes add {"a": 2, "b": 3}')
         found = await edit(tmp_path, [*command, sys.executable, AGENT, "early"], *prompts)
         greeted, added = map(json.loads, found["said"])
-        # The agent is of the handshake era, and the editor speaks MCP 2026-07-28 in envelopes.
+        # The agent is of the handshake era, and the editor uses MCP 2026-07-28 in envelopes.
         assert greeted["content"][0]["text"] == "Hello you, says the editor to agent"
         assert found["calls"] == ["server/discover", "tools/call"]
         assert added["structuredContent"] == {"result": 5}
@@ -138,7 +138,7 @@ async def test_acpx_is_an_editor(tmp_path: Path) -> None:
 
 @pytest.fixture
 def fast_agent() -> list[str]:
-    """The command of an agent that does as the prompt says. The setup installs it where it is available."""
+    """The command of an agent that follows the prompt. The set-up installs it where it is available."""
     program = MODULES.parent / "build" / "fast-agent" / "bin" / "fast-agent-acp"
     if not (program.parents[1] / ".tabrelay").is_file():
         why = program.parents[1] / "why.txt"

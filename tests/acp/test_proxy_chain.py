@@ -13,7 +13,7 @@ GREETED = {"protocolVersion": 1, "agentCapabilities": {}}
 
 
 async def greet(stage: ConductorHarness, prefix: str = "proxy/") -> Any:
-    """The whole chain says hello, each proxy to the next; gives what the editor gets."""
+    """Sends `initialize` through the whole chain; returns the answer that the editor receives."""
     stage.editor.send(id=0, method="initialize", params={"protocolVersion": 1, "clientInfo": {"name": "e"}})
     for number, proxy in enumerate(stage.proxies):
         asked = await proxy.next()

@@ -93,7 +93,7 @@ async def test_a_program_at_the_relays_port_that_sends_nothing_delays_a_session_
     async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nX: ")
         with suppress(ConnectionError):
-            while True:  # never so slow that a wait for the next byte would end
+            while True:  # never so slow that the wait for the next byte would end
                 writer.write(b"x")
                 await writer.drain()
                 await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Who gets which line. Pure: lines in, effects out."""
+"""Routing of lines between editor, proxies and agent. Pure: lines in, effects out."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STDIO = '{"name":"files","command":"/bin/x","args":[],"env":[],"odd":1.50E+2,"_m
 
 
 class Rules:
-    """A router whose own connections and requests are told apart by the test."""
+    """A router whose own connections and requests the test defines."""
 
     def __init__(self) -> None:
         self.ours: set[Any] = set()

@@ -1,11 +1,11 @@
-"""A proxy for tests, as a real child process: passes everything on, and puts its name before every prompt."""
+"""A proxy as a real child process for tests: passes everything on, and puts its name before every prompt."""
 
 import json
 import sys
 from typing import Any
 
 name = sys.argv[1]
-given: dict[Any, Any] = {}  # ids of requests that went on -> whose they are
+given: dict[Any, Any] = {}  # ids of requests that it has forwarded -> their senders
 
 
 def write(**message: Any) -> None:

@@ -1,4 +1,4 @@
-"""An agent on the official Python SDK. It says what servers it was given, and then every prompt again, word by word."""
+"""An agent on the official Python SDK. It lists the servers that it was given, and then repeats every prompt."""
 
 from __future__ import annotations
 
