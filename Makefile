@@ -11,7 +11,7 @@ PLOTS = build/bench
 SECONDS ?= 300
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test quick test-newest test-browsers check lint bench bench-full bench-rivals fuzz audit format build clean
+.PHONY: help demo serve test quick test-newest test-browsers screenshots check lint bench bench-full bench-rivals fuzz audit format build clean
 
 help: ## Show this list
 	@echo 'usage: make TARGET [ARGS="flags passed on"]'
@@ -42,6 +42,10 @@ test-newest: ## Run the relay's tests with the newest uvicorn, httptools, websoc
 test-browsers: ## Try the core in Firefox and WebKitGTK too, and write docs/browsers.md (ARGS="-k reload")
 	@$(SETUP) browsers
 	@TABRELAY_BROWSERS=$(BROWSERS) TABRELAY_BROWSERS_TABLE=docs/browsers.md exec $(BIN)/python -m pytest tests/browsers $(ARGS)
+
+screenshots: ## Write pictures of every page and state to build/screenshots (ARGS="console demo")
+	@$(SETUP) test
+	@exec $(BIN)/python -m tests.screenshots $(ARGS)
 
 check: ## Lint, format, types (Python and JavaScript), import contracts, names and prose
 	@$(SETUP) check

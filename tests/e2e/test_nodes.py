@@ -24,7 +24,7 @@ async def test_the_page_shows_every_relay_and_the_servers_at_all_of_them(
             url = f"http://127.0.0.1:{there.port}"
             async with SyntheticWorker(url, there.token, "there"):
                 await expect(rows).to_have_count(2)
-                await expect(rows.nth(0)).to_contain_text("this one · 0 browsers")
+                await expect(rows.nth(0)).to_contain_text("this relay · 0 browsers")
                 await expect(rows.nth(1)).to_contain_text("1 browser ·")
                 await expect(server.locator(".presence")).to_contain_text("online for")
                 await expect(server.locator("[data-tool=echo]")).to_be_visible()

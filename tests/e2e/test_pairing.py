@@ -131,7 +131,7 @@ async def test_a_page_of_another_origin_asks_is_approved_works_and_is_sent_away(
     said = await place.said(r"(\S+) wants to offer tools as \"(\w+)\" — code (\S+)")
     assert said.groups() == (place.site.origin, "notes", code)
     row = own.locator(f"#asking [data-origin='{place.site.origin}']")
-    await expect(row.locator(".code")).to_have_text(code)
+    await expect(row.locator(".pairing-code")).to_have_text(code)
 
     # A second tab of the same app does not ask a second time.
     second = await place.open(LATE)

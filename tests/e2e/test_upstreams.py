@@ -24,7 +24,7 @@ async def test_the_page_says_why_a_server_is_not_there_and_connects_to_it_now(
         await expect(files.locator(".cause")).to_contain_text("There is no program")
         await expect(files.locator(".presence")).to_contain_text("offline, failed")
         await expect(files.locator(".plan")).to_have_text("5 attempts so far. The next call tries again.")
-        await expect(files.locator(".lamp")).to_have_attribute("data-lamp", "stop")
+        await expect(files.locator(".badge")).to_have_class("badge is-bad")
         await expect(far.locator(".cause")).to_contain_text("No server answers at 127.0.0.1:9")
         await expect(far.locator(".plan")).to_contain_text("The next one is in")
 

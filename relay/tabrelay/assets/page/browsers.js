@@ -22,7 +22,7 @@ import { duration, element, setText } from "./element.js";
 
 /** @param {string} server */
 export function browserList(server) {
-  const root = element("ul", { class: "browsers", "aria-label": `Browsers that offer ${server}`, hidden: true });
+  const root = element("ul", { class: "browsers list", "aria-label": `Browsers that offer ${server}`, hidden: true });
   /** @type {Map<string, ReturnType<typeof browserRow>>} */
   let rows = new Map();
   return {
@@ -43,18 +43,19 @@ export function browserList(server) {
 
 /** @param {string} id */
 function browserRow(id) {
-  const lamp = element("span", { class: "lamp" });
-  const front = element("span", { class: "front" }, "in front");
+  const badge = element("span", { class: "badge" });
+  const front = element("span", { class: "front badge" }, "in front");
   const about = element("p", { class: "about" });
-  const titles = element("p", { class: "titles" });
-  const address = element("code");
-  const name = element("p", { class: "name" }, `~${id} `, front);
+  const titles = element("p", { class: "titles about" });
+  const address = element("code", { class: "about" });
+  const name = element("p", { class: "row" }, element("span", { class: "name" }, `~${id}`), badge, front);
   return {
-    root: element("li", { "data-instance": id }, lamp, element("div", {}, name, about, titles, address)),
+    root: element("li", { "data-instance": id }, name, about, titles, address),
 
     /** @param {Instance} instance */
     update(instance) {
-      lamp.dataset.lamp = { online: "clear", idle: "caution", offline: "dark" }[instance.state];
+      badge.className = `badge ${{ online: "is-ok", idle: "is-warn", offline: "" }[instance.state]}`;
+      setText(badge, instance.state);
       front.hidden = !instance.front;
       setText(about, describe(instance));
       setText(titles, instance.tabs.map(({ title }) => title || "Untitled").join(" · "));
@@ -66,7 +67,7 @@ function browserRow(id) {
 /** @param {Instance} instance */
 function describe({ state, last_seen_s, browser, tabs, last_used_s }) {
   const whole = (/** @type {number} */ s) => duration(Math.floor(s) * 1000 || 1000);
-  const parts = [state === "offline" ? `offline, last seen ${whole(last_seen_s ?? 0)} ago` : state];
+  const parts = state === "offline" ? [`last seen ${whole(last_seen_s ?? 0)} ago`] : [];
   if (browser) parts.push(browser);
   if (state !== "offline") parts.push(tabs.length === 1 ? "1 tab" : `${tabs.length} tabs`);
   if (last_used_s !== null) parts.push(`used ${whole(last_used_s)} ago`);

@@ -5,6 +5,7 @@
  * while the user selects text in it. It requests nothing: page.js does.
  */
 
+import { command } from "./clients.js";
 import { byId, duration, element, setText } from "./element.js";
 import { TOOLS_CALL } from "./mcp_methods.js";
 
@@ -31,6 +32,7 @@ export function callsPanel() {
   const section = byId("calls", HTMLElement);
   const list = byId("calls-list", HTMLElement);
   const about = byId("calls-about", HTMLElement);
+  const todo = byId("calls-command", HTMLElement);
   let mark = "";
 
   return {
@@ -45,7 +47,10 @@ export function callsPanel() {
     /** @param {CallLog} log @param {string} logsCommand */
     update({ is_on, has_arguments, mark: now, calls }, logsCommand) {
       section.hidden = false;
-      setText(about, aboutLog(is_on, has_arguments, list.childElementCount + (calls?.length ?? 0), logsCommand));
+      setText(about, aboutLog(is_on, has_arguments, list.childElementCount + (calls?.length ?? 0)));
+      todo.hidden = !is_on;
+      const text = `${logsCommand} --calls`;
+      if (todo.querySelector("code")?.textContent !== text) todo.replaceChildren(command(text));
       if (!calls || isSelecting(list)) return;
       mark = now;
       list.replaceChildren(...calls.slice(-MAX_SHOWN).reverse().map(row));
@@ -57,12 +62,11 @@ export function callsPanel() {
  * @param {boolean} isOn
  * @param {boolean} hasArguments
  * @param {number} count
- * @param {string} logsCommand
  */
-function aboutLog(isOn, hasArguments, count, logsCommand) {
-  if (!isOn) return "Not written down: the relay was started with --call-log none.";
+function aboutLog(isOn, hasArguments, count) {
+  if (!isOn) return "The call log is off: the relay was started with --call-log none.";
   const what = hasArguments ? "with their arguments" : "without their arguments (--call-log-arguments adds them)";
-  return `${count ? "Written down" : "None yet. They are written down"} ${what}; ${logsCommand} --calls shows all of them.`;
+  return `${count ? "" : "No calls yet. "}The call log has all calls, ${what}. This command shows them:`;
 }
 
 /** @param {HTMLElement} list */
@@ -76,7 +80,7 @@ function row(call) {
   const when = new Date(call.time);
   const time = element("time", { datetime: call.time, title: when.toLocaleString() }, when.toLocaleTimeString());
   if (call.calls !== undefined) {
-    const text = `${call.calls} calls are not written down: they came too fast`;
+    const text = `${call.calls} calls are not in the log: they came too fast`;
     return element("li", { "data-outcome": call.outcome }, time, element("p", { class: "about" }, text));
   }
   const what = call.method === TOOLS_CALL ? "" : `${call.method} `;

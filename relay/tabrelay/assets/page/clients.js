@@ -5,12 +5,12 @@
  * shown, shared and recorded.
  */
 
+import { codeBlock } from "./code_block.js";
 import { element } from "./element.js";
 import { TOOLS_CALL, TOOLS_LIST } from "./mcp_methods.js";
 
 const VERSION = "2026-07-28";
 const DEFAULT_PORT = "4747";
-const COPIED_MS = 1600;
 
 /**
  * @typedef {{ text: string, code?: string }} Step
@@ -137,7 +137,7 @@ function json(value) {
 export function clientPanel(host, label) {
   const key = host.id || `panel-${crypto.randomUUID()}`;
   const body = element("div", { class: "recipe", role: "tabpanel", id: `${key}-recipe` });
-  const strip = element("div", { class: "strip", role: "tablist", "aria-label": label });
+  const strip = element("div", { class: "tabs", role: "tablist", "aria-label": label });
   const tabs = CLIENTS.map(([id, name]) => {
     const attributes = { type: "button", role: "tab", id: `${key}-${id}`, "data-client": id, "aria-controls": body.id };
     return element("button", attributes, name);
@@ -187,7 +187,8 @@ export function clientPanel(host, label) {
 /** @param {Step} step @returns {HTMLElement[]} */
 function stepNodes({ text, code }) {
   const paragraph = element("p", {}, text);
-  return code === undefined ? [paragraph] : [paragraph, command(code)];
+  if (code === undefined) return [paragraph];
+  return [paragraph, codeBlock(code, code.startsWith("{") ? "json" : "shell")];
 }
 
 /**
@@ -197,31 +198,5 @@ function stepNodes({ text, code }) {
  * @returns {HTMLElement}
  */
 export function command(text) {
-  // One span per word: a line may break between words, never after the dashes of `--transport`.
-  const words = text.split(/(\s+)/).map((part) => (/\S/.test(part) ? element("span", {}, part) : part));
-  const code = element("code", {}, ...words);
-  const button = element("button", { type: "button", class: "copy", "aria-label": "Copy the command" }, "Copy");
-  button.addEventListener("click", async () => {
-    const done = await copy(text, code);
-    button.textContent = done ? "Copied" : "Press Ctrl+C";
-    setTimeout(() => (button.textContent = "Copy"), COPIED_MS);
-  });
-  return element("div", { class: "command" }, element("pre", {}, code), button);
-}
-
-/**
- * Copies the text. Without a clipboard (http from another computer), it selects the text instead and returns false.
- *
- * @param {string} text
- * @param {HTMLElement} shown
- * @returns {Promise<boolean>}
- */
-async function copy(text, shown) {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    getSelection()?.selectAllChildren(shown);
-    return false;
-  }
+  return codeBlock(text, "shell");
 }

@@ -14,6 +14,9 @@ const ANSWER_MS = 5000;
 /** The first segment of a path: a name that the relay could have. Anything else is shown as text only. */
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}(~[A-Za-z0-9_-]{1,64})?$/u;
 
+/** @type {Record<string, string>} */
+const LOOKS = { online: "is-ok", idle: "is-warn", offline: "is-warn", unknown: "is-bad", error: "is-bad", relay_down: "is-bad" };
+
 const state = byId("state", HTMLElement);
 const [, name = ""] = location.pathname.split("/");
 const url = `${location.origin}/${name}`;
@@ -26,6 +29,7 @@ let tokenCommand = "tabrelay token";
  */
 function show(kind, text, todo) {
   state.dataset.state = kind;
+  state.className = `notice ${LOOKS[kind] ?? ""}`;
   setText(byId("state-text", HTMLElement), text);
   const box = byId("state-todo", HTMLElement);
   box.hidden = !todo;
@@ -40,19 +44,19 @@ function showCommands() {
 /** @param {{ state: string, tools: unknown[] } | undefined} server */
 function showServer(server) {
   if (!server) {
-    return show("unknown", `The relay knows no server “${name}”. Open a page that offers it, or look at the other servers: /`);
+    return show("unknown", `The relay knows no server “${name}”. Open a page that offers it, or see the console for other servers.`);
   }
   const count = server.tools.length === 1 ? "1 tool" : `${server.tools.length} tools`;
   if (server.state === "online") return show("online", `“${name}” is online and offers ${count}.`);
   if (server.state === "idle") {
-    return show("idle", `No page that offers “${name}” is open. Only what runs in its worker answers: ${count}.`);
+    return show("idle", `No page that offers “${name}” is open. Its worker still answers, with ${count}.`);
   }
-  show("offline", `“${name}” is offline. Open its page; clients still see its last list of ${count}.`);
+  show("offline", `“${name}” is offline. Open its page to connect it. Clients still see its last list of ${count}.`);
 }
 
 async function poll() {
   if (!isPaired()) {
-    const text = "Only a browser that came through a pairing link sees the state of servers. To get a link, run:";
+    const text = "Only a paired browser sees the state of servers. This command prints a pairing link:";
     return show("not_paired", text, sibling(tokenCommand, "pair"));
   }
   try {

@@ -52,9 +52,9 @@ export function nodesPanel() {
  * @param {string} version
  */
 function about(node, version) {
-  const parts = node.is_this ? ["this one"] : [];
+  const parts = node.is_this ? ["this relay"] : [];
   parts.push(`${node.browsers ?? 0} ${node.browsers === 1 ? "browser" : "browsers"}`);
-  parts.push(`${node.in_flight ?? 0} under way`);
+  parts.push(`${node.in_flight ?? 0} running`);
   if (node.since) parts.push(`up for ${duration(Math.max(1, Date.now() - node.since * 1000))}`);
   if (node.version && node.version !== version) parts.push(`version ${node.version}`);
   return parts.join(" · ");

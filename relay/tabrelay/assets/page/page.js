@@ -19,7 +19,7 @@ import { serverCard } from "./server.js";
  * @typedef {import("./server.js").Server} Server
  * @typedef {{ version: string, build: string, url: string, token_command: string, servers: Server[],
  *   nodes?: import("./nodes.js").RelayNode[], refused?: import("./refused.js").Refused[] }} Status
- * @typedef {{ lamp: "clear" | "stop", state: string, title: string, text: string, command?: string }} Notice
+ * @typedef {{ look: "ok" | "bad", state: string, title: string, text: string, command?: string }} Notice
  */
 
 const POLL_MS = 2000;
@@ -45,7 +45,7 @@ let timer;
 /** @param {Notice} notice */
 function showNotice(notice) {
   section.dataset.state = notice.state;
-  byId("relay-lamp", HTMLElement).dataset.lamp = notice.lamp;
+  section.className = `notice is-${notice.look}`;
   setText(byId("relay-title", HTMLElement), notice.title);
   setText(byId("relay-text", HTMLElement), notice.text);
   const todo = byId("relay-todo", HTMLElement);
@@ -62,10 +62,10 @@ function showNotPaired() {
   nodes.hide();
   refused.hide();
   showNotice({
-    lamp: "stop",
+    look: "bad",
     state: "not_paired",
-    title: "This browser is not paired",
-    text: problem ?? "The relay shows its servers only to a browser that came through a pairing link. To get one, run:",
+    title: "This browser is not paired with the relay",
+    text: problem ?? "The relay shows its servers only to paired browsers. This command prints a pairing link:",
     command: sibling(tokenCommand, "pair"),
   });
 }
@@ -73,10 +73,10 @@ function showNotPaired() {
 function showDown() {
   content.classList.add("stale");
   showNotice({
-    lamp: "stop",
+    look: "bad",
     state: "relay_down",
     title: "The relay is not running",
-    text: `Nothing answers at ${location.origin}. What you see below is the last that was known. To start it again:`,
+    text: `Nothing answers at ${location.origin}. The servers below are as they were last seen. To start the relay again:`,
     command: startCommand(tokenCommand, "serve", location.origin),
   });
 }
@@ -84,7 +84,7 @@ function showDown() {
 /** @param {string} text */
 function showUnproven(text) {
   content.classList.add("stale");
-  showNotice({ lamp: "stop", state: "unproven", title: "This is not your relay", text });
+  showNotice({ look: "bad", state: "unproven", title: "This is not your relay", text });
 }
 
 /** @param {Status} status */
@@ -94,14 +94,13 @@ function showStatus(status) {
   const idle = status.servers.filter(({ state }) => state === "idle").length;
   const total = status.servers.length;
   showNotice({
-    lamp: "clear",
+    look: "ok",
     state: "running",
     title: "The relay is running",
     text: total === 0 ? `At ${status.url}.` : `At ${status.url}, with ${online} of ${total} servers online${idle ? `, and ${idle} without an open page` : ""}.`,
   });
   content.hidden = false;
   content.classList.remove("stale");
-  setText(byId("version", HTMLElement), `Tabrelay ${status.version} · ${status.build}`);
   byId("servers-empty", HTMLElement).hidden = total > 0;
   showServers(status);
   nodes.update(status.nodes, status.version);
@@ -186,7 +185,7 @@ async function poll() {
     }
     if (answer.status === 401 || answer.status === 403) return showNotPaired();
     const text = `It answered with status ${answer.status}.`;
-    showNotice({ lamp: "stop", state: "error", title: "The relay is in trouble", text });
+    showNotice({ look: "bad", state: "error", title: "The relay has a problem", text });
   } catch (error) {
     const why = error instanceof Unproven ? error.why : "";
     if (why === "unauthorized") showNotPaired();

@@ -90,8 +90,8 @@ function prune(rows, wanted, root) {
  * @param {(decision: Decision) => Promise<void>} send
  */
 function askingRow({ code, origin, server, others }, send) {
-  const approve = button("Approve", "button", () => send({ approve: code }));
-  const refuse = button("Refuse", "copy", () => send({ refuse: code }));
+  const approve = button("Approve", "button is-primary", () => send({ approve: code }));
+  const refuse = button("Refuse", "button", () => send({ refuse: code }));
   approve.disabled = true;
   setTimeout(() => (approve.disabled = false), ENABLE_DELAY_MS);
   const also = others.length ? `“${server}” is offered by ${others.join(", ")} too.` : "";
@@ -102,11 +102,11 @@ function askingRow({ code, origin, server, others }, send) {
       "div",
       {},
       element("p", { class: "name" }, origin),
-      element("p", { class: "about" }, `wants to offer tools as “${server}”. Approve it only if its page shows this code.`),
+      element("p", { class: "about" }, `wants to offer tools as “${server}”. Approve it only if you opened this page and it shows the same code.`),
       also ? element("p", { class: "about" }, also) : null,
     ),
-    element("p", { class: "code", "aria-label": `Code ${code}` }, code),
-    element("div", { class: "decide" }, approve, refuse),
+    element("p", {}, element("span", { class: "hint" }, "Code "), element("span", { class: "pairing-code" }, code)),
+    element("div", { class: "decide row" }, approve, refuse),
   );
 }
 
@@ -120,7 +120,7 @@ function pairedRow({ id, origin }, send) {
     "li",
     { class: "pairing", "data-origin": origin },
     element("div", {}, element("p", { class: "name" }, origin), about),
-    button("Revoke", "copy", () => send({ revoke: id })),
+    button("Revoke", "button is-danger", () => send({ revoke: id })),
   );
   return {
     root,

@@ -41,7 +41,7 @@ import { duration, element, setText } from "./element.js";
  * @param {CardActions} actions
  */
 export function serverCard(name, actions) {
-  const { root, lamp, presence, callCount, runningCount, toolList, noTools, leftOut, panelHost, ...parts } = makeCard(name);
+  const { root, badge, presence, callCount, runningCount, toolList, noTools, leftOut, panelHost, ...parts } = makeCard(name);
   const { browsers, warning, drift, fine, trouble, cause, plan, now } = parts;
   fine.addEventListener("click", () => actions.accept(name));
   now.addEventListener("click", () => actions.reconnect(name));
@@ -54,7 +54,8 @@ export function serverCard(name, actions) {
     /** @param {Server} server @param {string} tokenCommand */
     update(server, tokenCommand) {
       root.dataset.state = server.state;
-      lamp.dataset.lamp = lampOf(server);
+      badge.className = `badge ${lookOf(server)}`;
+      setText(badge, server.state);
       setText(presence, presenceOf(server));
       setText(callCount, String(server.calls));
       setText(runningCount, String(server.in_flight));
@@ -82,19 +83,19 @@ export function serverCard(name, actions) {
  * @param {string} name
  */
 function makeCard(name) {
-  const lamp = element("span", { class: "lamp" });
-  const presence = element("p", { class: "presence" });
+  const badge = element("span", { class: "badge" });
+  const presence = element("p", { class: "presence about" });
   const callCount = element("dd");
   const runningCount = element("dd");
-  const toolList = element("ul", { class: "tools" });
-  const noTools = element("p", { class: "empty" }, "None are known yet.");
-  const drift = element("p", { class: "about" });
-  const fine = element("button", { type: "button", class: "copy" }, "These are fine");
-  const warning = element("div", { class: "drift", role: "status", hidden: true }, drift, fine);
+  const toolList = element("ul", { class: "list tools" });
+  const noTools = element("p", { class: "empty" }, "None yet.");
+  const drift = element("p");
+  const fine = element("button", { type: "button", class: "button" }, "Accept these tools");
+  const warning = element("div", { class: "drift notice is-warn", role: "status", hidden: true }, drift, fine);
   const cause = element("p", { class: "cause" });
-  const plan = element("p", { class: "plan" });
-  const now = element("button", { type: "button", class: "copy" }, "Connect now");
-  const trouble = element("div", { class: "trouble", hidden: true }, element("div", {}, cause, plan), now);
+  const plan = element("p", { class: "plan about" });
+  const now = element("button", { type: "button", class: "button" }, "Connect now");
+  const trouble = element("div", { class: "trouble notice is-warn", hidden: true }, element("div", {}, cause, plan), now);
   const leftOut = element("p", { class: "about left-out", hidden: true });
   const browsers = browserList(name);
   const panelHost = element("div", { id: `connect-${name}` });
@@ -104,10 +105,11 @@ function makeCard(name) {
     element("div", {}, element("dt", {}, "calls"), callCount),
     element("div", {}, element("dt", {}, "running"), runningCount),
   );
+  const title = element("div", { class: "row" }, element("h3", { id: `name-${name}` }, name), badge);
   const root = element(
     "article",
-    { class: "sheet server", "data-server": name, "aria-labelledby": `name-${name}` },
-    element("header", {}, lamp, element("h3", { id: `name-${name}` }, name), presence, counters),
+    { class: "card server", "data-server": name, "aria-labelledby": `name-${name}` },
+    element("header", {}, element("div", {}, title, presence), counters),
     trouble,
     warning,
     browsers.root,
@@ -119,15 +121,15 @@ function makeCard(name) {
     ),
   );
   const columns = { toolList, noTools, leftOut, panelHost };
-  return { root, lamp, presence, callCount, runningCount, warning, drift, fine, trouble, cause, plan, now, browsers, ...columns };
+  return { root, badge, presence, callCount, runningCount, warning, drift, fine, trouble, cause, plan, now, browsers, ...columns };
 }
 
 /** @param {Server} server */
-function lampOf({ state, connection }) {
-  if (state === "online") return "clear";
-  if (state === "idle") return "caution";
-  if (connection === "failed" || connection === "suspended") return "stop";
-  return connection ? "caution" : "dark";
+function lookOf({ state, connection }) {
+  if (state === "online") return "is-ok";
+  if (state === "idle") return "is-warn";
+  if (connection === "failed" || connection === "suspended") return "is-bad";
+  return connection ? "is-warn" : "";
 }
 
 /**
@@ -139,8 +141,8 @@ function planOf({ connection, attempts = 0, next_retry_s: next }) {
   const tried = attempts ? `${attempts} ${attempts === 1 ? "attempt" : "attempts"} so far. ` : "";
   if (typeof next === "number") return `${tried}The next one is in ${seconds(Math.max(1, Math.ceil(next)))}.`;
   if (connection === "failed") return `${tried}The next call tries again.`;
-  if (connection === "suspended") return "It failed too often, and is left alone until you connect it.";
-  return `${tried}It is being connected.`;
+  if (connection === "suspended") return "It failed too often. The relay connects again when you press Connect now.";
+  return `${tried}The relay is connecting to it.`;
 }
 
 /** @param {number} count */
@@ -159,9 +161,9 @@ function presenceOf({ state, since_s, last_seen_s, title, connection }) {
   const whole = (/** @type {number} */ s) => duration(Math.floor(s) * 1000 || 1000);
   const called = title ? `, ${title}` : "";
   if (state === "online") return `online for ${whole(since_s)}${called}`;
-  if (state === "idle") return `no page is open for ${whole(since_s)}, only its worker answers${called}`;
+  if (state === "idle") return `no page has been open for ${whole(since_s)}; only its worker answers${called}`;
   const how = connection ? `offline, ${connection}` : "offline";
-  if (last_seen_s === null) return `${how}, not seen yet${called}`;
+  if (last_seen_s === null) return `${how}, never connected${called}`;
   return `${how}, last seen ${whole(last_seen_s)} ago${called}`;
 }
 
@@ -169,7 +171,7 @@ function presenceOf({ state, since_s, last_seen_s, title, connection }) {
 function driftOf({ changed, added, removed }) {
   const kinds = /** @type {[string, string[]][]} */ ([["changed", changed], ["added", added], ["removed", removed]]);
   const parts = kinds.filter(([, names]) => names.length).map(([what, names]) => `${what}: ${names.join(", ")}`);
-  return `Its tools are not those that were first used. ${parts.join("; ")}.`;
+  return `Its tools have changed since they were first used. ${parts.join("; ")}.`;
 }
 
 /**
@@ -180,8 +182,8 @@ function flawsOf(leftOut, suspicious) {
   const list = (/** @type {{ name: string, why: string }[]} */ flaws) =>
     flaws.map(({ name, why }) => `“${name}” ${why}`).join("; ");
   const parts = [];
-  if (leftOut.length) parts.push(`Not passed on: ${list(leftOut)}.`);
-  if (suspicious.length) parts.push(`Names to compare: ${list(suspicious)}.`);
+  if (leftOut.length) parts.push(`Not offered to clients: ${list(leftOut)}.`);
+  if (suspicious.length) parts.push(`Names that look alike: ${list(suspicious)}.`);
   return parts.join(" ");
 }
 

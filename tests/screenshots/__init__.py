@@ -1,0 +1,1 @@
+"""Pages and their states, for the accessibility test and for `make screenshots`."""

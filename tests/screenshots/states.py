@@ -1,0 +1,140 @@
+"""The table of pages and states: add a row to have it photographed by `make screenshots` and checked by axe-core.
+
+A state is a function that gets the `Stage` and returns the page as it should look. States run in this order and share
+one relay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from playwright.async_api import Page, Route
+
+from tests.screenshots.stage import Stage
+
+DIAL = "(url) => new Promise((done) => (new WebSocket(url, 'mcp').onclose = () => done()))"
+OFFER = """async () => {
+    const { connect } = await import("/-/client.js");
+    globalThis.second ??= connect({ server: "demo" });
+    globalThis.offered ??= second.offerTool({
+        name: "delete_notes", title: "Delete notes", description: "Delete notes that match a text.",
+        inputSchema: { type: "object" }, annotations: { destructiveHint: true }, execute: () => "deleted",
+    });
+}"""
+
+
+@dataclass(frozen=True, slots=True)
+class PageState:
+    """One page in one state. `is_checked`: by axe-core, in `make test`; without it, only photographed."""
+
+    name: str
+    show: Callable[[Stage], Awaitable[Page]]
+    is_checked: bool = True
+
+
+async def components(stage: Stage) -> Page:
+    page = await stage.components()
+    await page.locator("body[data-ready]").wait_for()
+    return page
+
+
+async def console_not_paired(stage: Stage) -> Page:
+    page = await stage.page("/", is_paired=False)
+    await page.locator("#relay[data-state=not_paired]").wait_for()
+    return page
+
+
+async def console_empty(stage: Stage) -> Page:
+    async def without_servers(route: Route) -> None:
+        answer = await route.fetch()
+        await route.fulfill(response=answer, json={**await answer.json(), "servers": []})
+
+    page = await stage.page("/")
+    await page.route("**/-/status", without_servers)
+    await page.reload()
+    await page.locator("#servers-empty").wait_for()
+    return page
+
+
+async def console_with_everything(stage: Stage) -> Page:
+    await stage.demo()
+    await stage.call("add", {"a": 2, "b": 3})
+    page = await stage.page("/")
+    stranger = await stage.page(stage.site.origin, is_paired=False, has_worker=False)
+    await stranger.evaluate(DIAL, stage.base.replace("http", "ws") + "/plain")
+    await page.bring_to_front()
+    for part in ("#servers [data-server=demo]", "#asking li", "#refused-list li", "#calls-list li"):
+        await page.locator(part).first.wait_for()
+    return page
+
+
+async def console_without_relay(stage: Stage) -> Page:
+    page = await stage.page("/")
+    await page.locator("#relay[data-state=running]").wait_for()
+    await page.route("**/-/status", lambda route: route.abort())
+    await page.locator("#relay[data-state=relay_down]").wait_for()
+    return page
+
+
+async def address_not_paired(stage: Stage) -> Page:
+    page = await stage.page("/demo", is_paired=False)
+    await page.locator("#state[data-state=not_paired]").wait_for()
+    return page
+
+
+async def address_online(stage: Stage) -> Page:
+    await stage.demo()
+    page = await stage.page("/demo")
+    await page.locator("#state[data-state=online]").wait_for()
+    return page
+
+
+async def demo(stage: Stage) -> Page:
+    page = await stage.demo()
+    await stage.call("add", {"a": 2, "b": 3})
+    return page
+
+
+async def examples(stage: Stage) -> Page:
+    page = await stage.page("/-/demo/examples/")
+    await page.locator("h1").wait_for()
+    return page
+
+
+async def pairing_panel(stage: Stage) -> Page:
+    page = await stage.page(stage.site.origin, is_paired=False, has_worker=False)
+    await page.locator("tabrelay-panel section").wait_for()
+    return page
+
+
+async def problem_panel(stage: Stage) -> Page:
+    page = await stage.page(f"{stage.site.origin}/?relay=http://127.0.0.1:9", is_paired=False, has_worker=False)
+    await page.locator("tabrelay-panel section").wait_for()
+    return page
+
+
+async def approval_dialog(stage: Stage) -> Page:
+    page = await stage.demo()
+    await page.evaluate(OFFER)
+    await page.locator("#tools [data-tool=delete_notes]").first.wait_for()
+    await stage.unfinished_call("delete_notes", {"match": "holiday", "dry_run": False})
+    await page.locator("tabrelay-approval dialog").wait_for()
+    await page.locator("tabrelay-approval button:enabled").first.wait_for()
+    return page
+
+
+STATES = (
+    PageState("components", components),
+    PageState("console-not-paired", console_not_paired),
+    PageState("console-empty", console_empty),
+    PageState("demo", demo),
+    PageState("console", console_with_everything),
+    PageState("console-without-relay", console_without_relay),
+    PageState("address-not-paired", address_not_paired),
+    PageState("address-online", address_online),
+    PageState("examples", examples),
+    PageState("pairing-panel", pairing_panel),
+    PageState("problem-panel", problem_panel),
+    PageState("approval-dialog", approval_dialog),
+)
