@@ -20,7 +20,7 @@ from steps.console import SetupError, report, say, side_by_side
 from steps.node import check_javascript, is_node_here, node_packages, node_tools
 from steps.others import fast_agent, rival_programs, sdk_examples
 from steps.python import fuzzer, make_venv, newest, python_packages
-from steps.system import browser, bus, other_browsers
+from steps.system import browser, bus, other_browsers, shells
 from steps.tree import ROOT
 
 OLDEST = (3, 11)
@@ -76,6 +76,7 @@ def test() -> None:
     def system() -> None:
         browser()
         bus()
+        shells()
 
     side_by_side(rest, fast_agent)
 

@@ -1,4 +1,4 @@
-"""Browsers and nats-server, installed from the system's packages where they are missing."""
+"""Browsers, nats-server and shells, installed from the system's packages where they are missing."""
 
 from __future__ import annotations
 
@@ -94,3 +94,15 @@ def bus() -> None:
         apt("nats-server")
     if not shutil.which("nats-server", path=places):
         raise SetupError("no NATS for the tests: put nats-server on PATH, or set TABRELAY_NATS_SERVER to one")
+
+
+def shells() -> None:
+    """zsh and fish for the tests of shell completion, which are skipped without them."""
+    missing = [shell for shell in ("zsh", "fish") if not shutil.which(shell)]
+    if not missing:
+        return
+    say(f"== installing {' and '.join(missing)} for the tests from the system's packages")
+    try:
+        apt(*missing)
+    except SetupError as error:
+        say(f"   without {' and '.join(missing)}: {error}")

@@ -19,6 +19,7 @@ from tabrelay.cli.output import OK
 SHELLS = ("bash", "zsh", "fish")
 # The words up to the cursor; the program as it was typed, since it may not be on the PATH.
 BASH_WORDS = '"${COMP_WORDS[0]}" completion words -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null'
+ZSH_WORDS = '"${words[1]}" completion words -- "${(@)words[2,CURRENT]}" 2>/dev/null'
 FISH_WORDS = "eval (commandline -opc)[1] completion words -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null"
 
 
@@ -57,7 +58,7 @@ def _completion(args: argparse.Namespace) -> int:
             print(word)
         return OK
     words = list(walk(args.whole()))
-    print(fish(words) if args.shell == "fish" else bash(words, is_zsh=args.shell == "zsh"), end="")
+    print({"bash": bash, "zsh": zsh, "fish": fish}[args.shell](words), end="")
     return OK
 
 
@@ -84,16 +85,15 @@ def walk(parser: argparse.ArgumentParser, path: tuple[str, ...] = (), about: str
         yield from walk(inner, (*path, name), text)
 
 
-def bash(words: list[Word], is_zsh: bool) -> str:
+def bash(words: list[Word]) -> str:
     cases = []
     for word in words:
         options = " ".join(flag for flag, _ in word.flags)
         names = f" $({BASH_WORDS})" if word.has_names else ""
         cases.append(f'    "{" ".join(word.path)}") words="{" ".join(word.choices)}{names}"; flags="{options}" ;;')
     actions = sorted({word.path[-1] for word in words if word.path})
-    head = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n" if is_zsh else ""
     lines = "\n".join(cases)
-    return f"""{head}_tabrelay() {{
+    return f"""_tabrelay() {{
   local current="${{COMP_WORDS[COMP_CWORD]}}"
   [[ "$current" == "=" ]] && current=""
   local path="" words="" flags="" word
@@ -119,12 +119,61 @@ complete -o default -F _tabrelay tabrelay
 """
 
 
+def zsh(words: list[Word]) -> str:
+    """With zsh's own functions: under `bashcompinit`, `path` and `words` are variables of the shell itself."""
+    cases = []
+    for word in words:
+        abouts = _abouts(word, words)
+        choices = " ".join(_zsh_described(choice, abouts.get(choice, "")) for choice in word.choices)
+        options = " ".join(_zsh_described(flag, about) for flag, about in word.flags)
+        names = f'\n      names=("${{(@f)$({ZSH_WORDS})}}")' if word.has_names else ""
+        cases.append(f'    "{" ".join(word.path)}")\n      choices=({choices})\n      options=({options}){names} ;;')
+    known = "|".join(shlex.quote(" ".join(word.path)) for word in words if word.path)
+    lines = "\n".join(cases)
+    return f"""#compdef tabrelay
+(( $+functions[compdef] )) || {{ autoload -Uz compinit && compinit; }}
+_tabrelay() {{
+  local command="" word
+  local -a choices options names
+  for word in "${{(@)words[2,CURRENT-1]}}"; do
+    case "${{command:+$command }}$word" in
+      {known}) command="${{command:+$command }}$word" ;;
+    esac
+  done
+  case "$command" in
+{lines}
+  esac
+  if [[ "$PREFIX" == -* ]]; then
+    _describe option options
+    return
+  fi
+  local -a begun=(${{(M)names:#*=}}) whole=(${{names:#*=}})
+  local found=1
+  (( $#choices )) && _describe word choices && found=0
+  (( $#begun )) && compadd -S "" -a begun && found=0
+  (( $#whole )) && compadd -a whole && found=0
+  (( found )) && _files
+}}
+compdef _tabrelay tabrelay
+"""
+
+
+def _zsh_described(word: str, about: str) -> str:
+    text = " ".join(about.split())[:80]
+    return shlex.quote(word.replace(":", "\\:") + (f":{text}" if text else ""))
+
+
+def _abouts(word: Word, words: list[Word]) -> dict[str, str]:
+    """What the actions of a command do."""
+    return {one.path[-1]: one.about for one in words if one.path and one.path[:-1] == word.path}
+
+
 def fish(words: list[Word]) -> str:
     lines = ["complete -c tabrelay -f"]
     for word in words:
         is_here = _fish_condition(word, words)
         begun = f"complete -c tabrelay -n {shlex.quote(is_here)}"
-        abouts = {one.path[-1]: one.about for one in words if one.path[:-1] == word.path and one.path}
+        abouts = _abouts(word, words)
         for choice in word.choices:
             lines.append(f"{begun} -a {shlex.quote(choice)} -d {_fish_text(abouts.get(choice, ''))}")
         if word.has_names:

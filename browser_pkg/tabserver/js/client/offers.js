@@ -20,6 +20,8 @@ const NAME = /^[A-Za-z0-9_.-]{1,128}$/;
 const MAX_TITLE = 256;
 const MAX_DESCRIPTION = 8192;
 const MAX_DEPTH = 32;
+/** Of so many tools with a warning it is known that they have got it. */
+const MAX_WARNED = 256;
 const CONTROL_CHARACTERS =
   /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]|[\u{e0000}-\u{e007f}]/u;
 const SCHEME = /^[A-Za-z][A-Za-z0-9+.-]*:/;
@@ -34,7 +36,7 @@ const SCHEME = /^[A-Za-z][A-Za-z0-9+.-]*:/;
 export class Offers {
   /** @type {Record<OfferKind, Map<string, any>>} */
   #items = { tools: new Map(), resources: new Map(), templates: new Map(), prompts: new Map() };
-  /** The names of tools with a warning. @type {Set<string>} */
+  /** The names of tools with a warning, up to a number. @type {Set<string>} */
   #warned = new Set();
   /** When each was first offered, by kind and key. @type {Map<string, number>} */
   #since = new Map();
@@ -57,6 +59,8 @@ export class Offers {
     const isAgain = this.#warned.has(tool.name);
     const warnings = toolWarnings(tool, known !== undefined && known !== tool);
     if (warnings.length) this.#warned.add(tool.name);
+    // A page may make up names without an end.
+    if (this.#warned.size > MAX_WARNED) this.#warned = new Set([tool.name]);
     for (const warning of isAgain ? [] : warnings) console.warn(`tabrelay: Tool "${tool.name}" ${warning}`);
   }
 
@@ -168,6 +172,7 @@ export class Offers {
     // The definition is made first: if that throws, the item must not be stored.
     const definition = this.#define(kind, key, item);
     this.#items[kind].set(key, item);
+    this.#since.set(`${kind} ${key}`, definition.since_ms);
     return { kind, key, offer: /** @type {Offered} */ ({ [kind]: [definition] }) };
   }
 
@@ -177,9 +182,7 @@ export class Offers {
    * @param {Item} item
    */
   #define(kind, key, item) {
-    const mark = `${kind} ${key}`;
-    const since_ms = this.#since.get(mark) ?? Date.now();
-    this.#since.set(mark, since_ms);
+    const since_ms = this.#since.get(`${kind} ${key}`) ?? Date.now();
     return { ...DEFINE[kind](item), since_ms };
   }
 
