@@ -156,6 +156,11 @@ MUTATIONS: Final = (
         "tests/server/test_fast_path.py::test_whatever_is_asked_gets_the_same_answer_on_both_ways",
     ),
     Mutation(
+        "a client that does not read its stream, on the fast path",
+        "if (headers := owner.stream_headers) is None:",
+        "tests/server/test_fast_streams.py::test_a_client_that_does_not_read_gets_the_result_later",
+    ),
+    Mutation(
         "two Origin headers",
         "origin = origins[0] if origins else None",
         "tests/admission/test_gate.py::test_two_origin_headers_are_as_bad_as_a_foreign_one",

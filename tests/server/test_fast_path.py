@@ -26,7 +26,7 @@ from tabserver.wire.frames import META_ACP, Kind
 from tests.support.asgi_client import Answer
 from tests.support.link_worker import DONE, SyntheticWorker
 from tests.support.raw_http import RawConnection, call_of, raw, written
-from tests.support.running_relay import ACCEPT, RunningRelay, events, modern
+from tests.support.running_relay import ACCEPT, RunningRelay, modern
 from tests.support.waiting import BOUND_S
 
 T = TypeVar("T")
@@ -105,14 +105,6 @@ async def test_a_plain_call_takes_the_fast_path_in_either_era(tmp_path: Path) ->
         answer = await on_fast_path(relay, lambda: relay.http.post("/notes", json=body, headers=session))
         assert (answer.status_code, answer.headers["mcp-session-id"]) == (200, session["Mcp-Session-Id"])
         assert answer.json()["id"] == "a"
-
-
-async def test_what_is_said_before_the_answer_is_not_lost(tmp_path: Path) -> None:
-    async with stage(tmp_path) as (relay, _):
-        with on_regular_path(relay):
-            answer = await relay.call("notes", "progress", {"x": 1})
-        first, last = map(json.loads, events(answer.text))
-        assert (first["method"], last["id"]) == ("notifications/progress", 1)
 
 
 async def test_a_large_response_leaves_the_fast_path_and_arrives_complete(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 from tabrelay.admission.policy import Refuse
 from tabrelay.admission.routes import Route
 from tabrelay.errors import Busy
+from tabrelay.http.exchange import STREAMING
 from tabserver.wire import jsonrpc
 
 Headers = list[tuple[bytes, bytes]]
@@ -48,7 +49,7 @@ class ResponseWriter:
         self._asked = asked
         self._send = send
         self._cors: Headers = []
-        self.is_started = False
+        self.is_started: bool = scope.get(STREAMING, False)
         self.is_ended = False
 
     def allow_origin(self, origin: str) -> None:

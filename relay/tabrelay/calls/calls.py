@@ -316,6 +316,15 @@ class Pending:
         """The reply, if it has arrived and no notice is unread."""
         return None if self._notices else self._reply
 
+    @property
+    def first_notice(self) -> Notice | None:
+        """The first unread notice, for a caller that writes it at once instead of awaiting `next`."""
+        return self._notices[0] if self._notices else None
+
+    def notice_written(self) -> None:
+        """The first unread notice was written."""
+        self._unread -= self._notices.popleft().cost
+
     def watch(self, on_event: Callable[[], None] | None) -> None:
         """Instead of awaiting `next`: call `on_event` whenever `next` would return, and now if it would. None, or
         `release`: not any more."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Protocol
 
-from tabrelay.calls.calls import Call, Notice, Pending, Reply, Response
+from tabrelay.calls.calls import Call, Header, Notice, Pending, Reply, Response
 from tabrelay.errors import RelayError
 from tabserver.wire.frames import Caller
 
@@ -32,6 +32,10 @@ class CallOwner(Protocol):
 
     def response(self, pending: Pending, reply: Reply) -> Response:
         """Status, headers and body of a complete response. Raises RelayError."""
+
+    @property
+    def stream_headers(self) -> tuple[Header, ...] | None:
+        """Headers of a response whose events have no ids and need no record; None if only `respond` can stream."""
 
     async def respond(self, exchange: Any, pending: Pending) -> None:
         """Write the response to an exchange (`http.exchange`), as a stream if necessary."""

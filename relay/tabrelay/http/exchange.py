@@ -29,9 +29,12 @@ SSE_HEADERS: Final[tuple[Header, ...]] = (
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
+EVENT_HEAD: Final = b"event: message\ndata: "
 CHUNK: Final = 256 * 1024
 # A client that reads nothing for this long counts as disconnected, even if its connection is open.
 STALL_S: Final = 30.0
+# Key in the ASGI scope of a request whose response is an event stream that has begun. Clients can't set it.
+STREAMING: Final = "tabrelay.streaming"
 RENEW_S: Final = 1.0  # a timer for each piece would take longer than writing it
 
 
@@ -53,7 +56,7 @@ class Exchange(RequestHeaders):
         self.is_gone = False
         self._receive = receive
         self._send = send
-        self._streaming = False
+        self._streaming: bool = scope.get(STREAMING, False)
         self._watcher: asyncio.Task[None] | asyncio.TimerHandle | None = None
 
     # -- the request --------------------------------------------------------------------------------------------------
@@ -154,7 +157,7 @@ class Exchange(RequestHeaders):
     async def event(self, payload: Body, id: str | None = None, *, is_last: bool = False) -> None:
         """One message as one event, which may be the last of the stream. The payload must be one line; it is not
         checked here."""
-        head = (b"" if id is None else b"id: " + id.encode() + b"\n") + b"event: message\ndata: "
+        head = EVENT_HEAD if id is None else b"id: %b\n%b" % (id.encode(), EVENT_HEAD)
         if isinstance(payload, SlicedPayload) or len(payload) > CHUNK:
             # Not concatenated: no second copy in memory, for a client that may not read it.
             await self._chunk(head)

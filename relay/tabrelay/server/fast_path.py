@@ -1,4 +1,4 @@
-"""Fast path: a small POST is decided where it is received, and written there if its response is one whole result.
+"""Fast path: a small POST is decided where it is received, and written there if its response comes soon.
 
 It makes no decisions: it asks gate and endpoint, once for each request. What can't be written at once continues on the
 regular path with what was decided.

@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import parse_qs
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 NEWEST_LEGACY = "2025-11-25"
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", NEWEST_LEGACY, "2026-07-28")
@@ -54,6 +54,8 @@ class Tap:
         self.swift = 0
         # How many of these requests were not parsed, because the previous header block was identical.
         self.swift_again = 0
+        # The number of event streams that were written there from beginning to end.
+        self.swift_streams = 0
         # The decision that was made before a request reached this wrapper, and the request's body.
         self.decided: WeakKeyDictionary[Any, bytes] = WeakKeyDictionary()
         self.fast_path = None if fast_path is None else TappedFastPath(self, fast_path)
@@ -69,6 +71,8 @@ class Tap:
         body = self.decided.get(scope["tabrelay.outcome"]) if "tabrelay.outcome" in scope else None
         if body is not None:  # it was read before the request reached this wrapper
             socket_record.received({"type": "http.request", "body": body})
+        if scope.get("tabrelay.streaming"):
+            scope["tabrelay.outcome"].owner.tell_stream(socket_record)
 
         async def receive_and_record() -> Any:
             message = await receive()
@@ -103,13 +107,20 @@ class TappedFastPath:
         if hasattr(outcome, "status") and request.admission.origin is None:  # it is already complete
             self._record(outcome, outcome.headers, outcome.body)
         if hasattr(outcome, "owner"):
-            outcome.owner = TappedOwner(self, outcome.owner)
+            outcome.owner = TappedOwner(self, outcome, outcome.owner)
         self._tap.swift_again += is_known and hasattr(outcome, "call")
         return outcome
 
     def record_response(self, pending: Any, headers: Any, body: bytes) -> None:
         self._record(pending, headers, body)
         self._tap.swift += 1
+
+    def record_stream(self, pending: Any, owner: TappedOwner, body: bytes) -> None:
+        socket_record = Exchange(self._tap, self._scopes[pending])
+        socket_record.received({"type": "http.request", "body": self._tap.decided[pending]})
+        owner.tell_stream(socket_record)
+        socket_record.said({"type": "http.response.body", "body": event_of(body)})
+        self._tap.swift_streams += 1
 
     def _record(self, outcome: Any, headers: Any, body: bytes) -> None:
         socket_record = Exchange(self._tap, self._scopes[outcome])
@@ -121,17 +132,41 @@ class TappedFastPath:
 class TappedOwner:
     """Records the answers of a call's owner on the fast path."""
 
-    def __init__(self, fast_path: TappedFastPath, owner: Any) -> None:
+    def __init__(self, fast_path: TappedFastPath, pending: Any, owner: Any) -> None:
         self._fast_path = fast_path
+        self._pending = ref(pending)
         self._owner = owner
+        self._events: list[bytes] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._owner, name)
 
+    @property
+    def stream_headers(self) -> Any:
+        """Is read for each notice that is written."""
+        headers = self._owner.stream_headers
+        pending = self._pending()
+        if headers is not None and pending is not None:
+            self._events.append(event_of(pending.first_notice.payload.encode()))
+        return headers
+
+    def tell_stream(self, socket_record: Exchange) -> None:
+        """The beginning of a stream that was written on the fast path."""
+        socket_record.said({"type": "http.response.start", "headers": self._owner.stream_headers})
+        for event in self._events:
+            socket_record.said({"type": "http.response.body", "body": event, "more_body": True})
+
     def response(self, pending: Any, reply: Any) -> Any:
         status, headers, body = self._owner.response(pending, reply)
-        self._fast_path.record_response(pending, headers, body)
+        if self._events:
+            self._fast_path.record_stream(pending, self, body)
+        else:
+            self._fast_path.record_response(pending, headers, body)
         return status, headers, body
+
+
+def event_of(payload: bytes) -> bytes:
+    return b"event: message\ndata: " + payload + b"\n\n"
 
 
 class Conduit:

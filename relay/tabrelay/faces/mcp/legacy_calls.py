@@ -167,5 +167,8 @@ class SessionOwner:
         """In these versions a JSON-RPC error of the server is sent with status 200 too."""
         return 200, self._session.json_headers, reply.encoded()
 
+    @property
+    def stream_headers(self) -> None: ...
+
     async def respond(self, exchange: Exchange, pending: Pending) -> None:
         await self._calls.respond(exchange, self._session, pending)

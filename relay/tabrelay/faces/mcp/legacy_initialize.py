@@ -76,6 +76,9 @@ class Initialization:
         body, session = self.open(reply)
         return 200, session.json_headers, body
 
+    @property
+    def stream_headers(self) -> None: ...
+
     async def respond(self, exchange: Exchange, pending: Pending) -> None:
         status, headers, body = self.response(pending, await self.reply(pending))
         await exchange.reply(status, body, headers)

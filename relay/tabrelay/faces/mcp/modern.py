@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 
 from tabrelay import mcp_headers
-from tabrelay.calls.calls import LISTS, Call, Notice, Pending, Reply, Response
+from tabrelay.calls.calls import LISTS, Call, Header, Notice, Pending, Reply, Response
 from tabrelay.calls.peer import Peer
 from tabrelay.calls.principal import Principal
 from tabrelay.calls.trace_context import PARENT_HEADER, Traces
@@ -37,7 +37,7 @@ from tabrelay.faces.mcp.param_header_cache import ParamHeaderCache
 from tabrelay.faces.mcp.session_store import SessionStore
 from tabrelay.faces.mcp.subscriptions import SubscriptionFilter, Subscriptions, final_response
 from tabrelay.faces.mcp.tab_pins import TabPins
-from tabrelay.http.exchange import JSON_TYPE, Exchange
+from tabrelay.http.exchange import JSON_TYPE, SSE_HEADERS, Exchange
 from tabrelay.http.headers import RequestHeaders
 from tabrelay.http.param_headers import check
 from tabrelay.routing.drain import Drain, unavailable
@@ -213,6 +213,10 @@ class ModernOwner:
 
     def response(self, pending: Pending, reply: Reply) -> Response:
         return 200 if reply.error_code is None else status_of(reply), JSON_ONLY, reply.encoded()
+
+    @property
+    def stream_headers(self) -> tuple[Header, ...]:
+        return SSE_HEADERS
 
     async def respond(self, exchange: Exchange, pending: Pending) -> None:
         await self._face.respond(exchange, self.server, pending)

@@ -92,6 +92,8 @@ async def _send_outcome(
         await _send_whole(exchange, status, pending.body())
         return
     exchange.watch(hung_up, QUICK_REPLY_S if event is not None else 0.0)
+    if event is None and exchange.is_streaming:  # the stream has begun on the fast path
+        event = await pending.next(keepalive_s)
     wait_s = max(stream_after_s - QUICK_REPLY_S, 0.0)
     while not isinstance(event, Reply):
         if event is None and not exchange.is_streaming:

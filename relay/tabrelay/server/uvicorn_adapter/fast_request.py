@@ -1,8 +1,8 @@
 """Request on the fast path, in place of uvicorn's request-response cycle.
 
-It writes a complete response in one piece. In all other cases (a notice before the response, an error, a slow call, a
-large result, a client that disconnects or reads too slowly) it creates the cycle that uvicorn would have created, and
-the regular path continues with the same call (`hand_over`).
+It writes a complete response in one piece, and an event stream whose events come soon, one by one. In all other cases
+(an error, a slow call, a large result, a client that disconnects or reads too slowly) it creates the cycle that uvicorn
+would have created, and the regular path continues with the same call, and with the stream (`hand_over`).
 
 This file depends on uvicorn's internals; `private_api` checks that they have not changed. It does not decide which
 requests take the fast path.
@@ -13,15 +13,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sized
+from functools import lru_cache
 from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from tabrelay.admission.gate import ADMISSION, Admission
-from tabrelay.admission.responses import DEFAULT_HEADERS
+from tabrelay.admission.responses import DEFAULT_HEADERS, with_default_headers
 from tabrelay.calls.calls import Header, Pending
+from tabrelay.calls.peer import CallOwner
 from tabrelay.errors import RelayError
 from tabrelay.faces.mcp.outcomes import OUTCOME, Answer, Outcome
+from tabrelay.http.exchange import EVENT_HEAD, STREAMING
 from tabrelay.http.headers import RequestHeaders
 from tabrelay.server.fast_path import FastPath
 from tabrelay.server.header_cache import HeaderCache
@@ -40,6 +43,18 @@ def _lines(headers: tuple[Header, ...]) -> bytes:
 # The part of a response between the number of its length and its body.
 _KEEP_ALIVE: Final = b"\r\n" + _lines(DEFAULT_HEADERS) + b"\r\n"
 _CLOSE: Final = b"\r\n" + _lines(DEFAULT_HEADERS) + b"connection: close\r\n\r\n"
+
+
+@lru_cache(maxsize=4)
+def _stream_head(headers: tuple[Header, ...], is_last: bool) -> bytes:
+    """The rest of the head of an event stream. `is_last`: the connection ends with it."""
+    close = b"connection: close\r\n" if is_last else b""
+    return _lines(tuple(with_default_headers(headers, True))) + close + b"transfer-encoding: chunked\r\n\r\n"
+
+
+def _event(payload: bytes) -> bytes:
+    """One chunk with one event, as `http.exchange` writes it."""
+    return b"%x\r\n%b%b\n\n\r\n" % (len(EVENT_HEAD) + len(payload) + 2, EVENT_HEAD, payload)
 
 
 class FastConnection(HttpToolsProtocol):
@@ -136,11 +151,10 @@ class FastRequest:
 
     __slots__ = (
         *("_admission", "_body", "_fast_path", "_http", "_known", "_length", "_outcome"),
-        *("keep_alive", "response_complete"),
+        *("keep_alive", "response_complete", "response_started"),
     )
 
     message_event: Final = _NoWaiter()
-    response_started = False
 
     def __init__(
         self,
@@ -160,6 +174,7 @@ class FastRequest:
         self._outcome: Outcome | None = None  # of a request that was not admitted, or not yet
         self._body = body
         self.keep_alive = keep_alive
+        self.response_started = False  # an event stream has begun
         self.response_complete = False
 
     def start(self) -> None:
@@ -187,25 +202,52 @@ class FastRequest:
     def _on_event(self) -> None:
         pending = self._outcome
         assert isinstance(pending, Pending)
-        reply = pending.sole_reply
-        if reply is None or not self._can_write(reply.raw):
-            self.hand_over()
-            return
+        assert pending.owner is not None
         try:
-            assert pending.owner is not None
-            self._write(*pending.owner.response(pending, reply))
+            if pending.sole_reply is None and not self._write_notices(pending, pending.owner):
+                return
+            reply = pending.sole_reply
+            if reply is None or not self._can_write(reply.raw):
+                self.hand_over()
+                return
+            status, headers, body = pending.owner.response(pending, reply)
+            if self.response_started:
+                self._finish(_event(body) + b"0\r\n\r\n")
+            else:
+                self._write(status, headers, body)
         except RelayError:
             self.hand_over()
         except Exception:  # it would close the link that delivered the reply
             log.exception("A response could not be written.")
             self._http.transport.close()
 
+    def _write_notices(self, pending: Pending, owner: CallOwner) -> bool:
+        """Write the notices that have arrived as events. Is the call over, and this still its writer?"""
+        http = self._http
+        while (notice := pending.first_notice) is not None:
+            # defence: a client that does not read its stream, on the fast path
+            if not self._can_write(notice.payload) or (headers := owner.stream_headers) is None:
+                self.hand_over()
+                return False
+            data = _event(notice.payload.encode())
+            if not self.response_started:
+                self.response_started = True
+                start = STATUS_LINE[200] + _lines(tuple(http.server_state.default_headers))
+                data = start + _stream_head(headers, not self.keep_alive) + data
+            http.transport.write(data)
+            pending.notice_written()
+        return pending.is_done
+
     def _write(self, status: int, headers: tuple[Header, ...], body: bytes) -> None:
+        head = self._known.head(status, self._http.server_state.default_headers, headers)
+        self._finish(b"%b%d%b%b" % (head, len(body), _KEEP_ALIVE if self.keep_alive else _CLOSE, body))
+
+    def _finish(self, data: bytes) -> None:
+        """Write the last of the response, or all of it."""
         http, keep_alive, outcome = self._http, self.keep_alive, self._outcome
         self.response_complete = True
         self._outcome = None  # the connection keeps its last request until the next one
-        head = self._known.head(status, http.server_state.default_headers, headers)
-        http.transport.write(b"%b%d%b%b" % (head, len(body), _KEEP_ALIVE if keep_alive else _CLOSE, body))
+        http.transport.write(data)
         if isinstance(outcome, Pending):
             outcome.release()
             self._fast_path.deadlines.pop(self, None)
@@ -223,7 +265,9 @@ class FastRequest:
         if isinstance(outcome, Pending):
             outcome.watch(None)
             self._fast_path.deadlines.pop(self, None)
-        decided = {ADMISSION: self._admission} if outcome is None else {ADMISSION: self._admission, OUTCOME: outcome}
+        decided: dict[str, Any] = {ADMISSION: self._admission, STREAMING: self.response_started}
+        if outcome is not None:
+            decided[OUTCOME] = outcome
         cycle = RequestResponseCycle(
             scope=self._known.scope(self._length, decided),
             transport=http.cycle_transport,  # type: ignore[arg-type]  # all that a cycle uses
@@ -239,6 +283,8 @@ class FastRequest:
         )
         cycle.body += self._body
         cycle.more_body = False
+        if self.response_started:
+            cycle.response_started = cycle.chunked_encoding = True
         cycle.message_event.set()
         current: object = http.cycle
         if current is self:  # else the client has already sent its next request, which waits for this one

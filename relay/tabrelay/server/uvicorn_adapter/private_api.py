@@ -47,7 +47,16 @@ CYCLE_PARAMETERS: Final = (
     *("message_event", "expect_100_continue", "keep_alive", "on_response"),
 )
 CYCLE_ATTRIBUTES: Final = (
-    *("body", "disconnected", "keep_alive", "message_event", "more_body", "response_complete", "response_started"),
+    *(
+        "body",
+        "chunked_encoding",
+        "disconnected",
+        "keep_alive",
+        "message_event",
+        "more_body",
+        "response_complete",
+        "response_started",
+    ),
     *("scope", "transport"),
 )
 SERVER_ATTRIBUTES: Final = ("connections", "default_headers", "tasks", "total_requests")
