@@ -1,4 +1,4 @@
-"""Servers of an ACP session: browsers as programs or over HTTP, with the real relay and the browser's own Python."""
+"""Servers of an ACP session: browsers as programs or over HTTP, with the real relay and the worker's Python."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_an_agent_calls_a_browser_tool_and_the_tool_knows_the_session(tmp_
             plug.send(id=0, method="initialize", params=LEGACY)
             assert (await plug.next())["result"]["serverInfo"]["name"]
             plug.send(method="notifications/initialized")
-        # Before the agent has said which session it is: agents do that.
+        # Before the agent has sent the session's id: real agents do that.
         plug.send(id=1, method="tools/call", params={"name": "whose", "arguments": {}, **meta})
         early = whose(await plug.until(lambda one: one.get("id") == 1))
         assert early["session"] is None
@@ -148,7 +148,7 @@ async def test_a_token_that_is_replaced_during_a_session_is_read_anew(tmp_path: 
             await until(is_refused)
         plug.send(id=1, method="tools/list", params={"_meta": META})
         answer = await plug.next()
-        # The browser's token is gone too, but the agent's call got in: the list is kept for it.
+        # The browser's token is gone too, but the agent's call was accepted: the relay keeps the list for it.
         assert answer["id"] == 1 and "tools" in answer["result"]
 
 
@@ -184,7 +184,7 @@ async def test_the_status_says_so_when_an_agent_ignores_its_servers(tmp_path: Pa
 
 
 class Slow(NoRelay):
-    """A relay that takes its time with one report, when it is told to."""
+    """A relay client that delays one report when the test says so."""
 
     def __init__(self, *servers: str) -> None:
         super().__init__(*servers)
@@ -209,7 +209,7 @@ async def test_the_last_report_to_the_relay_is_the_current_state() -> None:
         await relay.is_asked.wait()
         await stage.ask_for_session(id=2)
         stage.agent.send(id=2, result={"sessionId": "s2"})
-        for _ in range(100):  # whatever may happen meanwhile, happens
+        for _ in range(100):  # every pending callback runs
             await asyncio.sleep(0)
         relay.may_go_on.set()
         assert (await stage.editor.next())["id"] == 2
@@ -262,7 +262,7 @@ async def test_over_http_an_agent_gets_the_relays_address_and_a_token_for_that_s
 
 
 def fill(home: Path, life_s: float) -> None:
-    """As many tokens as there may be, made for agents."""
+    """The largest permitted number of tokens for agents."""
     Tokens(home).issue_named("acp-0", (CALL,), ("notes",), life_s)
     file = home / "tokens.json"
     [row] = json.loads(file.read_text())["grants"]
@@ -338,7 +338,7 @@ async def test_an_agent_of_acp_2_gets_the_kind_of_server_that_it_says_it_takes(
         stage.editor.send(id=1, method="session/new", params={"cwd": "/", "mcpServers": [theirs]})
         asked = (await stage.agent.next())["params"]
         check_schema(asked, "v2", "NewSessionRequest")
-        # What the agent can not use at all, it is the agent's to say something to.
+        # If the agent supports none of them, it reports that itself.
         assert (asked["mcpServers"][0] == theirs) == (kind != "stdio")
         assert [one["type"] for one in asked["mcpServers"][1:]] == ([] if kind is None else [kind])
         stage.agent.send(id=1, result={"sessionId": "s1"})

@@ -1,4 +1,4 @@
-"""`tabrelay mcp PORT`, as agents start it: light, deaf to what it carries, and gone when one of its ends is."""
+"""`tabrelay mcp PORT` as agents start it: it loads little, forwards bytes unread, and ends when either end closes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.support.acp_harness import WAIT_S
 COMMAND = [sys.executable, "-m", "tabrelay", "mcp"]
 
 
-class Harbour:
-    """Where the conductor would be."""
+class FakeConductor:
+    """Stands in for the conductor: accepts the connection."""
 
     def __init__(self) -> None:
         self.came: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
 
-    async def __aenter__(self) -> Harbour:
+    async def __aenter__(self) -> FakeConductor:
         self.server = await asyncio.start_server(lambda *pair: self.came.put_nowait(pair), "127.0.0.1", 0)
         self.port = self.server.sockets[0].getsockname()[1]
         return self
@@ -69,7 +69,7 @@ def test_it_loads_nothing_that_takes_time() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
     loaded = {name.split(".")[0] for name in json.loads(done.stdout)}
     heavy = {"asyncio", "ssl", "httpx2", "orjson", "fastapi", "pydantic", "uvicorn", "anyio", "mcp", "logging", "json"}
-    assert loaded & heavy <= {"json"}  # which is the test's own
+    assert loaded & heavy <= {"json"}  # which the test itself imports
     ours = {name for name in json.loads(done.stdout) if name.startswith(("tabrelay", "tabserver"))}
     assert ours == {
         "tabrelay.cli",
@@ -85,7 +85,7 @@ def test_it_loads_nothing_that_takes_time() -> None:
 
 
 async def test_the_nonce_is_the_first_line_and_then_every_byte_passes() -> None:
-    async with Harbour() as harbour, child(harbour.port) as process:
+    async with FakeConductor() as harbour, child(harbour.port) as process:
         assert process.stdin and process.stdout
         reader, writer = await harbour.accept()
         data = bytes(range(256)) * 4096  # no lines, no UTF-8, no JSON
@@ -101,7 +101,7 @@ async def test_the_nonce_is_the_first_line_and_then_every_byte_passes() -> None:
 
 
 async def test_it_ends_with_its_stdin_and_what_was_under_way_still_arrives() -> None:
-    async with Harbour() as harbour, child(harbour.port) as process:
+    async with FakeConductor() as harbour, child(harbour.port) as process:
         assert process.stdin and process.stdout
         reader, writer = await harbour.accept()
         process.stdin.write(b"last\n")
@@ -115,7 +115,7 @@ async def test_it_ends_with_its_stdin_and_what_was_under_way_still_arrives() -> 
 
 
 async def test_it_ends_with_its_stdin_even_if_the_conductor_does_not_hang_up() -> None:
-    async with Harbour() as harbour, child(harbour.port) as process:
+    async with FakeConductor() as harbour, child(harbour.port) as process:
         assert process.stdin
         reader, writer = await harbour.accept()
         process.stdin.close()
@@ -127,7 +127,7 @@ async def test_it_ends_with_its_stdin_even_if_the_conductor_does_not_hang_up() -
 
 
 async def test_it_ends_when_the_conductor_is_gone() -> None:
-    async with Harbour() as harbour, child(harbour.port) as process:
+    async with FakeConductor() as harbour, child(harbour.port) as process:
         _, writer = await harbour.accept()
         writer.transport.abort()
         assert await ended(process) == 0

@@ -391,7 +391,7 @@ async def test_a_page_with_a_token_is_that_tokens_principal(plain_house: GatedAp
     assert plain_house.app.scopes[0]["state"]["principal"].id == f"page:{OWN}"
 
 
-# --- pages of an origin that is not listed, but was paired
+# -- pages of an origin that is not listed, but was paired
 
 PAIRED = "https://paired.example"
 

@@ -125,7 +125,7 @@ async def test_the_official_client_signs_in_by_itself_and_calls(host: Host) -> N
             result = await client.call_tool("echo", {"a": 1})
             assert result.content[0].text == '{"a": 1}'  # type: ignore[union-attr]
         assert memory.tokens is not None and memory.tokens.access_token == host.issuer.given[-1]
-        # The client's token stays here: neither the browser nor the log has it.
+        # Only the client has its token: neither the browser nor the log does.
         assert not any(memory.tokens.access_token in repr(event) for event in worker.seen)
     log = host.relay.settings.home / "log" / f"calls-{host.relay.port}.log"
     await _until_written(log)
@@ -215,7 +215,7 @@ async def test_a_token_that_is_not_for_this_server_is_no_token(host: Host) -> No
             answer = await host.call(host.token(scope=scope or " "))
             assert answer.status_code == 403, scope
             assert 'error="insufficient_scope", scope="call:notes"' in answer.headers["www-authenticate"]
-        # Whatever its claims are, it is no token of the relay.
+        # Whatever its claims are, the relay does not accept it as a token.
         for path in ("/-/codes", "/-/pairs"):
             answer = await host.http.post(
                 f"{base}{path}", headers=host.token(scope="call serve manage admin", aud=base)
@@ -300,7 +300,7 @@ async def test_behind_a_public_url_links_lead_there(host: Host) -> None:
     answer = (await host.http.post(f"{host.proxy.url}/-/codes", headers=bearer)).json()
     assert answer["url"].startswith(f"{host.proxy.url}/#pair=")
     code = answer["url"].partition("=")[2]
-    # The page at the public address is the relay's own.
+    # The page at the public address is one of the relay's own.
     pair = await host.http.post(f"{host.proxy.url}/-/pair", json={"code": code}, headers={"Origin": host.proxy.url})
     assert pair.status_code == 200
 
@@ -341,7 +341,7 @@ async def test_keys_are_fetched_once_then_again_when_a_new_one_is_named_and_neve
     assert keys.find("a") is not None and len(remote.fetched) == 2  # metadata, keys
     remote.keys = [elliptic_key("b")]
     await keys.prepare("b")
-    assert keys.find("b") is None  # fetched a moment ago: made-up key names cause no new fetch
+    assert keys.find("b") is None  # fetched a moment ago: forged key names cause no new fetch
     now.time += PAUSE_S
     await keys.prepare("b")
     assert keys.find("b") is not None and keys.find("a") is None

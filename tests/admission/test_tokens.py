@@ -52,7 +52,7 @@ def test_a_token_file_that_others_could_read_is_closed_again(home: Path) -> None
     assert mode(home) == 0o700
 
 
-STRANGER = 4242
+OTHER_USER = 4242
 root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
 
 
@@ -90,7 +90,7 @@ def test_a_token_file_of_another_user_is_not_used(home: Path, monkeypatch: pytes
     home.mkdir(mode=0o777)
     home.chmod(0o777)
     (home / "token").write_text(known + "\n")
-    os.chown(home / "token", STRANGER, STRANGER)
+    os.chown(home / "token", OTHER_USER, OTHER_USER)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(StateError, match="another user"):
         Tokens(home).master()
@@ -102,7 +102,7 @@ def test_a_token_file_of_another_user_is_not_used(home: Path, monkeypatch: pytes
 def test_a_token_list_of_another_user_admits_no_client(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     token = Tokens(home).issue_named("ci", ["call"])
     assert Tokens(home).identify(token, None) is not None
-    os.chown(home / "tokens.json", STRANGER, STRANGER)
+    os.chown(home / "tokens.json", OTHER_USER, OTHER_USER)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert Tokens(home).identify(token, None) is None
 
@@ -110,7 +110,7 @@ def test_a_token_list_of_another_user_admits_no_client(home: Path, monkeypatch: 
 @root
 def test_a_state_directory_of_another_user_is_not_used(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Tokens(home).master()
-    os.chown(home, STRANGER, STRANGER)
+    os.chown(home, OTHER_USER, OTHER_USER)
     Tokens(home).master()  # root may use it, as is common in containers
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(StateError, match="another user"):

@@ -1,4 +1,4 @@
-"""Files of a developer's app: what is found, what is never served, and which changes are noticed."""
+"""Files of a developer's app: which are found, which are never served, and which changes are noticed."""
 
 from __future__ import annotations
 

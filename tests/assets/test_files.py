@@ -1,4 +1,4 @@
-"""Assets for browsers: groups, hashes, paths that can't leave their folder, and the zip of the imported package."""
+"""Assets for browsers: groups, hashes, paths that can't leave their folder, and the archive of the imported package."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def test_the_npm_package_holds_the_client_and_what_it_imports_and_is_the_same_ev
         build = archive.extractfile("package/build.js")
         assert about is not None and build is not None
         described = json.loads(about.read())
-        # An outdated copy in an app's bundle must know the build of its relay.
+        # An outdated copy in an app's bundle must contain the build of its relay.
         assert build.read().decode() == f'export const BUILD = "{assets(root).build}";\n'
     files = ["package.json", "client.d.ts", "status.d.ts", "build.js", "client.js", "client/connection.js"]
     files += ["client/redeem_code.js", "client/status_element.js", "status.js"]
@@ -325,7 +325,7 @@ def test_a_large_file_of_a_runtime_stays_on_disk_and_what_was_hashed_is_what_is_
     file.write_bytes(first)
     made = assets(root)
     address = made.manifest()["pyodide"].removeprefix("/-/") + "large.bin"
-    # As an upgrade does: another file under the name of the old one.
+    # As an upgrade does: another file replaces the old one under its name.
     file.unlink()
     file.write_bytes(second)
     asset = made.lookup(address)

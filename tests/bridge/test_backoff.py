@@ -1,4 +1,5 @@
-"""What is tried again, how often, and after how long. The clock only records waits, so no test waits."""
+"""Retries: which requests are repeated, how often, and after how long. The clock only records waits, so no test
+waits."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ async def test_what_certainly_did_not_arrive_is_sent_again_even_a_call() -> None
         port = free.getsockname()[1]
 
     class Late(QuickClock):
-        """The server comes up while the bridge waits for the second time."""
+        """The server starts while the bridge waits for the second time."""
 
         async def sleep(self, seconds: float) -> None:
             await super().sleep(seconds)
@@ -80,7 +81,7 @@ async def test_a_server_that_is_not_there_is_named_with_the_cause_and_later_requ
         server = Upstream({"tools/list": result([])})
         server.port = int(url.rpartition(":")[2].partition("/")[0])
         async with server:
-            # The client went on all the same: its session is opened now.
+            # The client continued all the same: its session is opened now.
             assert (await bridge.ask("tools/list"))["result"] == []
             assert server.methods == ["initialize", "notifications/initialized", "tools/list"]
 

@@ -1,4 +1,4 @@
-"""`tabrelay stdio` as clients start it: a child process with three pipes. What it loads, says, survives, and leaves."""
+"""`tabrelay stdio` as clients start it: a child process with three pipes; its imports, output, signals and end."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_a_closed_stdout_is_no_error_and_ends_it() -> None:
 
 
 async def test_a_client_that_is_killed_leaves_no_bridge_behind(tmp_path: Path) -> None:
-    """The client starts the bridge and is killed with -9: the pipe's end is all that the bridge gets to know."""
+    """The client starts the bridge and is killed with SIGKILL: the bridge only sees the end of its pipe."""
     note = tmp_path / "pid"
     client = (
         "import subprocess, sys, time\n"
@@ -91,7 +91,7 @@ async def test_a_client_that_is_killed_leaves_no_bridge_behind(tmp_path: Path) -
 
 
 async def test_a_program_that_is_asked_for_a_token_ends_with_the_bridge(tmp_path: Path) -> None:
-    """However it ends: the client closes its pipes, or a signal."""
+    """In every way: the client closes its pipes, or a signal arrives."""
     note = tmp_path / "pid"
     code = f"import os, time; open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     for is_signal in (False, True):
@@ -137,10 +137,10 @@ async def test_characters_split_between_reads_arrive_whole() -> None:
 
 
 async def test_a_server_that_does_not_read_does_not_hold_up_the_rest() -> None:
-    """It takes the connection and then nothing: the large message waits, the small ones go by."""
+    """It accepts the connection and reads nothing: the large message waits, the small ones pass it."""
     accepted, over = asyncio.Event(), asyncio.Event()
 
-    async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def never_read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         size = int(head.lower().partition(b"content-length:")[2].split()[0])
         if size > 1_000_000:
@@ -153,7 +153,7 @@ async def test_a_server_that_does_not_read_does_not_hold_up_the_rest() -> None:
             writer.write("\r\n".join(lines).encode() + answer)
         writer.close()
 
-    server = await asyncio.start_server(deaf, "127.0.0.1", 0, limit=1 << 16)
+    server = await asyncio.start_server(never_read, "127.0.0.1", 0, limit=1 << 16)
     port = server.sockets[0].getsockname()[1]
     async with BridgeProcess(f"http://127.0.0.1:{port}/mcp", "--grant", "none") as child:
         writing = asyncio.create_task(child.send(request("x", {"big": "y" * 20_000_000}, 1)))
@@ -193,7 +193,7 @@ async def test_a_line_that_is_too_long_is_answered_and_the_next_one_read() -> No
 
 
 async def test_a_client_that_does_not_read_slows_the_server_down() -> None:
-    """Nothing is lost and the memory is bounded: what is not read stays where it is."""
+    """Nothing is lost and the memory is bounded: unread data stays in the sender."""
     sent = 0
 
     async def flood(reply: Reply) -> None:
@@ -302,7 +302,7 @@ def test_before_the_first_byte_nothing_heavy_is_loaded() -> None:
         "tabrelay.payloads.json_spans",
         "tabrelay.payloads.printable_text",
         "tabrelay.system.pipe_lines",
-        "tabrelay.system.private_files",  # this and the next three: which relay of this computer has the address
+        "tabrelay.system.private_files",  # this and the next three: to find the local relay with this address
         "tabrelay.system.process_identity",
         "tabrelay.system.program",
         "tabrelay.system.relay_records",

@@ -1,4 +1,4 @@
-"""Tokens: their sources, their renewal after a refusal, and that they appear in no output."""
+"""Tokens: their sources, their renewal after a refusal, and that no output contains them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.fake_upstream import Reply, Upstream, status
 
 
 def wanting(token: str) -> dict[str, Any]:
-    """Handlers that take only this token."""
+    """Handlers that accept only this token."""
 
     async def handle(reply: Reply) -> None:
         if reply.seen.headers.get("authorization") == f"Bearer {token}":
@@ -27,7 +27,7 @@ def wanting(token: str) -> dict[str, Any]:
 
 
 class Counting:
-    """A fresh token each time that one was refused."""
+    """A new token for each one that was refused."""
 
     hint = "See."
 

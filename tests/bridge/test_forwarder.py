@@ -1,4 +1,4 @@
-"""What goes in at stdin arrives at the server, what it says comes out at stdout, and every request is answered."""
+"""Forwarding between stdin, the server and stdout: messages are unchanged, and every request is answered."""
 
 from __future__ import annotations
 
@@ -429,7 +429,7 @@ async def test_a_stream_that_goes_on_may_take_longer_than_the_timeout() -> None:
         assert (await bridge.ask("x"))["result"] == "late"
 
 
-# -- cancelling --------------------------------------------------------------------------------------------------------
+# -- cancellation ------------------------------------------------------------------------------------------------------
 
 
 async def test_a_cancelled_call_of_the_handshake_era_is_told_to_the_server_and_its_late_answer_is_dropped() -> None:

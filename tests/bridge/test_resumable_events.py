@@ -1,4 +1,4 @@
-"""Event streams, cut into events."""
+"""Parser of event streams: splits bytes into events."""
 
 from __future__ import annotations
 

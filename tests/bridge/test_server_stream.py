@@ -1,4 +1,4 @@
-"""The server's own stream: when it is opened, how it comes back, and when the bridge does without it."""
+"""The server's own stream: when it is opened, how it is resumed, and when the bridge does without it."""
 
 from __future__ import annotations
 

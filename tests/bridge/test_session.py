@@ -1,4 +1,4 @@
-"""Sessions of the handshake era: found, kept, and opened anew when the server has forgotten them."""
+"""Sessions of the handshake era: created, kept, and opened again when the server has lost them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HANDSHAKE = ["initialize", "notifications/initialized"]
 
 
 class Forgetful(Upstream):
-    """Knows only the session that it gave out last; `forget` makes it know none."""
+    """Accepts only the last session that it has created; `forget` makes it accept none."""
 
     def __init__(self, on: Any, code: int = 404, body: bytes = b"") -> None:
         super().__init__(on)
@@ -78,7 +78,7 @@ async def test_a_forgotten_session_is_opened_anew_and_the_message_sent_again(cod
         first = server.all("initialize")[0].message
         assert again["params"] == first["params"] and again["id"] != first["id"]
         assert server.seen[-1].headers["mcp-session-id"] == "s-2"
-        assert bridge.is_silent, "the client need not know"
+        assert bridge.is_silent, "the client is not notified"
 
 
 async def test_many_who_find_it_gone_share_one_new_session() -> None:
@@ -148,7 +148,7 @@ async def test_an_answer_to_a_question_of_the_old_session_is_not_for_the_new_one
         assert len(server.all("answer")) == 1
 
 
-# -- a stream that breaks and goes on ----------------------------------------------------------------------------------
+# -- a stream that breaks and is resumed -------------------------------------------------------------------------------
 
 
 async def test_a_broken_stream_is_taken_up_where_it_broke() -> None:

@@ -1,4 +1,4 @@
-"""Texts that JavaScript writes into Python's memory: the same characters arrive, also of those that do not fit."""
+"""Texts that JavaScript writes into Python's memory: the same characters arrive, also if they do not fit."""
 
 from __future__ import annotations
 
@@ -31,4 +31,4 @@ async def test_what_fits_is_written_and_what_does_not_is_handed_over(tmp_path: P
     assert ended.code == 0, ended.err
     said = json.loads(ended.out)
     assert said["received"] == [[len(text.encode()), text] for text in fits] + [[text, None] for text in too_long]
-    assert said["released"] == 1, "the view of memory that has moved was not given back"
+    assert said["released"] == 1, "the view of memory that has moved was not released"

@@ -1,4 +1,4 @@
-"""Behaviour that the relay needs of every bus: the same tests for memory and NATS."""
+"""Behaviour that the relay requires of every bus: the same tests for memory and NATS."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.nats_server import NatsServer
 from tests.support.waiting import until
 
 
-class Bench(Protocol):
+class ControlledBus(Protocol):
     """A bus that a test can cut and restore."""
 
     def connect(self) -> Bus: ...
@@ -27,7 +27,7 @@ class Bench(Protocol):
     async def mend(self) -> None: ...
 
 
-class MemoryBench:
+class ControlledMemoryBus:
     def __init__(self) -> None:
         self._hub = MemoryBroker()
 
@@ -41,7 +41,7 @@ class MemoryBench:
         self._hub.restore()
 
 
-class NatsBench:
+class ControlledNatsBus:
     def __init__(self, server: NatsServer) -> None:
         self._server = server
 
@@ -62,12 +62,12 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Nats
 
 
 @pytest.fixture(params=["memory", "nats"])
-async def bench(request: pytest.FixtureRequest, server: NatsServer) -> Bench:
-    return MemoryBench() if request.param == "memory" else NatsBench(server)
+async def bench(request: pytest.FixtureRequest, server: NatsServer) -> ControlledBus:
+    return ControlledMemoryBus() if request.param == "memory" else ControlledNatsBus(server)
 
 
 @pytest.fixture
-async def ends(bench: Bench) -> AsyncIterator[tuple[Bus, Bus]]:
+async def ends(bench: ControlledBus) -> AsyncIterator[tuple[Bus, Bus]]:
     async with AsyncExitStack() as stack:
         made = []
         for _ in range(2):
@@ -158,7 +158,7 @@ async def test_an_ended_subscription_receives_no_question(ends: tuple[Bus, Bus])
     await until_no_subscriber(a, "t.brief")
 
 
-async def test_a_node_that_leaves_has_no_subscription(bench: Bench, ends: tuple[Bus, Bus]) -> None:
+async def test_a_node_that_leaves_has_no_subscription(bench: ControlledBus, ends: tuple[Bus, Bus]) -> None:
     third = bench.connect()
     await third.start()
     await until(lambda: third.is_up)
@@ -196,7 +196,9 @@ async def test_a_handler_that_fails_receives_the_next_message(ends: tuple[Bus, B
     await until(lambda: received == [b"1", b"2"])
 
 
-async def test_a_lost_bus_takes_nothing_and_comes_back_with_its_listeners(bench: Bench, ends: tuple[Bus, Bus]) -> None:
+async def test_a_lost_bus_takes_nothing_and_comes_back_with_its_listeners(
+    bench: ControlledBus, ends: tuple[Bus, Bus]
+) -> None:
     a, b = ends
     states: list[bool] = []
     a.on_state.append(states.append)

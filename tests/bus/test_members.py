@@ -18,7 +18,7 @@ BEAT_S = 0.05
 
 
 class Member:
-    """One node, and the messages that it received."""
+    """One node, and the messages that it has received."""
 
     def __init__(self, hub: MemoryBroker) -> None:
         self.beats = 0
@@ -40,7 +40,7 @@ class Member:
         self.cluster.send_reliably(other.cluster.id, {"op": "word"}, text)
 
 
-class Party:
+class TwoMembers:
     """Two nodes on a bus."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Party:
         self.a, self.b = Member(self.hub), Member(self.hub)
 
     async def beat(self, times: int) -> None:
-        """Wait until each of them has tried to send so many more beats."""
+        """Wait until each of them has tried to send this many more heartbeats."""
         due = [(member, member.beats + times) for member in (self.a, self.b)]
         await until(lambda: all(member.beats >= count for member, count in due))
 
@@ -57,66 +57,66 @@ class Party:
 
 
 @pytest.fixture
-async def party() -> AsyncIterator[Party]:
-    party = Party()
-    for member in (party.a, party.b):
+async def members() -> AsyncIterator[TwoMembers]:
+    members = TwoMembers()
+    for member in (members.a, members.b):
         await member.cluster.start()
-    await party.meet()
-    yield party
-    for member in (party.a, party.b):
+    await members.meet()
+    yield members
+    for member in (members.a, members.b):
         await member.cluster.stop()
 
 
-async def test_nodes_do_not_lose_each_other_with_the_bus(party: Party) -> None:
-    party.hub.cut()
-    await party.beat(3 * MISSED)
-    assert party.a.knows(party.b) and party.b.knows(party.a)
-    party.a.say(party.b, "meanwhile")  # kept for known nodes
-    party.hub.restore()
-    await until(lambda: party.b.received == ["meanwhile"])
-    assert (party.a.lost, party.b.lost) == ([], [])
+async def test_nodes_do_not_lose_each_other_with_the_bus(members: TwoMembers) -> None:
+    members.hub.cut()
+    await members.beat(3 * MISSED)
+    assert members.a.knows(members.b) and members.b.knows(members.a)
+    members.a.say(members.b, "meanwhile")  # kept for known nodes
+    members.hub.restore()
+    await until(lambda: members.b.received == ["meanwhile"])
+    assert (members.a.lost, members.b.lost) == ([], [])
 
 
-async def test_a_node_that_did_not_come_back_with_the_bus_is_lost(party: Party) -> None:
-    party.hub.cut()
-    party.hub.restore(party.a.bus)
-    await until(lambda: party.a.lost == [party.b.cluster.id])
-    assert party.b.knows(party.a)  # it receives nothing: it is the one without a bus
-    party.hub.restore()
-    await party.meet()
+async def test_a_node_that_did_not_come_back_with_the_bus_is_lost(members: TwoMembers) -> None:
+    members.hub.cut()
+    members.hub.restore(members.a.bus)
+    await until(lambda: members.a.lost == [members.b.cluster.id])
+    assert members.b.knows(members.a)  # it receives nothing: it is the one without a bus
+    members.hub.restore()
+    await members.meet()
 
 
-async def test_messages_of_a_lost_node_are_not_received_again_when_it_is_back(party: Party) -> None:
-    party.b.say(party.a, "before")
-    await until(lambda: party.a.received == ["before"])
-    party.hub.cut()
-    party.hub.restore(party.a.bus)
-    await until(lambda: not party.a.knows(party.b))
-    party.hub.restore()
-    await party.meet()
-    party.b.say(party.a, "after")  # the kept messages were sent again before it
-    await until(lambda: "after" in party.a.received)
-    assert party.a.received == ["before", "after"]
+async def test_messages_of_a_lost_node_are_not_received_again_when_it_is_back(members: TwoMembers) -> None:
+    members.b.say(members.a, "before")
+    await until(lambda: members.a.received == ["before"])
+    members.hub.cut()
+    members.hub.restore(members.a.bus)
+    await until(lambda: not members.a.knows(members.b))
+    members.hub.restore()
+    await members.meet()
+    members.b.say(members.a, "after")  # the kept messages were sent again before it
+    await until(lambda: "after" in members.a.received)
+    assert members.a.received == ["before", "after"]
 
 
 async def test_a_bus_that_brings_nothing_for_a_while_costs_no_node(
-    party: Party, monkeypatch: pytest.MonkeyPatch
+    members: TwoMembers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bus stalls without a disconnect: messages arrive late, and all at once."""
     late: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(party.hub, "deliver", lambda *said: late.append(said))
-    await party.beat(3 * MISSED)
+    monkeypatch.setattr(members.hub, "deliver", lambda *said: late.append(said))
+    await members.beat(3 * MISSED)
     monkeypatch.undo()
     for said in late:
-        party.hub.deliver(*said)
-    await party.beat(2)
-    assert (party.a.lost, party.b.lost) == ([], [])
+        members.hub.deliver(*said)
+    await members.beat(2)
+    assert (members.a.lost, members.b.lost) == ([], [])
 
 
 ODD: list[Any] = [None, True, 5, -1.5, "x", [], [[]], {}, {"a": 1}]
 
 
-async def test_a_message_that_can_not_be_handled_costs_no_other(party: Party) -> None:
+async def test_a_message_that_can_not_be_handled_costs_no_other(members: TwoMembers) -> None:
     """Its exception does not reach the bus, whose reader it could end."""
     unhandled: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
@@ -124,12 +124,12 @@ async def test_a_message_that_can_not_be_handled_costs_no_other(party: Party) ->
     def stumble(node: str, header: dict[str, Any], payload: str | None) -> None:
         raise KeyError(header["missing"])
 
-    party.b.cluster.handle("odd", stumble)
-    party.b.cluster.handle_question("odd", lambda question: {"can't be written": object()})
-    party.a.cluster.send(party.b.cluster.id, {"op": "odd"})
-    assert await party.a.cluster.ask_all("odd", {}) == []
-    party.a.say(party.b, "still there")
-    await until(lambda: party.b.received == ["still there"])
+    members.b.cluster.handle("odd", stumble)
+    members.b.cluster.handle_question("odd", lambda question: {"can't be written": object()})
+    members.a.cluster.send(members.b.cluster.id, {"op": "odd"})
+    assert await members.a.cluster.ask_all("odd", {}) == []
+    members.a.say(members.b, "still there")
+    await until(lambda: members.b.received == ["still there"])
     assert unhandled == []
 
 

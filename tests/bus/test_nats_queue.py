@@ -1,4 +1,4 @@
-"""The queue of the NATS bus while the server takes nothing: bounds in bytes, messages and changes of subscriptions."""
+"""The queue of the NATS bus while the server reads nothing: bounds in bytes, messages and changes of subscriptions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tabrelay.bus.bus import BusDown
 
 @pytest.fixture
 def bus() -> nats.NatsBus:
-    """Connected to a server that takes nothing: no task writes the queue."""
+    """Connected to a server that reads nothing: no task writes the queue."""
     bus = nats.NatsBus(("nats://127.0.0.1:1",), nats.NatsAuth(), "test")
     client: Any = SimpleNamespace(is_connected=True)
     bus._client = client
@@ -53,7 +53,7 @@ def test_messages_that_the_server_does_not_take_are_so_many(bus: nats.NatsBus, m
 def test_too_many_changes_of_subscriptions_end_the_connection(
     bus: nats.NatsBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next connection subscribes to what is wanted then, so no subscription is lost."""
+    """The next connection subscribes to what is needed then, so no subscription is lost."""
     monkeypatch.setattr(nats, "MAX_ENTRIES", 5)
     monkeypatch.setattr(nats, "MAX_CHANGES", 4)
     fill(bus, "s", b"x")

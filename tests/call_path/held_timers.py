@@ -1,6 +1,6 @@
-"""Held timers: what would be due while a call is followed waits until the measurement is over.
+"""Held timers: timers that fall due while a call is followed wait until the measurement is over.
 
-Timers (acknowledgements, heartbeats, deadlines) are no part of a call's path, and on a busy machine some of them would
+Timers (acknowledgements, heartbeats, deadlines) are not part of a call's path, and on a busy machine some of them would
 run during the call. Callbacks without a delay run as always.
 """
 

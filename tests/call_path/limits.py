@@ -1,4 +1,4 @@
-"""Limits of the call path: what is aimed at, and what the tree may have until then.
+"""Limits of the call path: the goals, and the present limits until they are reached.
 
 A path that has become shorter gets a lower limit in `PRESENT`. A limit is raised only in a commit that states why. When
 `PRESENT` is at the goals, it is removed.

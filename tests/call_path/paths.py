@@ -1,7 +1,7 @@
 """The paths of a call that are measured, and one result for each, made of several calls.
 
 Each path is followed several times, after calls that fill all caches. A file counts if most of these calls entered it,
-and the number of entries is the median: what happens beside a call does not happen beside most of them.
+and the number of entries is the median: unrelated work does not happen during most calls.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from tabserver.wire import jsonrpc
-from tests.call_path.stage import PAGE_TOOL, SERVER, WORKER_TOOL, Stage, Trace
+from tests.call_path.stage import PAGE_TOOL, SERVER, WORKER_TOOL, CallPathSetup, Trace
 from tests.call_path.tracer import FROM_LOOP, Step
 from tests.support.running_relay import ACCEPT, modern
 from tests.support.waiting import BOUND_S
@@ -28,8 +28,8 @@ LEGACY_VERSION: Final = "2025-11-25"
 
 @dataclass(frozen=True, slots=True)
 class CallPath:
-    """One way of calling. `is_fast`: a small body, and nothing but a name and arguments. Otherwise the body is chunked,
-    so that the relay does not buffer it, and asks for progress, so that the worker does not take it as plain."""
+    """One kind of call. `is_fast`: a small body with only a name and arguments. Otherwise the body is chunked, so that
+    the relay does not buffer it, and asks for progress, so that the worker does not treat it as plain."""
 
     is_modern: bool
     is_fast: bool
@@ -77,14 +77,14 @@ class Measured:
 
 async def measure(folder: Path, words: str = "") -> list[Measured]:
     """`words`: only paths with these in their names."""
-    async with Stage(folder) as stage:
+    async with CallPathSetup(folder) as stage:
         response, _ = await stage.relay.initialize(SERVER, LEGACY_VERSION)
         session = response.headers["mcp-session-id"]
         paths = [path for path in PATHS if words in path.name]
         return [_combined(path, [trace async for trace in _traces(stage, path, session)]) for path in paths]
 
 
-async def _traces(stage: Stage, path: CallPath, session: str) -> AsyncIterator[Trace]:
+async def _traces(stage: CallPathSetup, path: CallPath, session: str) -> AsyncIterator[Trace]:
     head, body = _request(stage, path, session)
 
     async def call() -> None:
@@ -102,7 +102,7 @@ async def _traces(stage: Stage, path: CallPath, session: str) -> AsyncIterator[T
         await stage.release_timers()
 
 
-def _request(stage: Stage, path: CallPath, session: str) -> tuple[dict[str, str], bytes]:
+def _request(stage: CallPathSetup, path: CallPath, session: str) -> tuple[dict[str, str], bytes]:
     params = {"name": path.tool, "arguments": {"text": "said"}}
     if not path.is_fast:
         params["_meta"] = {"progressToken": "p"}
@@ -116,7 +116,7 @@ def _request(stage: Stage, path: CallPath, session: str) -> tuple[dict[str, str]
 
 
 def entries(steps: list[Step], phase: str) -> Counter[str]:
-    """How often each file was entered from another product file; the event loop is none."""
+    """How often each file was entered from another product file; the event loop does not count."""
     return Counter(file for at, caller, file, _ in steps if at == phase and caller not in (file, FROM_LOOP))
 
 

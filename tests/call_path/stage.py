@@ -1,8 +1,8 @@
-"""The stage of the measurement: a relay in this process, Chromium with a page and its shared worker, and one client.
+"""Set-up of the measurement: a relay in this process, Chromium with a page and its shared worker, and one client.
 
-Each tool stops in the middle and asks the stage to go on (a synchronous request, so that nothing else of its thread
-runs meanwhile). Then the relay and the worker have done everything that belongs to the way in, and the stage begins the
-way out. JavaScript is measured by precise coverage, which counts calls and has no order.
+Each tool stops in the middle and sends a synchronous request to this set-up, so that nothing else of its thread runs
+meanwhile. Then the relay and the worker have finished everything that belongs to the way in, and the way out begins.
+JavaScript is measured by precise coverage, which counts calls and has no order.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ connection.offerTool({
 </script>
 """
 WORKER: Final = 'import "/held_timers.js";\nimport "RELAY/-/worker.js";\n'
-# Follows the tracer's own text.
+# The tracer's own text precedes it.
 TOOLS: Final = '''
 
 import json
@@ -100,7 +100,8 @@ READY: Final = """connection.state.state === "connected"
 
 @dataclass(slots=True)
 class Trace:
-    """What one call entered. Steps of Python in order; functions of JavaScript with their number of calls."""
+    """The functions that one call entered. Steps of Python in order; functions of JavaScript with their number of
+    calls."""
 
     relay: list[Step] = field(default_factory=list)
     worker: list[Step] = field(default_factory=list)
@@ -191,7 +192,7 @@ class Client:
         self._writer.transport.abort()
 
 
-class Stage:
+class CallPathSetup:
     """Start it with `async with`; `follow` measures one call."""
 
     def __init__(self, folder: Path) -> None:
@@ -200,7 +201,7 @@ class Stage:
         self._tracer = Tracer(relay_label)
         self._is_page_called = False
 
-    async def __aenter__(self) -> Stage:
+    async def __aenter__(self) -> CallPathSetup:
         try:
             await self._open()
         except BaseException:
@@ -260,9 +261,9 @@ class Stage:
             (files / name).write_text(filled, encoding="utf-8")
 
     async def _barrier(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """A tool has started: when everything before it has been done, the way out begins."""
+        """A tool has started: when everything before it is finished, the way out begins."""
         await reader.readuntil(b"\r\n\r\n")
-        if self._is_page_called:  # else the worker is the one that waits here, and begins its way out by itself
+        if self._is_page_called:  # otherwise the worker waits here, and begins its way out by itself
             await self._worker.evaluate("settled()")
             await self._worker.evaluate('tracePython("out")')
         await _settled()

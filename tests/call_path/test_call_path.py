@@ -1,4 +1,4 @@
-"""One `tools/call` enters few files, and none of them again and again."""
+"""One `tools/call` enters few files, and none of them repeatedly."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_a_call_is_followed_from_the_socket_to_the_tool_and_back(
     assert {phase for phase, *_ in trace.relay} == {"in", "out"}
     assert trace.worker_js
     assert bool(trace.page_js) == (path.tool == "in_page")
-    # Python of the worker takes no part in calls that JavaScript was granted, but for its own tools.
+    # Python of the worker does not run for calls that JavaScript was granted, except its own tools.
     is_granted = path.is_fast and path.is_modern
     assert bool(trace.worker) == (not is_granted or path.tool == "in_worker")
     assert is_granted or {phase for phase, *_ in trace.worker} == {"in", "out"}

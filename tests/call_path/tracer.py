@@ -1,8 +1,8 @@
 """Call tracer for Python: the functions of the product that run, in order, and the product file that called each.
 
-Frames of libraries, tests and the standard library are passed over: a function that a library calls was entered from
-the product file below the library. A coroutine or generator that continues has not been entered again. This file runs
-in the relay's process and, as text, in the worker's Pyodide; so it imports nothing else of the tests.
+Frames of libraries, tests and the standard library are skipped: a function that a library calls was entered from the
+product file below the library. A coroutine or generator that continues has not been entered again. This file runs in
+the relay's process and, as text, in the worker's Pyodide; so it imports no other file of the tests.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 RESUME = dis.opmap["RESUME"]
 # Newer versions of Python do not call functions for most of these.
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
-# What called a function that no product file called: JavaScript, or the event loop.
+# The caller of a function that no product file has called: JavaScript, or the event loop.
 FROM_JAVASCRIPT = "JavaScript"
 FROM_LOOP = "event loop"
 
@@ -66,6 +66,6 @@ class Tracer:
 
 
 def _is_continued(frame: FrameType) -> bool:
-    """Does a generator or coroutine continue here? Its RESUME instruction says after what."""
+    """Whether a generator or coroutine continues here. Its RESUME instruction shows after what."""
     code, at = frame.f_code.co_code, frame.f_lasti
     return at >= 0 and code[at] == RESUME and code[at + 1] & 3 != 0

@@ -1,4 +1,5 @@
-"""The relay proves itself before anything is shown to it, and what is shown then is worth nothing at another relay."""
+"""Mutual proofs: the relay proves itself before it receives a credential, and that credential is useless at another
+relay."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class Clock:
 
 
 def prove(tokens: Tokens, key: bytes, authority: str = AUTHORITY) -> ClientProof:
-    """As a client and a relay do it over HTTP."""
+    """The exchange of a client and a relay over HTTP, on values."""
     challenge = Challenge(key, authority)
     asked = json.loads(challenge.body())
     answer = tokens.prove(asked["key"], asked["authority"], asked["nonce"])
@@ -77,7 +78,7 @@ def test_the_key_of_a_worker_may_serve_and_nothing_else(tmp_path: Path, whose: s
     assert full is not None and principal is not None
     assert MANAGE in full.scopes
     assert principal.scopes == {SERVE}
-    # One and the same browser for everything else: it takes over its own names, and goes when the token is revoked.
+    # The same browser in every other respect: it takes over its own names, and ends when the token is revoked.
     assert (principal.id, principal.credential) == (full.id, full.credential)
 
 
@@ -132,8 +133,8 @@ def test_a_program_that_does_not_know_the_key_proves_nothing() -> None:
     nonce = json.loads(challenge.body())["nonce"]
     answers: list[Any] = [
         issuer.answer(wrong, AUTHORITY, nonce),
-        issuer.answer(key, "127.0.0.1:4848", nonce),  # a relay at another port, to which the challenge was passed on
-        issuer.answer(key, AUTHORITY, json.loads(earlier.body())["nonce"]),  # what was recorded before
+        issuer.answer(key, "127.0.0.1:4848", nonce),  # a relay at another port, to which the challenge was forwarded
+        issuer.answer(key, AUTHORITY, json.loads(earlier.body())["nonce"]),  # a recorded answer
         {"nonce": nonce, "signature": nonce},
         {"nonce": "a\nb", "signature": "é"},
         {"nonce": "\ud800", "signature": ["x"]},
@@ -250,7 +251,7 @@ def test_under_a_name_that_another_program_may_have_the_relay_proves_nothing() -
             held = loopback.held_names(listener, "127.0.0.1", is_taken=True)
             policy = Policy.for_address("127.0.0.1", port, held=held)
             assert policy.authorities == {f"127.0.0.1:{port}"}
-            assert f"localhost:{port}" in policy.hosts  # who says so is answered, but not with a proof
+            assert f"localhost:{port}" in policy.hosts  # that client is answered, but not with a proof
 
 
 @pytest.mark.parametrize(
@@ -277,7 +278,8 @@ def test_the_names_that_a_relay_holds(host: str, names: set[str]) -> None:
 async def test_a_client_that_leaves_in_the_middle_of_a_body_leaves_nothing_in_the_log(
     tmp_path: Path, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Else a program without a token could fill the log, and a traceback takes longer to write than a challenge."""
+    """Otherwise a program without a token could fill the log, and a traceback takes longer to write than a
+    challenge."""
     async with RunningRelay(tmp_path) as relay:
         before = len(asyncio.all_tasks())
         head = f"Host: 127.0.0.1:{relay.port}\r\nAuthorization: Bearer {relay.token}\r\nContent-Length: 200\r\n\r\n{{"

@@ -1,4 +1,4 @@
-"""`tabrelay tools`, `tabrelay call` and `tabrelay stdio --check`, as people and scripts start them."""
+"""`tabrelay tools`, `tabrelay call` and `tabrelay stdio --check`, as users and scripts start them."""
 
 from __future__ import annotations
 
@@ -290,7 +290,7 @@ async def test_a_check_of_an_older_server_shakes_hands(tmp_path: Path) -> None:
         assert ended.code == 0 and "protocol   2025-06-18, with a handshake" in ended.out
 
 
-# -- the client itself -------------------------------------------------------------------------------------------------
+# -- the client --------------------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Completion: what a shell offers after what was typed. Shells at a terminal are in `test_completion_shells`."""
+"""Shell completion: the candidates after typed words. Shells at a terminal are in `test_completion_shells`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tabrelay doctor`: every check finds what is wrong with its part, and says what to do."""
+"""`tabrelay doctor`: every check finds the faults of its part, and says what to do."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def port() -> int:
 
 
 def ask(capsys: pytest.CaptureFixture[str], *argv: Any) -> tuple[int, dict[str, list[dict[str, str]]]]:
-    """The exit code, and the findings by what they are about."""
+    """The exit code, and the findings by their subject."""
     capsys.readouterr()
     code = main(["doctor", "--json", *map(str, argv)])
     found: dict[str, list[dict[str, str]]] = {}
@@ -128,7 +128,7 @@ def test_what_is_open_to_others_is_bad(tmp_path: Path, port: int, capsys: pytest
 
 
 def hang_up(server: socket.socket) -> None:
-    """Answers every connection with something that is not HTTP, until the socket is closed."""
+    """Answers every connection with bytes that are not HTTP, until the socket is closed."""
     with suppress(OSError):
         while True:
             server.accept()[0].close()
@@ -210,15 +210,15 @@ def test_a_browser_without_a_display_is_not_reported_as_missing(
     assert found["browser"][0]["text"] == "No browser can be opened from here (no display)."
 
 
-def test_a_check_that_falls_ill_does_not_end_the_others(
+def test_a_check_that_raises_does_not_end_the_others(
     tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def _ill(patient: doctor.DiagnosedRelay) -> Any:
+    def _failing_check(relay: doctor.DiagnosedRelay) -> Any:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(doctor, "LOCAL_CHECKS", (_ill, *doctor.LOCAL_CHECKS))
+    monkeypatch.setattr(doctor, "LOCAL_CHECKS", (_failing_check, *doctor.LOCAL_CHECKS))
     code, found = ask(capsys, "--home", tmp_path / "none", "--port", port)
-    assert code == 1 and "ZeroDivisionError" in found["ill"][0]["text"] and "program" in found
+    assert code == 1 and "ZeroDivisionError" in found["failing_check"][0]["text"] and "program" in found
 
 
 def test_for_people_it_is_a_list_with_advice(tmp_path: Path, port: int, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""`tabrelay init`: what is written, and what never is."""
+"""`tabrelay init`: the files that it writes, and those that it never changes."""
 
 from __future__ import annotations
 

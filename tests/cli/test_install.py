@@ -1,4 +1,5 @@
-"""`tabrelay install` and `uninstall`: the files of fifteen clients, with a copy, and never over another's entry."""
+"""`tabrelay install` and `uninstall`: the files of fifteen clients, with a copy, and never over another program's
+entry."""
 
 from __future__ import annotations
 
@@ -247,7 +248,7 @@ def test_a_folder_that_can_not_be_written_is_said(home: Path, capsys: pytest.Cap
 @pytest.mark.parametrize("name", ["cursor", "codex"])
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_file_that_another_program_changes_meanwhile_is_left_as_it_is(name: str, is_there: bool, home: Path) -> None:
-    """Clients write their files too, whenever they like."""
+    """Clients write their files at any time too."""
     client = BY_NAME[name]
     path = client.path(UserFolders(home, "linux"))
     path.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The command line: help, settings, the port, what is printed, and a clean end. The relay runs as a real process."""
+"""The command line: help, settings, the port, output, and a clean end. The relay runs as a real process."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ TOKEN = "tr_" + "k" * 43
 
 
 def run(argv: Sequence[str]) -> int:
-    """Calls the program as a script would see it: argparse's own exits count as its exit code."""
+    """Calls the program as a script would: argparse's own exits count as its exit code."""
     try:
         return main(argv)
     except SystemExit as left:
         return int(left.code or 0)
 
 
-# --- help and version
+# -- help and version
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -93,7 +93,7 @@ def test_a_wrong_command_line_is_a_usage_error(argv: list[str]) -> None:
     assert run(argv) == 2
 
 
-# --- settings
+# -- settings
 
 
 def test_serve_takes_names_and_flags_in_any_order() -> None:
@@ -158,7 +158,7 @@ def test_every_setting_says_what_it_is() -> None:
     assert all(item.metadata["help"] for item in fields(Settings))
 
 
-# --- refusals before anything runs
+# -- refusals before the start
 
 
 def test_a_busy_port_is_answered_with_a_free_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -206,7 +206,7 @@ def test_a_name_that_no_computer_has_is_said(tmp_path: Path) -> None:
         bind("no.such.name.invalid", 0)
 
 
-# --- token and pair
+# -- token and pair
 
 
 def test_token_prints_the_token_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -277,7 +277,7 @@ def test_pair_without_a_relay_says_how_to_start_one(tmp_path: Path, capsys: pyte
     assert "tabrelay demo" in capsys.readouterr().err
 
 
-# --- what is said when ready
+# -- output when ready
 
 
 def said(servers: tuple[str, ...] = ("demo",), **more: Any) -> Announcement:
@@ -318,7 +318,7 @@ def test_scripts_get_one_json_line() -> None:
     assert json.loads(said(()).json_line())["mcp_url"] == "http://127.0.0.1:4747/{server}"
 
 
-# --- opening the page
+# -- opening the page
 
 
 def test_the_browser_is_given_a_private_file_and_never_the_code(tmp_path: Path) -> None:
@@ -342,7 +342,7 @@ def test_a_browser_opens_only_where_there_is_a_display() -> None:
     assert not has_display({"SSH_CONNECTION": "1 2 3 4"}, "darwin")
 
 
-# --- logs
+# -- logs
 
 
 @pytest.fixture
@@ -375,11 +375,11 @@ def test_no_secret_reaches_a_log_by_any_way(stream: StringIO) -> None:
     assert text.count("[redacted]") >= 3 * len(secrets) * 3
 
 
-# --- the relay as a process
+# -- the relay as a process
 
 
 class Process:
-    """A running relay, what it said, and its end."""
+    """A running relay, its output, and its end."""
 
     def __init__(self, process: asyncio.subprocess.Process, home: Path) -> None:
         self._process = process
@@ -417,7 +417,7 @@ async def relay(home: Path, *argv: str) -> AsyncIterator[Process]:
 
 
 async def fetch(method: str, url: str, *headers: str) -> tuple[int, bytes]:
-    """One request on a raw connection: no client library's opinion in between."""
+    """One request on a raw connection, without a client library that would change it."""
     parts = urlsplit(url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     lines = [f"{method} {parts.path or '/'} HTTP/1.1", f"Host: {parts.netloc}", "Connection: close", *headers, "", ""]
@@ -457,7 +457,7 @@ async def test_an_open_connection_does_not_hold_up_the_end(tmp_path: Path) -> No
         found = json.loads(await process.line())
         parts = urlsplit(found["mcp_url"])
         _, writer = await asyncio.open_connection(parts.hostname, parts.port)
-        # A request whose body never comes: only the relay can end this.
+        # A request whose body never arrives: only the relay can end it.
         head = f"POST {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nAuthorization: Bearer {found['token']}\r\n"
         writer.write(f"{head}Content-Type: application/json\r\nContent-Length: 99\r\n\r\n".encode())
         await writer.drain()
@@ -520,7 +520,7 @@ async def test_a_page_that_asks_is_shown_in_the_terminal_and_answered_on_the_com
     assert f"pairs approve {first['code']} --home {home}" in err
     assert "http://evil.example (not encrypted) wants" in err
     assert got["token"] not in err and first["request"] not in err
-    # The list and the revocation need no relay that runs.
+    # The list and the revocation need no running relay.
     table = await pairs()
     assert table.splitlines()[1].split()[1:3] == [app, "notes"]
     assert app in await pairs("revoke", table.splitlines()[1].split()[0])

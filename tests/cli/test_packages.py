@@ -1,4 +1,4 @@
-"""`tabrelay packages`: what is downloaded, checked and kept, and what is refused."""
+"""`tabrelay packages`: which packages are downloaded, checked and kept, and which are refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TARGET = PythonTarget("3.14.2", "2026_0")
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A state directory; pip finds the wheels of a folder and nothing else."""
+    """A state directory; pip finds the wheels of one folder only."""
     wheels = tmp_path / "wheels"
     make_wheel(wheels, "outer", needs=["inner>=1", "foreign; sys_platform == 'linux'", "old; python_version < '3.14'"])
     make_wheel(wheels, "inner")

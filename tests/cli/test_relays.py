@@ -1,4 +1,4 @@
-"""Several relays of one user: which of them a command reaches, and how one of them stops or starts again."""
+"""Several relays of one user: which of them a command reaches, and how one of them stops or restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tabrelay service`: the file that systemd or launchd reads, and the commands that make it count."""
+"""`tabrelay service`: the file for systemd or launchd, and the commands that activate it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tabrelay.cli.output import ExitWith
 
 
 class System:
-    """A systemctl that writes down what it was told."""
+    """A systemctl that records its commands."""
 
     def __init__(self, folder: Path) -> None:
-        self._log = folder / "told"
+        self._log = folder / "commands"
         self.unit = folder / "config" / "systemd" / "user" / "tabrelay.service"
         (folder / "bin").mkdir()
         program = folder / "bin" / "systemctl"
@@ -31,7 +31,7 @@ class System:
         program.chmod(0o755)
 
     @property
-    def told(self) -> list[str]:
+    def commands(self) -> list[str]:
         return self._log.read_text().splitlines() if self._log.exists() else []
 
 
@@ -62,8 +62,12 @@ def test_a_service_is_installed_and_removed(system: System, tmp_path: Path, caps
         *("serve", "notes", "demo", "--port", "4750", "--allow-origin", "https://a.example"),
         *("--home", home, "--log-file", "none", "--no-open"),
     ]
-    assert system.told == ["--user daemon-reload", "--user enable tabrelay.service", "--user restart tabrelay.service"]
-    assert "StandardOutput=null" in system.unit.read_text(), "its first words have a pairing code in them"
+    assert system.commands == [
+        "--user daemon-reload",
+        "--user enable tabrelay.service",
+        "--user restart tabrelay.service",
+    ]
+    assert "StandardOutput=null" in system.unit.read_text(), "its first lines contain a pairing code"
 
     assert main(["service", "install", "notes", "demo", *flags]) == 0, "once more changes nothing"
     assert main(["service", "install", "other"]) == 1
@@ -73,7 +77,7 @@ def test_a_service_is_installed_and_removed(system: System, tmp_path: Path, caps
 
     assert main(["service", "remove"]) == 0
     assert not system.unit.exists()
-    assert system.told[-2:] == ["--user disable --now tabrelay.service", "--user daemon-reload"]
+    assert system.commands[-2:] == ["--user disable --now tabrelay.service", "--user daemon-reload"]
     assert main(["service", "remove"]) == 1
 
 
@@ -81,7 +85,7 @@ def test_a_dry_run_does_nothing(system: System, capsys: pytest.CaptureFixture[st
     assert main(["service", "install", "notes", "--dry-run"]) == 0
     shown = capsys.readouterr().out
     assert "ExecStart=" in shown and "systemctl --user daemon-reload" in shown
-    assert not system.unit.exists() and system.told == []
+    assert not system.unit.exists() and system.commands == []
 
 
 def test_a_dry_run_prints_json_for_programs(system: System, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,7 +93,7 @@ def test_a_dry_run_prints_json_for_programs(system: System, capsys: pytest.Captu
     found = json.loads(capsys.readouterr().out)
     assert (found["path"], found["done"]) == (str(system.unit), False)
     assert "ExecStart=" in found["text"] and found["commands"][0] == ["systemctl", "--user", "daemon-reload"]
-    assert not system.unit.exists() and system.told == []
+    assert not system.unit.exists() and system.commands == []
 
     system.unit.parent.mkdir(parents=True)
     system.unit.write_text(found["text"])
@@ -97,7 +101,7 @@ def test_a_dry_run_prints_json_for_programs(system: System, capsys: pytest.Captu
     assert json.loads(capsys.readouterr().out)["commands"] == [
         ["systemctl", "--user", "disable", "--now", "tabrelay.service"]
     ]
-    assert system.unit.exists() and system.told == []
+    assert system.unit.exists() and system.commands == []
 
 
 def test_what_a_relay_could_not_start_with_is_said_now(system: System, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""NAME=VALUE words become the types that a tool's schema names."""
+"""NAME=VALUE words become values of the types in a tool's schema."""
 
 from __future__ import annotations
 

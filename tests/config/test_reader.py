@@ -42,7 +42,7 @@ def mistakes(folder: Path, text: str | dict[str, Any], *names: str, name: str | 
     return {mistake.key: mistake.problem for mistake in raised.value.mistakes}
 
 
-# --- our own format
+# -- the project's own format
 
 
 def test_our_own_form_has_settings_and_servers(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_spec_keeps_its_secrets_out_of_its_text() -> None:
     assert "hidden" not in repr(HttpSpec("a", "http://u:hidden@x", (("Authorization", "hidden"),)))
 
 
-# --- formats of other programs
+# -- formats of other programs
 
 
 def test_websocket_mcp(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_headers_that_the_relay_makes_are_not_the_configurations(tmp_path: Path)
     assert len(config.notes) == 4
 
 
-# --- names on the command line
+# -- names on the command line
 
 
 def test_a_name_may_have_a_path_as_in_websocket_mcp() -> None:
@@ -278,7 +278,7 @@ def test_a_name_of_the_command_line_may_repeat_a_browser_of_the_file_but_nothing
     assert 'called "files"' in mistakes(tmp_path, text, "files")["files"]
 
 
-# --- mistakes
+# -- mistakes
 
 
 def test_oauth_of_a_server_is_a_table_or_switched_off(tmp_path: Path) -> None:
@@ -443,7 +443,7 @@ def test_a_setting_of_the_wrong_kind_is_refused(key: str, value: object) -> None
         Settings.check(key, value)
 
 
-# --- the commands
+# -- the commands
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str | Path) -> tuple[int, str, str]:

@@ -1,9 +1,9 @@
 """Coverage-guided fuzzing with atheris: `make fuzz SECONDS=600`, or `python -m tests.fuzz TARGET --seconds 600`.
 
-Each target runs in a process of its own, one after the other, for an equal share of the time. What a target learns is
-kept in build/fuzz, so that the next run goes on from there; `--keep` copies the smallest inputs that cover as much into
-the committed corpus. The first fault ends the run with exit code 1 and says where its input is; put that file into
-tests/fuzz/corpus when the fault is fixed, and the tests replay it from then on.
+Each target runs in a separate process, one after the other, for an equal share of the time. The inputs that a target
+finds are kept in build/fuzz, so that the next run continues from there; `--keep` copies the smallest inputs that cover
+as much into the committed corpus. The first fault ends the run with exit code 1 and prints the path of its input; move
+that file into tests/fuzz/corpus when the fault is fixed, and the tests replay it from then on.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """HTTP/1.1 connections: the relay's, with and without its fast path, against h11.
 
-All are fed the same reads. With and without the fast path the same requests must come to the same end. Compared with
-h11, the relay may refuse more; what it accepts, h11 must accept with the same method, target and body. Known
-differences, in which the relay accepts what h11 refuses and the frame is the same:
+All get the same reads. With and without the fast path the same requests must have the same outcome. Compared with h11,
+the relay may refuse more; what it accepts, h11 must accept with the same method, target and body. Known differences, in
+which the relay accepts what h11 refuses and the framing is the same:
 
 - no Host, or several: the relay reads the request, and the gate refuses it. It also reads what follows.
 
-An empty query (`/notes?`) is the same as none: an ASGI scope does not tell them apart.
+An empty query (`/notes?`) equals none: an ASGI scope does not distinguish them.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class _Application:
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                return  # it never came whole
+                return  # it is incomplete
             body += message.get("body", b"")
             if not message.get("more_body"):
                 break
@@ -106,7 +106,7 @@ class _Application:
 
 
 def _statuses(written: bytes) -> list[int]:
-    """Of all answers in what was written."""
+    """The statuses of all answers in the written bytes."""
     return [int(line[9:12]) for line in written.split(b"\r\n") if line.startswith(b"HTTP/1.1 ")]
 
 
@@ -145,8 +145,8 @@ def _by_h11(reads: Sequence[bytes]) -> list[Request]:
 
 
 def _origin_form(target: bytes) -> bytes:
-    """RFC 9112, 3.2.2: the target of a whole address, as the relay's application gets it."""
-    target = target.removesuffix(b"?") if target.count(b"?") == 1 else target  # ASGI has no word for an empty query
+    """RFC 9112, 3.2.2: the target of an absolute address, as the relay's application gets it."""
+    target = target.removesuffix(b"?") if target.count(b"?") == 1 else target  # ASGI can't express an empty query
     if target.startswith(b"/"):
         return target
     _, _, rest = target.partition(b"://")
@@ -155,7 +155,7 @@ def _origin_form(target: bytes) -> bytes:
 
 
 def _answer(connection: h11.Connection) -> None:
-    """A wish for another protocol is not granted, as by the relay."""
+    """A request for another protocol is not granted, as in the relay."""
     status = 405 if str(connection.their_state) == "MIGHT_SWITCH_PROTOCOL" else 200
     connection.send(h11.Response(status_code=status, headers=[("content-length", "0")]))
     connection.send(h11.EndOfMessage())

@@ -21,7 +21,7 @@ import orjson
 from tabrelay.payloads import json_skeleton
 from tests.fuzz.slicing import sliced
 
-# Short strings are kept whole, long ones are left out: with this length, small inputs have both.
+# Short strings are kept, long ones are omitted: with this length, small inputs have both.
 SHORT: Final = 8
 MAX_DEPTH: Final = 200
 _LONE: Final = re.compile(r"[\ud800-\udfff]")
@@ -59,7 +59,7 @@ def _reads(text: str) -> bool:
 
 
 def _is_json(text: str) -> bool:
-    """What the standard library reads, without the known differences."""
+    """Whether the standard library reads it, without the known differences."""
     try:
         value = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
@@ -85,7 +85,7 @@ def _items(node: object) -> list[object]:
 
 
 def _read(text: str) -> object:
-    """With every pair of an object: a name that comes twice counts twice."""
+    """With every pair of an object: a repeated name counts twice."""
     return json.loads(text, object_pairs_hook=_Pairs)
 
 
@@ -94,7 +94,7 @@ class _Pairs(list[object]):
 
 
 def _is_skeleton(made: object, whole: object) -> bool:
-    """Is it the same, but for strings that were left out?"""
+    """Whether it is the same, except for omitted strings."""
     if isinstance(whole, str):
         return made in (whole, "")
     if isinstance(whole, list | tuple):

@@ -1,7 +1,7 @@
-"""Frames of the link: whatever comes, it is taken or is a violation, and the quick readers agree with the full one.
+"""Frames of the link: every input is either accepted or a violation, and the quick readers agree with the full one.
 
-A worker's link and a relay's are each fed the same frames twice: by the methods that read ordinary frames without
-parsing them, and by `receive` alone. Events, frames to send and state must be the same, and nothing may raise.
+A worker's link and a relay's each get the same frames twice: by the methods that read ordinary frames without parsing
+them, and by `receive` alone. Events, frames to send and state must be the same, and nothing may raise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An input of the fuzzer as several reads: where it is cut is a part of the input."""
+"""An input of the fuzzer as several reads: the cuts are part of the input."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MAX_READS: Final = 8
 
 
 def sliced(data: bytes) -> list[bytes]:
-    """The first byte says how many cuts there are, and as many bytes behind it say where: in 256ths of what follows."""
+    """The first byte is the number of cuts, and the following bytes are their places: in 256ths of the rest."""
     if not data:
         return [b""]
     count = data[0] % MAX_READS

@@ -17,5 +17,5 @@ def target(name: str) -> Callable[[bytes], None]:
 
 
 def seeds(name: str) -> list[Path]:
-    """The committed inputs: those to start from, and those that once found a fault."""
+    """The committed inputs: initial ones, and those that once found a fault."""
     return sorted(path for path in (CORPUS / name).iterdir() if path.is_file())

@@ -1,4 +1,4 @@
-"""Every committed input of the fuzzers, on every run: what once found a fault does not find it again."""
+"""Every committed input of the fuzzers: a fault that was found once does not return."""
 
 from __future__ import annotations
 

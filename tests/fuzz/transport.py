@@ -1,4 +1,4 @@
-"""A transport without a network, and turns of the event loop until everything is done."""
+"""A transport without a network, and iterations of the event loop until a condition is true."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class FakeTransport(asyncio.Transport):
 
 
 async def settle(is_done: Callable[[], bool] | None = None) -> None:
-    """Some turns of the loop; with a condition, as many as it takes."""
+    """Some iterations of the loop; with a condition, as many as it takes."""
     for _ in range(TURNS if is_done is None else 1000):
         if is_done is not None and is_done():
             return

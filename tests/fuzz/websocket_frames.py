@@ -106,7 +106,7 @@ class _Application:
 
 
 def _walk(data: bytes) -> tuple[bool, bool]:
-    """RFC 6455, 5.2: is there a frame whose length is not written in as few bytes as possible? Is the last one cut?"""
+    """RFC 6455, 5.2: whether a frame has a length that is not in its shortest form, and whether the last one is cut."""
     at, is_long = 0, False
     while at + 2 <= len(data) and not is_long:
         form = data[at + 1] & 0x7F
@@ -118,7 +118,7 @@ def _walk(data: bytes) -> tuple[bool, bool]:
 
 
 def _by_wsproto(reads: list[bytes]) -> tuple[list[tuple[str, Any]], int | None]:
-    """What it receives, and the code with which it closes."""
+    """The messages that it receives, and its close code."""
     connection = WSConnection(ConnectionType.SERVER)
     connection.receive_data(REQUEST)
     list(connection.events())

@@ -1,4 +1,5 @@
-"""What a server says of itself: what is allowed, who decides, and where each protocol version has it."""
+"""Server information: which members are allowed, which source takes precedence, and their place in each protocol
+version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prompts: arguments from the signature, messages from whatever is returned, completion while the user types."""
+"""Prompts: arguments from the signature, messages from any returned value, completion while the user types."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_the_bare_decorator_registers_in_the_default_toolbox() -> None:
         default_toolbox.remove_prompt("plain")
 
 
-# -- completion -------------------------------------------------------------------------------------------------------
+# -- completion --------------------------------------------------------------------------------------------------------
 
 
 def complete(bench: CoreHarness, name: str, argument: str, typed: str, **others: str) -> Any:

@@ -1,4 +1,4 @@
-"""Resources and templates: found by their URI, read in both eras, watched by those who asked."""
+"""Resources and templates: found by their URI, read in both eras, with notifications for subscribers."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_one_uri_is_offered_by_one_function(box: Toolbox) -> None:
     resource("notes://all", toolbox=box)(no_arguments)
 
 
-# -- watching ---------------------------------------------------------------------------------------------------------
+# -- subscriptions -----------------------------------------------------------------------------------------------------
 
 
 def watched(bench: CoreHarness, box: Toolbox) -> None:

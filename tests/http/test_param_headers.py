@@ -176,7 +176,7 @@ def test_schemas_are_read_as_the_sdk_reads_them(schema: Any) -> None:
 def test_header_values_are_written_as_the_sdk_writes_them(text: str) -> None:
     try:
         written = encode(text)
-    except UnicodeEncodeError:  # half of a surrogate pair
+    except UnicodeEncodeError:  # an unpaired surrogate
         return
     assert written == encode_header_value(text)
     assert decode_header_value(written) == text

@@ -1,4 +1,4 @@
-"""Request framing: what is refused, and that all accepted requests are framed as h11 frames them."""
+"""Request framing: which requests are refused; accepted ones are framed as h11 frames them."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_what_is_too_large_or_unknown_is_refused_with_its_own_status(data: bytes
 
 
 def test_a_header_that_is_too_long_is_refused_before_it_is_searched() -> None:
-    """One read may bring 256 KiB. To search all of it would take some milliseconds for each connection."""
+    """One read may bring 256 KiB. Searching all of it would take some milliseconds for each connection."""
     with pytest.raises(FramingError) as refused:
         HeadReader(MOST).feed(b"GET / HTTP/1.1\r\nX: " + b"y" * MOST + b"\n\n")
     assert refused.value.status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
@@ -253,7 +253,7 @@ CHANGES = [b"", b"\r", b"\n", b"\r\n", b" ", b"\x00", b":", b"0"]
 
 @st.composite
 def streams(draw: st.DrawFn) -> bytes:
-    """Requests one behind the other, nearly right, with some bytes changed."""
+    """Consecutive requests that are almost right, with some bytes changed."""
     data = b""
     for _ in range(draw(st.integers(1, 4))):
         lines = [draw(st.sampled_from(STARTS)), b"Host: a", *draw(st.lists(st.sampled_from(LINES), max_size=3))]

@@ -1,4 +1,4 @@
-"""js/worker/granted_calls.js carries out the calls that were granted, and no others."""
+"""js/worker/granted_calls.js carries out exactly the granted calls."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ OTHERS: dict[str, Any] = {
     "another meta of that length": frame(2, payload=request(params={"_meta": {"m": 2}})),
     "a tab that is named": frame(2, payload=request(params={"arguments": {"_tab": "b"}})),
     "a number that was not due": frame(3),
-    "one that came before": frame(1),
+    "one that frames_and_number before": frame(1),
     "asked again": frame(2, d=1),
     "another method": frame(2, payload=request(method="tools/list")),
     "another id": frame(2, payload=request(id=2)),
@@ -347,7 +347,7 @@ def rivals() -> list[list[Any]]:
     return [first, *rest, ["posts", 1, '{"t":"call","call":"1",'], answered("1")]
 
 
-def came(*seqs: int) -> list[list[Any]]:
+def frames_and_number(*seqs: int) -> list[list[Any]]:
     """Frames, and the number that Python returns if it receives them."""
     return [step for seq in seqs for step in (["python", {"taken": seq}], ["frame", frame(seq, f"c{seq}")])]
 
@@ -359,12 +359,12 @@ def received(log: list[list[Any]]) -> list[str]:
 
 async def test_a_tab_gets_one_call_more_than_it_has_read_while_another_could_take_it(tmp_path: Path) -> None:
     """It has answered one call, so it may have two unread. Python pings the tab before it gets a third."""
-    log = await play(tmp_path, *rivals(), *came(2, 3, 4), answered("x2"), *came(5, 6, 7, 8))
+    log = await play(tmp_path, *rivals(), *frames_and_number(2, 3, 4), answered("x2"), *frames_and_number(5, 6, 7, 8))
     assert received(log) == ["c1", "c4", "c8"]
 
 
 async def test_a_tab_never_has_more_unread_calls_than_the_window_while_another_could_take_them(tmp_path: Path) -> None:
-    rounds = [[*came(n, n + 1, n + 2), answered(f"x{n // 3 + 1}")] for n in range(2, 3 * WINDOW * 2, 3)]
+    rounds = [[*frames_and_number(n, n + 1, n + 2), answered(f"x{n // 3 + 1}")] for n in range(2, 3 * WINDOW * 2, 3)]
     log = await play(tmp_path, *rivals(), *(step for each in rounds for step in each))
     unread = most = 0
     for kind, *_ in log[log.index(["result", f"1\n{PLAIN}"]) :]:
@@ -381,32 +381,48 @@ def test_both_sides_have_the_same_window() -> None:
 
 async def test_while_a_tab_has_a_ping_to_answer_python_gets_calls_that_another_tab_could_take(tmp_path: Path) -> None:
     ping = ["posts", 1, '{"t":"ping"}']
-    log = await play(tmp_path, *rivals(), ping, *came(2), ["page", 1, {"t": "pong"}], *came(3))
+    log = await play(
+        tmp_path, *rivals(), ping, *frames_and_number(2), ["page", 1, {"t": "pong"}], *frames_and_number(3)
+    )
     assert received(log) == ["c1", "c2"]
 
 
 async def test_a_pong_shows_that_calls_before_its_ping_were_read(tmp_path: Path) -> None:
-    steps = [*came(2, 3), ["posts", 1, '{"t":"ping"}'], ["page", 1, {"t": "pong"}], *came(4, 5, 6, 7)]
+    steps = [
+        *frames_and_number(2, 3),
+        ["posts", 1, '{"t":"ping"}'],
+        ["page", 1, {"t": "pong"}],
+        *frames_and_number(4, 5, 6, 7),
+    ]
     assert received(await play(tmp_path, *rivals(), *steps)) == ["c1", "c7"]
 
 
 async def test_progress_shows_that_a_call_was_read(tmp_path: Path) -> None:
-    steps = [*came(2, 3), ["page", 1, {"t": "progress", "call": "x2"}], *came(4)]
+    steps = [*frames_and_number(2, 3), ["page", 1, {"t": "progress", "call": "x2"}], *frames_and_number(4)]
     assert received(await play(tmp_path, *rivals(), *steps)) == ["c1"]
 
 
 async def test_an_old_answer_does_not_show_that_a_tab_reads(tmp_path: Path) -> None:
-    log = await play(tmp_path, *rivals(), ["clock", 101], *came(2))
+    log = await play(tmp_path, *rivals(), ["clock", 101], *frames_and_number(2))
     assert received(log) == ["c1", "c2"] and kinds(log).count("post") == 1
 
 
 async def test_after_a_pause_a_tab_gets_one_call(tmp_path: Path) -> None:
-    steps = [*came(2, 3), answered("x1"), answered("x2"), ["clock", 101], ["page", 1, {"t": "pong"}], *came(4, 5)]
+    steps = [
+        *frames_and_number(2, 3),
+        answered("x1"),
+        answered("x2"),
+        ["clock", 101],
+        ["page", 1, {"t": "pong"}],
+        *frames_and_number(4, 5),
+    ]
     assert received(await play(tmp_path, *rivals(), *steps)) == ["c1", "c5"]
 
 
 async def test_records_state_when_a_tab_with_rivals_answered_and_how_many_calls_it_may_have(tmp_path: Path) -> None:
-    log = await play(tmp_path, *rivals(), *came(2, 3), ["clock", 20], answered("x1"), ["clock", 5], ["unrecorded"])
+    log = await play(
+        tmp_path, *rivals(), *frames_and_number(2, 3), ["clock", 20], answered("x1"), ["clock", 5], ["unrecorded"]
+    )
     assert log[-1][-4:] == ["received", "7", "1020", "3"]
-    log = await play(tmp_path, *granted(), *came(2), answered("x1"), ["unrecorded"])
+    log = await play(tmp_path, *granted(), *frames_and_number(2), answered("x1"), ["unrecorded"])
     assert "received" not in log[-1]

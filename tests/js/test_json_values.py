@@ -1,4 +1,4 @@
-"""What a handler in JavaScript returns is written as JSON, or the caller gets one sentence that says what to return."""
+"""Return values of JavaScript handlers: written as JSON, or refused with one sentence that says what to return."""
 
 from __future__ import annotations
 

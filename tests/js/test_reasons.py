@@ -1,4 +1,4 @@
-"""The reasons why a page does not serve, the options of `connect`, and what the guide and the types say of both."""
+"""Reasons why a page does not serve, and options of `connect`: the code, the guide and the types agree."""
 
 from __future__ import annotations
 

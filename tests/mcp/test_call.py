@@ -1,4 +1,4 @@
-"""Questions in the middle of a request: one handler, two eras, and nothing that a client could bend."""
+"""Questions in the middle of a request: one handler for both eras, protected against changed answers and states."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def retry(first: Any, answers: dict[str, Any], name: str = "greet", **more: Any)
     return call(name, inputResponses=answers, requestState=first["requestState"], **more)
 
 
-# -- sessions: a request of the server's own --------------------------------------------------------------------------
+# -- sessions: a request of the server ---------------------------------------------------------------------------------
 
 
 async def test_a_session_is_asked_by_a_request_that_belongs_to_the_call(box: Toolbox, bench: CoreHarness) -> None:
@@ -167,7 +167,7 @@ async def test_an_address_to_open_has_an_id_in_a_session_and_none_for_a_modern_c
     assert first["inputRequests"] == {"elicit-1": {"method": "elicitation/create", "params": plain}}
 
 
-# -- modern: the request is answered with the question ----------------------------------------------------------------
+# -- modern: the request is answered with the question -----------------------------------------------------------------
 
 
 async def test_a_modern_client_gets_the_question_as_the_answer_and_the_handler_goes_on_with_the_retry(
@@ -281,7 +281,7 @@ async def test_a_user_who_declines_is_an_answer_too(box: Toolbox, bench: CoreHar
     assert text_of(result) == "decline"
 
 
-# -- the state that a client carries ----------------------------------------------------------------------------------
+# -- the state that a client carries -----------------------------------------------------------------------------------
 
 
 def flip(state: str) -> str:
@@ -442,7 +442,7 @@ def test_a_parked_thing_is_taken_once_and_frees_its_place() -> None:
     assert parking.has_room("me") and len(parking) == 0
 
 
-# -- what a client can't do --------------------------------------------------------------------------------------------
+# -- capabilities that a client lacks ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -507,7 +507,7 @@ async def test_a_handler_may_do_without(box: Toolbox, bench: CoreHarness) -> Non
     assert text_of(result) == "False True"
 
 
-# -- handlers that return their questions -----------------------------------------------------------------------------
+# -- handlers that return their questions ------------------------------------------------------------------------------
 
 
 def offer_counting(box: Toolbox, rounds: int) -> None:
@@ -560,7 +560,7 @@ async def test_a_client_error_ends_a_returned_question(box: Toolbox, bench: Core
     bench.answer(asked[1]["id"], {"error": {"code": -1, "message": "no"}})
     result = await bench.reply("c")
     assert result["isError"] and "no (-1)" in text_of(result)
-    # The other question has lost its purpose.
+    # The other question is no longer needed.
     (note,) = await bench.until(Kind.NOTE)
     assert note["params"]["requestId"] == asked[0]["id"]
 

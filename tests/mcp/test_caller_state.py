@@ -1,4 +1,4 @@
-"""What handlers keep for each caller: there again at its next request, apart from all callers else's, and bounded."""
+"""State of a caller: available at its next request, separate from other callers' state, and bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client may send anything: the core answers with an error or not at all, and goes on."""
+"""Messages of any shape from a client: the core answers with an error or not at all, and continues."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Core:
 
         @tool(toolbox=box)
         def say(text: str, times: int = 1) -> str:
-            """Say it."""
+            """Return the text."""
             return text * min(times, 3)
 
         @resource("text:{name}", toolbox=box)
         def text(name: str) -> str:
-            """Read it."""
+            """A text."""
             return name
 
         @prompt(toolbox=box)
@@ -56,7 +56,8 @@ class Core:
         self.bench.open(READY)
 
     def ask(self, caller: Caller | None, method: Any, said: Any) -> None:
-        """An error that says what is wrong, or another answer, or none yet; and the next request is answered."""
+        """The answer is an error with its reason, another answer, or not there yet; and the next request is
+        answered."""
         channel = "c" if caller is None else "m"
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": said}
         if isinstance(method, str):
@@ -66,7 +67,7 @@ class Core:
             assert answer["error"]["code"] != INTERNAL_ERROR, answer
         self.is_well()
 
-    def tell(self, kind: Kind, text: str) -> None:
+    def receive(self, kind: Kind, text: str) -> None:
         self.bench.receive(Received("c", kind, None, None, text, None))
         self.is_well()
 
@@ -88,7 +89,7 @@ def test_a_request_of_any_shape_is_answered_with_what_is_wrong_in_it(is_modern: 
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(NOTES) | anything, params)
 def test_a_notification_of_any_shape_is_taken_or_dropped(method: Any, said: Any) -> None:
-    Core().tell(Kind.NOTE, json.dumps({"jsonrpc": "2.0", "method": method, "params": said}))
+    Core().receive(Kind.NOTE, json.dumps({"jsonrpc": "2.0", "method": method, "params": said}))
 
 
 @settings(max_examples=300, deadline=None)
@@ -102,4 +103,4 @@ def test_a_notification_of_any_shape_is_taken_or_dropped(method: Any, said: Any)
     ),
 )
 def test_a_message_or_an_answer_of_any_shape_is_taken_or_dropped(kind: Kind, said: Any) -> None:
-    Core().tell(kind, json.dumps(said))
+    Core().receive(kind, json.dumps(said))

@@ -1,4 +1,4 @@
-"""A question that was asked by one worker and answered to the next: the page was reloaded, or its browser restarted."""
+"""Questions of one worker that are answered to the next: the page was reloaded, or its browser restarted."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def offers(runs: list[str]) -> Toolbox:
 
     @tool(toolbox=box, idempotent=True)
     async def put(ctx: Context) -> str:
-        """Its question has no key of its own: it is asked again."""
+        """Its question has no key: it is asked again."""
         runs.append("put")
         return f"put {(await ctx.elicit('Name?', FORM)).content}"
 
@@ -118,7 +118,7 @@ async def test_a_state_that_the_client_carries_is_good_once() -> None:
     await bench.ask("m2", "tools/call", retry(first, "stateless"), CLIENT)
     error = await bench.ask("m3", "tools/call", retry(first, "stateless"), CLIENT)
     assert error["code"] == -32602 and "requestState" in error["message"]
-    # Another one that says the same is another one.
+    # Another state with the same contents is a different one.
     assert "content" in await bench.ask("m4", "tools/call", retry(other, "stateless"), CLIENT)
     assert len(runs) == 4
 
@@ -143,7 +143,7 @@ def test_what_was_spent_stays_spent_however_much_is_spent_and_little_is_remember
     assert all(spent.use(state) for state in states)
     assert len(spent) <= MOST_USED_STATES
     assert not any(spent.use(state) for state in states)
-    # One that was made long ago and never came back is not good any more; a new one is.
+    # An old state that was never used is no longer valid; a new one is.
     assert not spent.use({"n": "old", "x": 600.0})
     assert spent.use({"n": "new", "x": 9999.0})
 

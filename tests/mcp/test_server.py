@@ -1,4 +1,4 @@
-"""The MCP core: what each era gets for each message, and what it never gets."""
+"""The MCP core: the answer of each era to each message, and messages that it never sends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def bench() -> HeldServer:
     return HeldServer()
 
 
-# -- legacy: handshake ------------------------------------------------------------------------------------------------
+# -- legacy: handshake -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_list_changed_goes_to_sessions_past_their_handshake_only(bench: HeldServ
     assert [channel for channel, *_ in bench.sent] == ["ready", "ready", "greeted", "greeted"]
 
 
-# -- modern -----------------------------------------------------------------------------------------------------------
+# -- modern ------------------------------------------------------------------------------------------------------------
 
 
 def test_discover_tells_versions_and_capabilities() -> None:
@@ -129,7 +129,7 @@ def test_a_result_may_bring_its_own_type(bench: HeldServer) -> None:
 
 @pytest.mark.parametrize("wish", ["progressToken", "tabrelay/pin"])
 def test_a_wish_that_python_finds_equal_to_the_last_one_is_still_looked_at(bench: HeldServer, wish: str) -> None:
-    """What the last caller wished for is kept, and in Python `1 == True`."""
+    """The last caller's level is cached, and in Python `1 == True`."""
     bench.catalogue.on_call = lambda context, done: done(text_result("3"))
     good, bad = (1, True) if wish == "progressToken" else (True, 1)
     for _ in range(2):
@@ -454,7 +454,7 @@ def test_a_bug_in_the_catalogue_is_an_internal_error(bench: HeldServer) -> None:
     }
 
 
-# -- a link without room ----------------------------------------------------------------------------------------------
+# -- a link without room -----------------------------------------------------------------------------------------------
 
 
 def test_a_result_that_is_too_large_is_told_as_such(bench: HeldServer) -> None:

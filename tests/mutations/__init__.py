@@ -1,4 +1,4 @@
-"""Does a test fail when a defence is taken away? `python -m tests.mutations` takes each away and looks."""
+"""Mutation rows: each removes one defence, and names the tests that must fail then. Run `python -m tests.mutations`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Mutation test of the defences: takes each out of a copy of the tree and runs the tests that must fail then.
+"""Mutation test of the defences: removes each in a copy of the tree and runs the tests that must fail then.
 
 The rows are defences of the threat table in docs/security.md and rules of docs/link.md. A row whose tests all pass
-without the defence, or do not end in time, is reported as not caught, and the exit code is 1. The whole takes hours and is no part of
-`make test`. Each verdict is one line of build/mutations.jsonl. `--resume` runs only the rows that are not there yet, or
-whose marked file has changed since.
+without the defence, or do not end in time, is reported as not caught, and the exit code is 1. A whole run takes hours
+and is not part of `make test`. Each verdict is one line of build/mutations.jsonl. `--resume` runs only the rows without
+a verdict, and those whose marked file has changed since.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ RESULTS: Final = ROOT / "build" / "mutations.jsonl"
 
 
 class TreeCopy:
-    """The files that git knows, copied to a folder, and the environment in which Python imports the packages from
-    there."""
+    """A copy of the files that git tracks, and the environment in which Python imports the packages from it."""
 
     def __init__(self, place: Path) -> None:
         listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout

@@ -1,4 +1,4 @@
-"""Defences of the browser package, and what takes each of them away."""
+"""Mutations of the browser package's defences."""
 
 from __future__ import annotations
 

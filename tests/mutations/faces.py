@@ -1,4 +1,4 @@
-"""Defences of the faces of the relay, and what takes each of them away."""
+"""Mutations of the defences of the relay's faces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defences of the HTTP server and its parsers, and what takes each of them away."""
+"""Mutations of the defences of the HTTP server and its parsers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defences of the link, and what takes each of them away."""
+"""Mutations of the link's defences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One mutation: a defence that is taken out of the source, found by the marker comment above it.
+"""One mutation: a defence that is removed from the source, found by the marker comment above it.
 
 A marker is a line `# defence: NAME` (`// defence: NAME` in JavaScript). NAME is unique in the product. The mutation
 replaces the `lines` lines below it; other markers in between do not count. `after` is indented as those lines are.

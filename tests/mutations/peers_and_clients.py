@@ -1,4 +1,4 @@
-"""Defences of peers, the bus, the bridge and the conductor, and what takes each of them away."""
+"""Mutations of the defences of peers, the bus, the bridge and the conductor."""
 
 from __future__ import annotations
 

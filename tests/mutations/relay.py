@@ -1,4 +1,4 @@
-"""Defences of admission, routing, logs and settings, and what takes each of them away."""
+"""Mutations of the defences of admission, routing, logs and settings."""
 
 from __future__ import annotations
 

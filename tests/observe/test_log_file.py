@@ -1,7 +1,7 @@
 """Several processes rotate one log file: no line is lost, torn or written twice.
 
 The interleavings of single steps are in `test_call_log`. Here real processes compete. `TABRELAY_ROTATION_ROUNDS` sets
-how often the whole is repeated; each round rotates the file about 50 times.
+the number of rounds; each rotates the file about 50 times.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ sys.exit(1 if file.failures else 0)
 
 
 def write_at_once(path: Path, closes: bool) -> None:
-    start = str(time.time() + 0.5)  # the imports of all of them are over by then, on a machine that is not busy
+    start = str(time.time() + 0.5)  # on an idle machine, all of them have finished their imports by then
     sizes = [str(LINES), str(MAX_BYTES), str(KEEP), str(closes)]
     writers = [
         subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(name), start, *sizes])

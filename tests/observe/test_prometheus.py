@@ -207,7 +207,7 @@ def test_what_the_relay_asks_for_itself_and_listeners_are_no_latency_of_calls() 
         ((None, '{"result":{"content":[]}}'), "ok"),
         ((None, '{"result":{"content":[],"isError":false}}'), "ok"),
         ((None, '{"result":{"content":[],"isError" : true}}'), "tool_error"),
-        # A page may return anything: text that only looks like a tool error is none.
+        # A page may return anything: text that only resembles a tool error does not count as one.
         ((None, json.dumps({"result": {"structuredContent": {"isError": True}}})), "ok"),
         ((None, json.dumps({"result": {"content": [{"type": "text", "text": '"isError":true'}]}})), "ok"),
         ((None, '{"result":{"resultType":"input_required"}}'), "asks_client"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tabrelay.payloads import json_skeleton
 from tabrelay.payloads.json_skeleton import JsonSkeleton
 
-# Characters with a meaning in JSON, and others that are easily mistaken for them.
+# Characters with a meaning in JSON, and others that resemble them.
 BITS = [
     '"',
     "\\",

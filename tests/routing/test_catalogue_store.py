@@ -1,4 +1,4 @@
-"""What the relay keeps of servers' catalogues: one copy of each, all of them within one budget of memory."""
+"""Store of servers' catalogues: one copy of each, all of them within one budget of memory."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ async def test_catalogues_of_many_names_take_no_more_than_their_budget(tmp_path:
             await relay.has_read(f"n{number}")
         one = Catalogue({}, tools=tuple(workers[0].tools)).size
         assert 12 * one > 2 * budget > 4 * one
-        # A client uses each, by which more is remembered of it.
+        # A client uses each, so that more is kept of it.
         for number in range(12):
             await relay.call(f"n{number}", "t0")
         assert held() - before <= budget + one
-        # Names that are still there offer the same: nothing changed because something was forgotten here.
+        # Names that are still stored offer the same: an evicted entry does not count as a change.
         answer = await relay.http.post("/n0", **relay.modern("tools/list"))
         assert len(answer.json()["result"]["tools"]) == 2
         for worker in workers:
@@ -86,7 +86,7 @@ async def test_of_names_that_are_forgotten_nothing_is_kept(tmp_path: Path) -> No
 
 
 class Endless(SyntheticWorker):
-    """Lists resources in pages that never end, each of 50 KB, and says much of itself."""
+    """Lists resources in pages that never end, each of 50 KB, with a long description of itself."""
 
     pages = 0
 

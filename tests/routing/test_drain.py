@@ -1,4 +1,4 @@
-"""A relay that is told to stop: what happens to its callers and browsers. The relay runs as a real process."""
+"""A relay that stops: the outcome for its callers and browsers. The relay runs as a real process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WORKERS = 30
 
 @asynccontextmanager
 async def process(home: Path, **settings: float) -> AsyncIterator[tuple[Demo, httpx2.AsyncClient]]:
-    """The relay, and an HTTP client that speaks to it."""
+    """The relay, and an HTTP client for it."""
     async with Demo(home, verb="demo", **settings) as demo:
         headers = {"Authorization": f"Bearer {demo.token}", "Accept": ACCEPT}
         base = f"http://127.0.0.1:{demo.port}"
@@ -48,7 +48,7 @@ async def call(http: httpx2.AsyncClient, server: str = "demo") -> Any:
 
 
 async def draining(http: httpx2.AsyncClient) -> httpx2.Response:
-    """Ask until the relay says that it stops; each answer takes a turn of both processes."""
+    """Poll until the relay reports that it stops; each answer takes an iteration of both event loops."""
     async with asyncio.timeout(BOUND_S):
         while (response := await http.get("/-/healthz")).status_code == 200:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.02)
@@ -79,7 +79,7 @@ async def test_a_call_in_flight_is_answered_before_the_relay_stops(tmp_path: Pat
         demo.signal(number)
         response = await draining(http)
         assert (response.status_code, response.json()["status"]) == (503, "draining")
-        # The browser with nothing to do is told at once; the other one when its caller has been answered.
+        # The idle browser is notified at once; the other one when its caller has been answered.
         await idle.until(lambda: idle.close_code is not None)
         assert (idle.close_code, [bye.reason for bye in goodbyes(idle)]) == (1012, ["stop"])
         assert not goodbyes(busy)
@@ -130,7 +130,7 @@ async def test_a_second_signal_stops_the_relay_at_once(tmp_path: Path) -> None:
 async def test_a_call_that_waits_for_a_browser_is_refused_when_the_relay_stops(tmp_path: Path) -> None:
     registry = Registry(CatalogueStore(tmp_path / "servers.json"), declared=["notes"])
     waiting = asyncio.create_task(registry.wait_for_peer("notes", 600))
-    await asyncio.wait([waiting], timeout=0)  # one turn: it waits now
+    await asyncio.wait([waiting], timeout=0)  # one iteration of its loop: it waits now
     registry.close()
     for reached in (waiting, registry.wait_for_peer("notes", 600)):
         with pytest.raises(RelayUnavailable):
@@ -138,7 +138,7 @@ async def test_a_call_that_waits_for_a_browser_is_refused_when_the_relay_stops(t
 
 
 class Silent(SyntheticWorker):
-    """Answers the relay's own questions and keeps everything else to itself."""
+    """Answers the relay's own requests and no others."""
 
     def _received(self, event: Received[str]) -> None:
         if "subscriptions/listen" not in event.payload:
@@ -163,7 +163,7 @@ async def test_streams_end_as_if_nothing_more_could_come(tmp_path: Path) -> None
                 assert {message.get("method") for message in said} <= {"notifications/tools/list_changed"}
             result = (await listening).json()["result"]
             assert result["_meta"] == {"io.modelcontextprotocol/subscriptionId": "l1"}
-        # Nothing held the relay up: it did not wait until its patience was over.
+        # Nothing delayed the relay: it did not wait for its deadline.
         assert await demo.ended() == 0
 
 
@@ -220,7 +220,7 @@ async def test_browsers_come_back_from_a_restart_one_by_one(tmp_path: Path) -> N
         assert max(said) - min(said) >= 0.8 * spread_s * 1000
         assert max(back) - min(back) >= 0.8 * spread_s
         assert all(pause_s <= came - went <= pause_s + spread_s + 5 for came, went in zip(back, left, strict=True))
-        # One dial before the restart and one after it: none found a closed door, none came twice.
+        # One dial before the restart and one after it: none was refused, and none came twice.
         assert {(worker.dialer.dials, worker.dialer.opened) for worker in workers} == {(2, 2)}
 
 

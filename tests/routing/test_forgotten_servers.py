@@ -1,4 +1,4 @@
-"""Servers that go: removed from the configuration, or forgotten by the user."""
+"""Servers that are removed: from the configuration, or by the user."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def names(relay: RunningRelay) -> set[str]:
 
 
 async def is_unknown(relay: RunningRelay, name: str) -> None:
-    """A call says so at once, and not after the wait for a page."""
+    """A call is refused at once, without the wait for a page."""
     answer = await relay.call(name, "echo")
     assert (answer.status_code, answer.json()["error"]["data"]["reason"]) == (404, "unknown_server")
 

@@ -1,4 +1,4 @@
-"""Several browsers under one name: who gets a call, who stays with whom, and how people see who is who."""
+"""Several browsers under one name: which gets a call, which keeps a session, and how users tell them apart."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def says_its_name(worker: SyntheticWorker, event: Received[str], message: dict[s
 
 
 async def come(relay: RunningRelay, stack: AsyncExitStack, browser: str, inst: str | None = None) -> SyntheticWorker:
-    """A browser connects and is known to the relay, with a tab of its own."""
+    """A browser connects and the relay knows it, with its own tab."""
     worker = SyntheticWorker(relay.url, relay.token, "notes", inst=inst or browser, browser=browser)
     worker.name = browser  # type: ignore[attr-defined]
     worker.on_call = says_its_name
@@ -45,7 +45,7 @@ async def come(relay: RunningRelay, stack: AsyncExitStack, browser: str, inst: s
 
 
 async def shown(relay: RunningRelay, is_so: Any) -> dict[str, Any]:
-    """The server's row in the status, as soon as it says so."""
+    """The server's row in the status, once it satisfies the condition."""
     async with asyncio.timeout(BOUND_S):
         while True:
             [row] = (await relay.http.get("/-/status")).json()["servers"]
@@ -59,7 +59,7 @@ def front(row: dict[str, Any]) -> str | None:
 
 
 async def who(relay: RunningRelay, address: str, **more: Any) -> str:
-    """Which browser gets a modern call for this address?"""
+    """The browser that gets a modern call for this address."""
     return str((await relay.call(address, "echo", **more)).json()["result"]["content"][0]["text"])
 
 
@@ -92,7 +92,7 @@ async def test_all_stay_connected_and_the_newest_is_in_front(relay: RunningRelay
 async def test_a_browser_that_was_called_by_name_is_the_one_used_last(relay: RunningRelay, browsers: Browsers) -> None:
     assert await who(relay, f"notes~{FIRST}") == FIRST
     assert await who(relay, "notes") == FIRST
-    # To ask what it has is not to use it.
+    # Listing its tools does not count as use.
     await relay.http.post(f"/notes~{SECOND}", **relay.modern("tools/list"))
     assert await who(relay, "notes") == FIRST
 
@@ -135,7 +135,7 @@ async def test_a_session_stays_with_its_browser_and_moves_when_that_is_gone(
     await browsers[SECOND].hang_up()
     await shown(relay, lambda row: any(one["state"] == "offline" for one in row["instances"]))
     async with asyncio.timeout(BOUND_S):
-        while True:  # for its grace it is still the session's browser
+        while True:  # during its grace it is still the session's browser
             params = {"name": "echo", "arguments": {}}
             body = {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": params}
             answer = (await relay.http.post("/notes", json=body, headers=session)).json()

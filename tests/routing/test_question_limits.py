@@ -36,7 +36,7 @@ def running(channel: str) -> TrackedCall:
 
 
 async def ask(connection: UpstreamConnection, call: TrackedCall | None) -> dict[str, Any] | str:
-    """The answer, or why there is none."""
+    """The answer, or the reason for its absence."""
     CALL.set(call)
     try:
         return await connection._received_request("elicitation/create", FORM)
@@ -92,7 +92,7 @@ def test_cancelled_calls_are_remembered_for_a_while_and_so_many_of_them() -> Non
     for number in range(5 * MAX_LINGERING):
         roll.take(number)
     assert roll._lingering == {}
-    # Those that are not known by their ids may still speak.
+    # Calls that are not known by their ids may still send messages.
     assert roll.only_sender(now=10.0) is None
     speaker = roll.only_sender(now=60.0)
     assert speaker is not None and speaker.channel == "b"

@@ -1,4 +1,4 @@
-"""A server's tools are compared with those that were first used; and no server reaches into another one."""
+"""Drift of a server's tools from those that were first used; and no server can interfere with another one."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_a_server_that_changes_after_its_first_use_is_flagged_until_it_is_
         assert "changed echo; added more; removed other" in said[-1].getMessage()
         assert (await relay.http.post("/-/drift", json={"accept": "notes"})).status_code == 200
         await drift_of(relay, None)
-        # Gone and back again is no news; what was sly before would be.
+        # A tool that returns unchanged is not reported; a changed one would be.
         await worker.offer([SLY])
         await drift_of(relay, {"added": [], "removed": ["more"], "changed": []})
         await worker.offer([ECHO_TOOL, tool("more")])
@@ -164,12 +164,12 @@ async def test_a_result_for_another_servers_call_is_ignored(tmp_path: Path) -> N
         # The other one knows everything: channel, id, even the right form.
         other.link.send(seen[0].channel, Kind.RES, forged(seen[0].id), other._now(), id=seen[0].id)
         await other.flush()
-        assert (await relay.call("other", "echo")).status_code == 200  # the relay has read what came before this
+        assert (await relay.call("other", "echo")).status_code == 200  # the relay has read the earlier messages
         assert not asking.done()
         notes.answer(seen[0], {"content": [{"type": "text", "text": "mine"}]})
         await notes.flush()
         assert (await asking).json()["result"]["content"][0]["text"] == "mine"
-        # Nor does a server see who else there is, or what is called there.
+        # A server can't see the other servers and their calls either.
         assert not any("notes" in repr(event) for event in other.seen)
 
 
@@ -190,7 +190,7 @@ async def test_who_calls_itself_like_the_worker_before_gets_none_of_its_calls(tm
             await worker.until(lambda: bool(worker.calls))
             await worker.cut()
             thief = SyntheticWorker(relay.url, theirs, "notes", inst="w1")
-            with pytest.raises(InvalidStatus, match="403"):  # the name is its principal's during the grace
+            with pytest.raises(InvalidStatus, match="403"):  # the name is reserved for its principal during the grace
                 await thief.dial()
             await worker.dial()
             await worker.until(lambda: worker.link.is_up)

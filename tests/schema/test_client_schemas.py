@@ -1,7 +1,7 @@
-"""Schemas that clients understand: what unions, optional values, enums and collections look like in `tools/list`.
+"""Schemas that clients support: unions, optional values, enums and collections in `tools/list`.
 
 One `type` for each value, no list of types, items for each array, no empty schema where a type is known. The reader
-accepts what the schema says.
+accepts what the schema states.
 """
 
 import datetime

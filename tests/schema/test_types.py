@@ -1,6 +1,6 @@
-"""Python types as JSON Schema: what a signature may say, how its values are read, and faults that name the path.
+"""Python types as JSON Schema: permitted types of a signature, how values are read, and faults that name the path.
 
-Runs on CPython and, unchanged, inside Pyodide, whose Python is newer. Whole tools are in tests/tabserver.
+Runs on CPython and, unchanged, inside Pyodide, whose Python is newer. Whole tools are in tests/handlers.
 """
 
 import datetime
@@ -298,7 +298,7 @@ def test_a_type_may_contain_itself() -> None:
 
 
 def make_alias() -> Any:
-    """`type Json = …`, which only newer Pythons can say; for the others an object with the same members."""
+    """`type Json = …`, which only newer Pythons support; for the others an object with the same members."""
     scope: dict[str, Any] = {}
     if sys.version_info >= (3, 12):
         exec("type Json = dict[str, Json] | list[Json] | str | int | None", scope)
@@ -343,7 +343,7 @@ def test_a_generic_class_is_read_with_what_it_was_given() -> None:
     assert "arguments.x.items[0]: expected string" in fault(Names, {"items": [1]})
     both = declare(lambda a, b: None, name="both")
     assert both.description["inputSchema"]["required"] == ["a", "b"]
-    # Not filled in, a variable is what bounds it, or anything.
+    # Without an argument, a variable is its bound, or anything.
     assert read(Page, {"items": [1, "a"]}).items == [1, "a"]
     assert "expected integer" in fault(list[U], ["a"])  # type: ignore[valid-type]
 

@@ -1,4 +1,5 @@
-"""Many that come in one moment: a few in each turn of the event loop, in their order, and not too many wait."""
+"""Connections and handshakes that arrive at the same moment: a few in each iteration of the event loop, in order, with
+a bounded queue."""
 
 from __future__ import annotations
 

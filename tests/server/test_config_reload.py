@@ -1,4 +1,4 @@
-"""A configuration that changes while the relay runs, as a real process with real children."""
+"""Reload of the configuration while the relay runs, as a real process with real children."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def test_two_stop_signals_leave_no_process_behind(tmp_path: Path) -> None:
             while (await http.get("/-/status")).json()["servers"][0]["in_flight"] == 0:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         process.send_signal(signal.SIGTERM)
-        # Received, and the call is waited for: two signals that come at once are one.
+        # Received, and the relay waits for the call: two signals at once are delivered as one.
         async with asyncio.timeout(BOUND_S):
             while (await http.get("/-/healthz")).status_code == 200:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""The fast path: which calls take it, that they are answered as on the regular path, and how they leave it."""
+"""The fast path: which calls take it, that answers equal those of the regular path, and how calls leave it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def stage(home: Path, **more: Any) -> AsyncIterator[tuple[RunningRelay, Sy
     ):
         worker.on_call = act
         yield relay, worker
-        relay.recorder.discard_violations()  # this server may say what it likes
+        relay.recorder.discard_violations()  # this server may send invalid messages
 
 
 async def until(is_so: Callable[[], bool]) -> None:
@@ -131,7 +131,7 @@ async def test_a_call_that_takes_long_is_answered_all_the_same(tmp_path: Path) -
 async def test_a_call_after_one_that_left_the_fast_path_may_take_longer_than_a_connection_may_be_idle(
     tmp_path: Path,
 ) -> None:
-    """The wait for a next request begins with each answer, whichever way that went, and ends with the request."""
+    """The idle timeout starts with each answer, on either path, and ends with the next request."""
     async with stage(tmp_path, connection_idle_s=0.4) as (relay, worker):
         line, other = [await RawConnection(relay.port).open() for _ in range(2)]
 
@@ -162,7 +162,7 @@ async def test_a_call_after_one_that_left_the_fast_path_may_take_longer_than_a_c
         with on_regular_path(relay):
             # A call that left the fast path is recorded only where it continues.
             await answer_late(until(lambda: len(relay.recorder.asked) > asked))
-        assert relay.recorder.tap.swift_again  # the one that is late next is known by its header
+        assert relay.recorder.tap.swift_again  # the late request is recognised by its header
         await answer_late(rest_too_long())
         await line.close()
         await other.close()
@@ -275,7 +275,7 @@ async def test_a_header_that_was_taken_opens_no_other_server_when_its_address_be
             line.send(request)
             return await line.answer()
 
-        for _ in range(2):  # the second by what is known of the first
+        for _ in range(2):  # the second by its cached header
             answer = await on_fast_path(relay, ask)
             assert answer is not None and answer.status == 200
         assert relay.recorder.tap.swift_again
@@ -311,7 +311,7 @@ async def test_with_a_web_server_that_is_made_otherwise_everything_goes_the_ordi
             assert (await relay.call("notes", "echo")).status_code == 200
 
 
-# -- the same answers on both ways ------------------------------------------------------------------------------------
+# -- the same answers on both paths ------------------------------------------------------------------------------------
 
 
 ODD: dict[str, list[str]] = {
@@ -338,7 +338,7 @@ PLAIN = {name: values[0] for name, values in ODD.items() if name in ("Host", "Au
 
 @st.composite
 def requests(draw: st.DrawFn) -> tuple[str, list[tuple[str, str]], bytes]:
-    """A request that would be answered, and then up to three things about it are changed."""
+    """A valid request with up to three changes."""
     tool = draw(st.sampled_from(TOOLS))
     method = draw(st.sampled_from(["tools/call"] * 4 + ["resources/read", "prompts/get", "tools/list", "no/such"]))
     id = draw(st.sampled_from([1, "a", 0, -1, 2**60]))
@@ -384,7 +384,7 @@ class Both:
         self._sessions = [(await relay.initialize("notes"))[1]["Mcp-Session-Id"] for relay in self._relays]
 
     async def compare(self, path: str, lines: list[tuple[str, str]], *bodies: bytes) -> None:
-        """The answers to these, one after the other on one connection."""
+        """The answers to these requests, one after the other on one connection."""
         for _ in range(5):
             swift, plain = [await self._ask(number, path, lines, bodies) for number in range(2)]
             if swift == plain:
@@ -420,7 +420,7 @@ class Both:
         return answers
 
     def _body(self, answer: Answer, bare: Any) -> str:
-        """Of a stream only the first event: how many of them came together is chance."""
+        """For a stream, only the first event: how many of them arrive together is random."""
         text = bare(answer.body.decode())
         first = text.partition("\n\n")[0] if answer.header("content-type") == "text/event-stream" else text
         return "id" if first.startswith("id: ") else str(first)
@@ -454,7 +454,7 @@ def test_whatever_is_asked_gets_the_same_answer_on_both_ways(tmp_path: Path) -> 
 
 
 META = "io.modelcontextprotocol/"
-# What is another after a call that took the fast path, with the same header.
+# Changes to a call that has the same header as an earlier one on the fast path.
 CHANGES: dict[tuple[str, ...], list[Any]] = {
     ("id",): [2, "a", True, 1.5, None, []],
     ("jsonrpc",): ["1.0", None],
@@ -486,7 +486,7 @@ async def test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the
         stage(tmp_path / "a", rate_s=0) as (swift, swift_worker),
         stage(tmp_path / "b", rate_s=0, **REGULAR_PATH) as (plain, plain_worker),
     ):
-        for worker in (swift_worker, plain_worker):  # lists are looked through on their way
+        for worker in (swift_worker, plain_worker):  # lists are checked on their way
             await worker.offer([*worker.tools, {"name": "poi\u202eson", "inputSchema": {"type": "object"}}])
         both = Both(swift, plain)
         await both.start()
@@ -502,13 +502,13 @@ async def test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the
 
 
 def received_by(worker: SyntheticWorker) -> set[tuple[str, str]]:
-    """Which calls a server was asked, and on whose behalf."""
+    """The calls that a server has received, with their callers."""
     asked = [event for event in worker.seen if isinstance(event, Received) and '"tools/call"' in event.payload]
     callers = [{} if event.caller is None else {**event.caller.to_dict(), "principal": ""} for event in asked]
     return {(event.payload, json.dumps(caller)) for event, caller in zip(asked, callers, strict=True)}
 
 
-# -- its parts --------------------------------------------------------------------------------------------------------
+# -- parts -------------------------------------------------------------------------------------------------------------
 
 
 def test_headers_are_read_by_name_and_repeated_ones_are_known() -> None:

@@ -1,4 +1,5 @@
-"""Header cache: which header blocks are equal, and that equal ones are still checked for token and rate."""
+"""Header cache: which header blocks are equal, and that requests with equal ones are still checked for token and
+rate."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def test_whatever_differs_by_one_byte_of_its_header_is_another(
     at = data.draw(st.integers(0, len(same) - len(body) - 1))
     byte = data.draw(st.integers(0, 255).filter(lambda byte: byte != same[at]))
     other = same[:at] + bytes([byte]) + same[at + 1 :]
-    # Another length is the one thing that may differ, and then the body has to be that long.
+    # Only the length may differ, and then the body must have that length.
     assert header.body(other) is None
 
 
@@ -63,7 +64,7 @@ def test_no_header_is_cached_with_two_lengths_or_an_unusual_one() -> None:
     assert header_cache_of(request(b"abc")[:-1]) is None
     assert header_cache_of(request(b"abc") + b"d") is None
     assert header_cache_of(request(b"x" * 100_000)) is None
-    # It may stand in a value, where it means nothing.
+    # It may be part of a value, where it means nothing.
     odd = header_cache_of(request(b"abc", HEAD.replace("X: y", "X: content-length: 9")))
     assert odd is not None and odd.body(request(b"abcd", HEAD.replace("X: y", "X: content-length: 9"))) == b"abcd"
 
@@ -83,7 +84,7 @@ def call(relay: RunningRelay, id: int, text: str, token: str | None = None, name
 
 
 class Client:
-    """One connection; every answer is of the request before it."""
+    """One connection; every answer is that of the request before it."""
 
     def __init__(self, relay: RunningRelay) -> None:
         self._relay = relay
@@ -103,7 +104,7 @@ class Client:
         return answer
 
     async def ask_until_again(self, text: str, token: str | None = None) -> None:
-        """Until one was not parsed: on a busy machine the one before may have left the fast path."""
+        """Until one was not parsed: on a busy machine the previous one may have left the fast path."""
         before = self._relay.recorder.tap.swift_again
         for id in range(100):
             answer = await self.ask(call(self._relay, id, text, token))

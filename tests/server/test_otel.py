@@ -1,4 +1,5 @@
-"""Traces: context in, context on, one trace from the HTTP request to the server, and nothing secret in it."""
+"""Traces: the context is read and forwarded, one trace covers the HTTP request and the server, and spans contain no
+secret."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def headers(**values: str) -> Any:
 
 
 class ReceivedContext:
-    """Answers every call, and keeps what it was told."""
+    """Answers every call, and keeps the context that it received."""
 
     def __init__(self, worker: SyntheticWorker) -> None:
         self.messages: list[dict[str, Any]] = []
@@ -124,7 +125,7 @@ def test_headers_are_written_into_the_requests_meta(made: dict[str, Any]) -> Non
     PassThroughTraces().begin({}, headers(traceparent=PARENT, tracestate="a=1", baggage="user=alice"), "notes", made)
     meta = made["params"]["_meta"]
     assert (meta.pop("traceparent"), meta.pop("tracestate")) == (PARENT, "a=1")
-    assert meta == before.get("params", {}).get("_meta", {})  # and the client's baggage is not the server's
+    assert meta == before.get("params", {}).get("_meta", {})  # and the client's baggage is not forwarded to the server
 
 
 @pytest.mark.parametrize("params", [[1, 2], None, "x", {"_meta": 7}])
@@ -293,7 +294,7 @@ async def test_a_collector_that_is_away_costs_calls_nothing(tmp_path: Path, monk
         ReceivedContext(worker)
         for _ in range(3):
             assert "result" in (await relay.http.post("/notes", **request(relay))).json()
-    # And no thread retries after the relay has ended.
+    # No thread retries after the relay has ended.
     await until(lambda: not [one for one in threading.enumerate() if one.name.startswith(("Otel", "traces"))], 30)
 
 

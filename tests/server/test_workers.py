@@ -1,4 +1,4 @@
-"""`--bus` and `--workers` on the command line: several processes on one port, and what is refused."""
+"""`--bus` and `--workers` on the command line: several processes on one port, and refused combinations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def bus(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[NatsSer
 
 
 def refused(home: Path, *flags: str, **environment: str) -> str:
-    """What the command says when it does not start."""
+    """The command's error when it does not start."""
     command = [sys.executable, "-m", "tabrelay", "serve", "--port", "0", "--json", "--home", str(home), *flags]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=60)
     assert done.returncode != 0
@@ -55,7 +55,7 @@ def test_a_bus_that_is_no_address_of_nats_is_refused(tmp_path: Path) -> None:
     assert "no credentials file of NATS" in said and "Traceback" not in said
 
 
-# By the characters that end a part of an address, or all of it, or that no address may have.
+# With the characters that end a part of an address, or all of it, or that no address may contain.
 PASSWORDS = ["hun/ter2", "hun,ter2", "hun#ter2", "hun?ter2", "hun[ter2", "[hunter2]", "hun\u2100ter2", "77,hunter2"]
 
 
@@ -91,7 +91,7 @@ def test_the_command_does_not_repeat_an_address_from_the_environment(tmp_path: P
 
 
 class Workers:
-    """A relay of several processes, asked over a new connection each time."""
+    """A relay of several processes, with a new connection for each request."""
 
     def __init__(self, demo: Demo) -> None:
         self.demo = demo
@@ -126,7 +126,7 @@ async def test_every_process_of_one_port_answers_for_every_browser(tmp_path: Pat
                 answer = await workers.call({"x": number})
                 assert answer["result"]["content"][0]["text"] == f'{{"x": {number}}}'
             assert len(worker.calls) == 30
-        # The code that was printed is known to one process; the page's request may reach any.
+        # One process knows the printed code; the page's request may reach any process.
         code = httpx2.URL(demo.url).fragment.removeprefix("pair=")
         async with httpx2.AsyncClient(base_url=workers.base, trust_env=False, timeout=30) as http:
             answer = await http.post("/-/pair", json={"code": code}, headers={"Origin": workers.base})
@@ -139,7 +139,7 @@ async def test_every_process_of_one_port_answers_for_every_browser(tmp_path: Pat
         async def is_replaced() -> bool:
             try:
                 now = await workers.nodes()
-            except httpx2.HTTPError:  # it was the one that was asked
+            except httpx2.HTTPError:  # it was the one that answered
                 return False
             return len(now) == 2 and now != before
 

@@ -37,7 +37,7 @@ def work(self, sockets):
 runner.RelayServer.run = work
 runner.run(lambda: None, Settings(), socket.socket(), lambda: None)
 """
-# A running relay: 6 MB in small blocks, which is less than glibc keeps, then nothing for a while.
+# A running relay: 6 MB in small blocks, which is less than glibc keeps, then idle for a while.
 QUIET = """
 import asyncio, json, os, signal, socket
 from tabrelay.server import runner

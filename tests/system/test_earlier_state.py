@@ -25,8 +25,8 @@ EARLIER = Path(__file__).parent / "earlier_state"
 EXPECTED: dict[str, Any] = json.loads((EARLIER / "expected.json").read_text())
 
 
-class AgreeableWorker(PinningWorker):
-    """Takes log levels and subscriptions, and keeps what it was asked."""
+class RecordingWorker(PinningWorker):
+    """Accepts log levels and subscriptions, and keeps its requests."""
 
     def __init__(self, relay: RunningRelay) -> None:
         super().__init__(relay)
@@ -78,7 +78,7 @@ async def test_pairings(relay: RunningRelay) -> None:
 async def test_sessions_and_pinned_tabs(relay: RunningRelay) -> None:
     body = jsonrpc.request(1, "ping")
     assert (await relay.http.post("/notes", json=body, headers=EXPECTED["ended"])).status_code == 404
-    async with AgreeableWorker(relay) as worker:
+    async with RecordingWorker(relay) as worker:
         assert await legacy_call(relay, EXPECTED["session"]) == "3f9a12bc"
         assert said(await relay.call("notes", "any")) == EXPECTED["modern_pin"]
         await worker.until(lambda: len(worker.asked) == 2)

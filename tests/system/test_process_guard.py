@@ -1,4 +1,4 @@
-"""Children of a program that is killed: the whole group ends, whatever it ignores."""
+"""Children of a killed program: the guard ends the whole process group, whatever signals it ignores."""
 
 from __future__ import annotations
 

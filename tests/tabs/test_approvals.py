@@ -93,7 +93,7 @@ def test_a_lasting_approval_holds_for_the_session_or_token_and_not_for_a_name(ri
     rig.decide(port, "session")
     rig.call()
     assert len(port.of("approve")) == 1 and len(port.of("call")) == 2
-    # The name is the client's own choice: it neither takes the approval away nor gives it.
+    # The client chooses its name: the name neither removes the approval nor grants it.
     rig.request.caller = replace(allowed, client={"name": "another"})
     rig.call()
     assert len(port.of("approve")) == 1 and len(port.of("call")) == 3
@@ -214,7 +214,7 @@ def test_a_decision_for_one_call_is_none_for_another_that_waits_already(rig: Rig
     assert [message["arguments"] for message in port.of("call")] == [{"what": "one"}]
     rig.decide(port, "refuse", which=1)
     assert rig.reason == "refused" and len(port.of("call")) == 1
-    rig.call(what="three")  # allowed for the session by the first
+    rig.call(what="three")  # the first decision allowed it for the session
     assert len(port.of("call")) == 2
 
 
@@ -304,7 +304,7 @@ def test_a_call_that_goes_on_after_a_question_to_its_client_is_not_asked_about_a
     rig.call()  # answers alone prove nothing: any client can send some
     assert len(port.of("approve")) == 1
     rig.request.request_state = {"tab": "a", "state": 1}
-    rig.call()  # sealed by a worker before this one, which may have run it already
+    rig.call()  # sealed by an earlier worker, which may have run it already
     assert len(port.of("approve")) == 2 and port.of("call") == []
     rig.request.goes_on = True  # sealed by this worker
     rig.call()
@@ -377,7 +377,7 @@ def test_a_call_that_waited_is_refused_as_any_other(rig: Rig) -> None:
 
 def test_a_call_that_waited_asks_before_it_runs_in_another_tab(rig: Rig) -> None:
     port = rig.tab("a", INFO)
-    rig.time_ms = 1.0  # the name is that of the first
+    rig.time_ms = 1.0  # the name belongs to the first tab
     other = rig.tab("b", HARMFUL)
     reload(rig, port)
     rig.call("info")
@@ -444,7 +444,7 @@ def test_what_is_allowed_for_the_session_waits_for_its_page_and_is_asked_about_i
     [
         (HARMFUL, HARMFUL, True, False),
         (HARMFUL, HARMFUL | {"title": "More"}, False, False),
-        (INFO, HARMFUL, False, True),  # the user was not asked in the round before
+        (INFO, HARMFUL, False, True),  # the user was not asked in the earlier round
         (HARMFUL, INFO, True, False),
     ],
 )

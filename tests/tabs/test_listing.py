@@ -85,7 +85,7 @@ def test_a_kind_knows_nothing_of_the_others(kind: str) -> None:
     assert all(found.find(each, "x") is None for each in KINDS if each != kind)
 
 
-# -- one name, several meanings ----------------------------------------------------------------------------------------
+# -- one name with several meanings ------------------------------------------------------------------------------------
 
 
 @NAMED
@@ -156,7 +156,7 @@ def test_a_uri_gets_no_suffix_and_the_first_describes_it(kind: str) -> None:
     assert owners(found, kind, "note:1") == ["b", "a"]
 
 
-# -- whatever comes, in whatever order ---------------------------------------------------------------------------------
+# -- random tabs in random order ---------------------------------------------------------------------------------------
 
 NAMES = st.sampled_from(["x", "y", "x_y"])
 MEANINGS = st.integers(0, 3)
@@ -222,7 +222,7 @@ def test_the_list_is_the_same_whichever_tab_is_in_front(rows: Any, data: st.Data
 def test_a_name_that_was_learnt_never_leads_to_something_else_while_its_tab_is_there(
     rows: Any, data: st.DataObject
 ) -> None:
-    """Other tabs may go and come as they like."""
+    """Other tabs may close and open at any time."""
     tabs = make(rows)
     before = described(listing("tools", [], *tabs))
     left = [each for each in tabs if data.draw(st.booleans())]

@@ -45,7 +45,7 @@ def test_a_silent_tab_fails_its_own_calls_and_is_named(rig: HubRig) -> None:
     assert [result["isError"] for result in rig.results] == [True, True]
     assert all('"Tab a" does not answer' in text_of(result) for result in rig.results)
     assert "unknown" in text_of(rig.results[0])
-    # If the tab wakes up after all, it cancels the call, because no caller waits for it.
+    # If the tab wakes up later, it cancels the call, because no caller waits for it.
     assert [message["call"] for message in silent.of("cancel")] == [message["call"] for message in silent.of("call")]
     reply(rig, other, {"content": []})
     assert len(rig.results) == 3

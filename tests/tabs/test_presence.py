@@ -1,4 +1,4 @@
-"""Presence of tabs: limits of ids, titles, URLs and offers, and tabs that are gone."""
+"""Presence of tabs: limits of ids, titles, URLs and offers, and tabs that have closed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tab's questions in the middle of a call: through the hub and the core to the client, in both eras, and back."""
+"""Questions of a tab in the middle of a call: through the hub and the core to the client, in both eras, and back."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_a_new_call_does_not_overtake_one_that_waits(rig: HubRig) -> None:
     front, _ = two_tabs(rig)
     rig.wait(1)
     rig.call("info", order=1)
-    rig.hub.known_tabs["a"].read_state.received(rig.time_ms)  # by JavaScript: calls that wait are not looked for
+    rig.hub.known_tabs["a"].read_state.received(rig.time_ms)  # by JavaScript, which ignores waiting calls
     rig.call("info", order=2)
     assert calls(front) == [0]
     pong(rig, front)
@@ -118,7 +118,7 @@ def test_a_new_call_does_not_overtake_one_that_waits(rig: HubRig) -> None:
 
 
 def test_of_calls_that_come_together_after_a_pause_one_is_sent_first(rig: HubRig) -> None:
-    """The first of them may block the tab: those behind it must not be stuck."""
+    """The first of them may block the tab: the calls behind it must not be stuck."""
     front, other = two_tabs(rig)
     rig.wait(1)
     for _ in range(3):
@@ -135,7 +135,7 @@ def test_of_calls_that_come_together_after_a_pause_one_is_sent_first(rig: HubRig
 
 
 def test_a_tab_gets_no_more_pings_than_calls_however_many_wait(rig: HubRig) -> None:
-    """The page reads them in order: each ping that is too many delays the calls behind it."""
+    """The page reads them in order: each unnecessary ping delays the calls behind it."""
     front, other = two_tabs(rig)
     for _ in range(16):
         rig.call("info")
@@ -325,8 +325,8 @@ def test_resources_and_prompts_are_read_in_a_tab_that_reads(rig: HubRig) -> None
 
 
 class Page:
-    """Reads its messages in order when the test lets it. It answers a call at once, or keeps it open like a tool that
-    awaits something. It checks each call when that is posted."""
+    """Reads its messages in order when the test permits it. It answers a call at once, or keeps it open like a tool
+    that awaits something. It checks each call when that is posted."""
 
     def __init__(self, rig: HubRig, port: FakePort) -> None:
         self.rig, self.port = rig, port
@@ -343,7 +343,7 @@ class Page:
             unread = [each["t"] for each in self.queue]
             if message["t"] == "call":
                 self.most = max(self.most, unread.count("call"))
-                assert rig.time_ms - self.said_ms <= FRESH_MS, "it had said nothing for long"
+                assert rig.time_ms - self.said_ms <= FRESH_MS, "it had been silent for long"
             assert unread.count("call") <= WINDOW and unread.count("ping") <= 1
 
         port.send = send  # type: ignore[method-assign]

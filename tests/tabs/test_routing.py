@@ -232,7 +232,7 @@ def test_a_call_for_a_pinned_tab_without_the_tool_goes_to_no_other_tab(rig: HubR
 
 
 def test_the_answers_to_a_tabs_questions_come_back_to_that_tab(rig: HubRig) -> None:
-    """Also when another one was brought to the front to answer them."""
+    """Also when another tab was brought to the front to answer them."""
     port, other = rig.tab("a", "info"), rig.tab("b", "info", visible=False)
     rig.call("info")
     asked = {"ok": {"method": "elicitation/create", "params": {"message": "Sure?", "requestedSchema": SURE}}}

@@ -1,4 +1,4 @@
-"""Static tools: a client that read the tool list long ago reaches what tabs offer now.
+"""Static tools: a client with an old tool list reaches the tools that tabs offer now.
 
 The tests use the whole core, so that `tool_call` is tested as a client sees it, in both eras.
 """

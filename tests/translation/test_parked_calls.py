@@ -49,7 +49,7 @@ async def test_questions_at_the_same_moment_are_asked_together(harness: Translat
 
 
 class SlowLoop(Clock):
-    """The event loop as the translator uses it."""
+    """The part of an event loop that the translator uses."""
 
     def time(self) -> float:
         return self.now
@@ -123,7 +123,7 @@ async def test_a_handle_works_once_for_its_owner_and_its_request_only(harness: T
 async def test_answers_without_a_handle_are_for_a_new_call_and_its_first_questions_that_they_fit(
     harness: TranslatorHarness,
 ) -> None:
-    """Their keys are not ours: answers that fit no question are ignored, and missing ones are asked for."""
+    """Their keys are not the relay's: answers that fit no question are ignored, and missing ones are asked for."""
     right = {"action": "accept", "content": {"name": "Ada"}}
     pending = harness.tool(answers={"stray": {"action": "accept", "content": {"size": 1}}, "user_name": right})
     form = {"message": "Name?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
@@ -135,7 +135,7 @@ async def test_answers_without_a_handle_are_for_a_new_call_and_its_first_questio
 
 
 async def test_a_client_that_introduces_itself_anew_finds_its_call_where_it_was(harness: TranslatorHarness) -> None:
-    """One server may have several sessions, each with its own translator."""
+    """One server may have several sessions, each with a separate translator."""
     first = harness.tool()
     harness.peer.ask("q1")
     questions, handle = await harness.asked(first)
@@ -261,7 +261,7 @@ async def test_url_questions_lose_their_id_and_their_completion(harness: Transla
     assert await notices(pending) == []
 
 
-# -- the error that sends the user to an address ----------------------------------------------------------------------
+# -- errors that direct the user to an address -------------------------------------------------------------------------
 
 ADDRESS = {"mode": "url", "elicitationId": "e", "url": "https://a.example", "message": "Log in"}
 

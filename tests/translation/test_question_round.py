@@ -1,4 +1,5 @@
-"""The questions that a server asks at once make one round, however the server's process pauses between them."""
+"""Rounds of questions: those that a server asks at once make one round, even if the server's process pauses between
+them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from tests.support.translator_harness import TranslatorHarness
 
 
 class LoopClock(Clock):
-    """The event loop as a round uses it."""
+    """The part of an event loop that a round uses."""
 
     def time(self) -> float:
         return self.now

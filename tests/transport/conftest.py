@@ -1,4 +1,4 @@
-"""The transport that most tests of this folder use."""
+"""The transport fixture of this folder."""
 
 from __future__ import annotations
 

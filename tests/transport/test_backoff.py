@@ -1,4 +1,4 @@
-"""Delays between dials, and the close codes after which there is none."""
+"""Back-off: delays between dials, and the close codes that stop them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_a_name_that_is_held_by_another_principal_is_requested_again_more_
     taken = DialError("taken", "held by a page of another origin")
     assert [backoff.after_failure(taken).delay_s for _ in range(6)] == [2, 4, 8, 16, 30, 30]
     assert backoff.after_failure(DialError("lost", "")).delay_s == 1
-    # A name of the relay's configuration is never free.
+    # A name of the relay's configuration never becomes free.
     assert backoff.after_failure(DialError("taken", "", True)).delay_s is None
 
 

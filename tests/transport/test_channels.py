@@ -18,7 +18,8 @@ from tests.support.transport_harness import CALLER, ONE_REQUEST, TransportHarnes
 
 
 async def lose_the_session(bench: TransportHarness) -> FakeSocket:
-    """The relay forgot us, and we have dialled again: channel "c" (a session) and "d" (one request) were open."""
+    """The relay has lost the session, and the worker has connected again: channel "c" (a session) and "d" (one request)
+    were open."""
     await bench.start()
     await bench.connect()
     bench.relay.link.open("c", CALLER, bench.clock())

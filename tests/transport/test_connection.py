@@ -1,7 +1,7 @@
-"""Half-open connections: nothing gets through, and the two ends notice at different times. No call may be lost for it.
+"""Half-open connections: nothing is forwarded, and the two ends notice at different times. No call may be lost for it.
 
 The worker is the real transport on a simulated clock. The relay is the real link, which loses its socket when the test
-says so: at once, or when pings would have found out.
+decides: at once, or when pings would have found out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SETTINGS: Final = Settings()
 
 
 class Outage:
-    """From `begin` on nothing gets through; dials that begin after `ends_s` succeed, after `dial_s`."""
+    """From `begin` on nothing is forwarded; dials that begin after `ends_s` succeed, after `dial_s`."""
 
     def __init__(self, limits: Limits, *, ends_s: float, relay_notices_s: float, dial_s: float) -> None:
         self.bench = TransportHarness(Limits(watchdog_s=limits.watchdog_s))
@@ -43,7 +43,7 @@ class Outage:
         bench.relay.exchange()
         began, has_resumed = bench.clock(), False
         dials: dict[int, float] = {}
-        bench.transport.session.send("c", Kind.RES, '{"jsonrpc":"2.0","id":1,"result":{}}', id=1)  # into the void
+        bench.transport.session.send("c", Kind.RES, '{"jsonrpc":"2.0","id":1,"result":{}}', id=1)  # never delivered
         while not has_resumed and not link.is_over:
             await bench.clock.advance(STEP_S)
             passed_s = bench.clock() - began
@@ -97,7 +97,7 @@ async def test_where_pings_find_it_an_outage_of_a_minute_loses_no_call(ends_s: f
 
 
 async def test_times_that_do_not_follow_from_each_other_lose_calls() -> None:
-    """The model finds what it is for: a watchdog of 50 s beside a grace of 30 s."""
+    """The model detects lost calls: a watchdog of 50 s with a grace of 30 s."""
     earlier = Limits(heartbeat_s=20.0, watchdog_s=50.0, grace_s=30.0)
     outage = Outage(earlier, ends_s=40.0, relay_notices_s=15.0, dial_s=0.0)
     await outage.run()

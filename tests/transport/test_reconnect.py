@@ -1,4 +1,4 @@
-"""Dialing, drops and reconnects of the transport. Time is simulated, the relay's end is the real Link."""
+"""Dials, drops and reconnects of the transport. Time is simulated, the relay's end is the real Link."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ async def test_after_a_drop_it_reconnects_and_asks_to_resume(bench: TransportHar
     assert bench.log[-1] == ("close", 1006)
     assert bench.transport.state == TransportState("waiting", "lost", "The connection was lost (1006).", 1000, 0)
 
-    # Said while the link was down: it goes out on the next socket.
+    # Sent while the link was down: it goes out on the next socket.
     bench.transport.session.send("c", Kind.RES, '"late"', id=7)
     assert len(first.sent) == 1
     await bench.clock.advance(1)

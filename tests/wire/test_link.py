@@ -59,7 +59,7 @@ class Pair:
         return self
 
     def wait(self, seconds: float) -> Pair:
-        """Let time pass, firing timers exactly when they are due."""
+        """Advance the clock; timers fire exactly when they are due."""
         end = self.now + seconds
         while True:
             due = [timer for link in (self.worker, self.relay) if (timer := link.next_timer()) is not None]
@@ -411,7 +411,7 @@ def test_many_requests_are_acknowledged_alike_whether_or_not_they_are_parsed() -
 
 
 def request_by_parsing(link: Link[str], header: str, payload: str | None, now: float) -> None:
-    """As if the reader of usual headers knew none."""
+    """As if the reader of usual headers recognised none."""
     link.request = lambda header, payload, now: None  # type: ignore[method-assign]
     link.receive(header, payload, now)
 

@@ -26,7 +26,7 @@ CALLER = Caller(Era.MODERN, "2026-07-28", "tester")
 
 
 class Refusals(Survival):
-    """The same, and either end may refuse what it is sent."""
+    """The same machine, in which either end may refuse what it is sent."""
 
     @rule(size=st.sampled_from([0, 0, 30, 200]), refused=st.sampled_from(["answer", "answer", "request"]))
     def a_call_whose_frames_are_refused(self, size: int, refused: str) -> None:
@@ -40,7 +40,7 @@ def test_nothing_is_lost_or_run_twice_where_frames_are_refused() -> None:
 
 
 class SendsTheRefusedFrameAgain(World):
-    """As before L16: each new socket ends like the one before."""
+    """As before L16: each new socket ends like the previous one."""
 
     resends_refused = True
 
@@ -53,7 +53,7 @@ class ForgetfulSender(Sender[Any]):
 
 
 class LeavesAGap(MutantLinks):
-    """The refused frame is forgotten with its number."""
+    """The refused frame is removed together with its number."""
 
     sender = ForgetfulSender
 
@@ -82,7 +82,7 @@ def test_a_link_with_one_rule_broken_is_caught(mutant: type[World]) -> None:
 
 
 class Ends:
-    """A worker and a relay. `refuses`: what the relay does not take, by its payload."""
+    """A worker and a relay. `refuses`: the payload that the relay does not accept."""
 
     def __init__(self, refuses: Callable[[str], bool] = lambda payload: False) -> None:
         self.limits = Limits(max_part=40, max_message=4_000)
@@ -96,7 +96,7 @@ class Ends:
         self.relay.connected(0.0)
 
     def carry(self) -> bool:
-        """Frames cross until there are none; False if the relay closed the socket on the way."""
+        """Frames cross until there are none; False if the relay closed the socket meanwhile."""
         while frames := self.worker.frames():
             for header, payload in frames:
                 if payload is not None and self.refuses(payload):
@@ -134,7 +134,7 @@ def test_an_answer_that_ends_a_socket_is_replaced_by_an_error_and_what_follows_a
         Undeliverable("c1", Kind.RES, 7)
     ]
     assert max(ends.said.values()) == 1
-    # Nothing is counted any more, at either end, and large messages still go.
+    # Nothing is counted any more, at either end, and large messages are still sent.
     ends.worker.send("c3", Kind.RES, "x" * 300, 0.0, id=9)
     assert ends.carry()
     assert [each.payload for each in ends.received() if isinstance(each, Received)] == ["x" * 300]

@@ -48,7 +48,7 @@ def test_a_request_of_a_session_has_no_caller_whatever_came_before(id: RequestId
 
 
 def test_the_caller_of_the_last_one_is_the_same_object() -> None:
-    """What is cached for a caller is found by identity, without comparing callers."""
+    """The cache of a caller is found by identity, without comparing callers."""
     requests = RequestHeaderReader()
     first, second = requests.read(header(seq=1)), requests.read(header(seq=2))
     assert first is not None and second is not None and first[4] is second[4]
@@ -94,7 +94,7 @@ def test_a_caller_that_is_none_is_refused_every_time(caller: str) -> None:
 
 
 def test_the_reader_reads_what_a_relay_writes() -> None:
-    """Else the shortcut would never be used, and no other test would fail."""
+    """Otherwise the shortcut would never be used, and no other test would fail."""
     relay: Link[str] = Link.accepter(Terms("s", "e", "b"))
     relay.connected(0.0)
     relay.receive(frames.hello_header(Greeting("notes", "w1", "b"), None, 0), None, 0.0)

@@ -1,4 +1,4 @@
-"""The worker's request history and the relay's pending calls: which worker is asked again, and what runs."""
+"""The worker's request history and the relay's pending calls: which worker is asked again, and which requests run."""
 
 from __future__ import annotations
 

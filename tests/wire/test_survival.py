@@ -1,8 +1,8 @@
 """Calls over a connection that fails in every way: each runs at most once, and its caller gets one true outcome.
 
-A property test proves nothing by passing: it must be shown to fail. So the same machine runs against mutants, links
-with one rule broken, and each of them must be caught; and the run must have exercised enough calls, cuts and restarts
-to mean something.
+A property test proves nothing by passing: it must be shown to fail. So the same machine runs against mutants, which are
+links with one rule broken, and must catch each of them; and the run must have exercised enough calls, cuts and restarts
+to be meaningful.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tabserver.wire.sender import Sender
 from tests.support.simulated_link import Call, World
 
 IN_PYODIDE = sys.platform == "emscripten"
-# In Pyodide everything is some times slower; `TABRELAY_EXAMPLES` asks for a longer hunt.
+# Pyodide is several times slower; `TABRELAY_EXAMPLES` selects a longer run.
 EXAMPLES = int(os.environ.get("TABRELAY_EXAMPLES", "60" if IN_PYODIDE else "200"))
 STEPS = 60
 MUTANT_EXAMPLES = 400
 
 
 class Survival(RuleBasedStateMachine):
-    """What may happen to a relay, a worker and their callers, in any order."""
+    """Events of a relay, a worker and their callers, in any order."""
 
     make_world: Callable[[], World] = World
     seen: ClassVar[Counter[str]] = Counter()
@@ -132,7 +132,7 @@ class Survival(RuleBasedStateMachine):
 
     # Disasters are rare, or no call would ever get through and nothing would be tested.
     @rule(what=st.sampled_from(["nothing"] * 5 + ["relay restarts", "worker restarts", "session is lost"]))
-    def a_disaster_looms(self, what: str) -> None:
+    def a_disaster_happens(self, what: str) -> None:
         if what == "relay restarts":
             self.world.restart_relay()
         elif what == "worker restarts":
@@ -172,7 +172,7 @@ def hunt(world: Callable[[], World], examples: int, rules: type[Survival] = Surv
 def test_nothing_is_lost_or_run_twice_whatever_happens() -> None:
     seen = hunt(World, EXAMPLES)
     print(dict(seen))
-    # Counted over the whole run: a machine that never gets a call through would pass everything.
+    # Counted over the whole run: a machine in which no call gets through would pass everything.
     enough = {
         "calls": 5,
         "outcome ok": 1.5,
@@ -200,7 +200,7 @@ def test_calls_that_find_no_room_in_a_new_session_end_as_unknown() -> None:
     machine.the_socket_dies(who="worker")
     for count in (4, 4, 4, 1):
         machine.calls_arrive(sizes=[0] * count)
-    machine.a_disaster_looms(what="session is lost")
+    machine.a_disaster_happens(what="session is lost")
     asked = sum(call.outcome is None for call in machine.world.calls)
     machine.teardown()
     without_room = machine.world.seen["no room to ask again"]
@@ -220,7 +220,7 @@ class SkipsDedupeById(World):
 
 
 class WritesToTheNewestSocket(World):
-    """The relay writes a session's frames to whatever socket came last."""
+    """The relay writes a session's frames to the newest socket of any session."""
 
     writes_to_newest = True
 
@@ -244,7 +244,7 @@ class MutantLinks(World):
 
     def make_link(self, who: Terms | Greeting) -> Link[str]:
         link = super().make_link(who)
-        # The same state, another behaviour: only methods differ.
+        # The same state with other behaviour: only methods differ.
         link.__class__ = self.link
         link._sender.__class__ = self.sender
         link._receiver.__class__ = self.receiver
@@ -298,7 +298,7 @@ class CredulousReceiver(Receiver[Any]):
 
 
 class ReplayOffByOne(MutantLinks):
-    """One frame too many is sent again, and the layer that covers for it, dedupe by sequence, is switched off."""
+    """One frame too many is sent again, and dedupe by sequence, which would hide it, is switched off."""
 
     sender = RepeatingSender
     receiver = CredulousReceiver
@@ -337,7 +337,7 @@ class HastyWatchdog(Link[Any]):
 
 
 class GivesUpWithoutReading(MutantLinks):
-    """A worker that stalled gives its socket up before it has read what waits there."""
+    """A worker that stalled closes its socket before it has read what waits there."""
 
     link = HastyWatchdog
 

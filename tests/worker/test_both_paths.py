@@ -1,4 +1,4 @@
-"""Both paths of a call in the worker: it looks the same to callers and pages, whichever of them carries it out."""
+"""Equality of a call's two paths in the worker: callers and pages see no difference, whichever path carries it out."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class OpenSession:
     def flush(self) -> None: ...
 
 
-class DeafPort(FakePort):
+class ClosedPort(FakePort):
     """A page whose port is closed."""
 
     def post(self, text: str) -> None:
@@ -102,7 +102,7 @@ class Rig:
         self._warm_up()
 
     def _warm_up(self) -> None:
-        """Calls like these were made before."""
+        """Makes calls like the tested ones beforehand."""
         for n, (name, arguments) in enumerate((("info", {}), ("same", {}), ("say", {"text": "x"}), ("structured", {}))):
             self.call(name, arguments, f"w{n}")
             if name in ("info", "same"):
@@ -147,9 +147,9 @@ class Rig:
             return str(span)
 
         @tool(toolbox=box)
-        def vanish() -> str:
-            ran.append("vanish")
-            box.remove("vanish")
+        def withdraw_itself() -> str:
+            ran.append("withdraw_itself")
+            box.remove("withdraw_itself")
             return "gone"
 
         @tool(toolbox=box)
@@ -233,7 +233,8 @@ class Rig:
             ring()
 
     def transcript(self) -> Any:
-        """All messages. Call ids are replaced by their order: Python and JavaScript number calls in different ways."""
+        """All messages. Call ids are replaced by their order, because Python and JavaScript number calls
+        differently."""
         if self.js_calls is not None:
             self.js_calls.sync()
         numbers: dict[str, int] = {}
@@ -430,7 +431,7 @@ def tools_that_come_and_go(rig: Rig) -> None:
 @scenario
 def a_tool_that_takes_itself_away(rig: Rig) -> None:
     for n in range(3):
-        rig.call("vanish", channel=f"c{n}")
+        rig.call("withdraw_itself", channel=f"c{n}")
 
 
 @scenario
@@ -525,8 +526,8 @@ def requests_that_are_wrong(rig: Rig) -> None:
 
 
 @scenario
-def a_port_that_is_deaf(rig: Rig) -> None:
-    deaf = DeafPort()
+def a_port_that_is_closed(rig: Rig) -> None:
+    deaf = ClosedPort()
     rig.hub.attach(deaf, {"id": "d", "title": "D", "visible": True, "watches": False})
     rig.hub.receive(deaf, {"t": "offer", "tools": [{"name": "unheard"}]})
     rig.call("unheard")

@@ -1,4 +1,4 @@
-"""Calls that JavaScript carries out: what Python records for them, also when sockets drop and when anything changes."""
+"""Calls that JavaScript carries out: their records in Python, also when sockets drop and when anything changes."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Granted(FakePort):
 
 
 class Rig:
-    """A worker without its browser: transport, core, granted calls, a fake of JavaScript's part, and the relay's
-    end of the link. One tool in a tab (`info`) and one in the worker (`say`)."""
+    """A worker without its browser: transport, core, granted calls, a fake of JavaScript's part, and the relay's end of
+    the link. One tool in a tab (`info`) and one in the worker (`say`)."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.clock, self.dialer = Clock(), FakeDialer()
@@ -113,7 +113,7 @@ class Rig:
             await self.clock.advance(1)
         await self.dialled()
 
-    # -- the relay's part ---------------------------------------------------------------------------------------------
+    # -- the relay's part ----------------------------------------------------------------------------------------------
 
     def send(
         self, channel: str, name: str = "info", arguments: Any = None, again: bool = False, id: RequestId = 1
@@ -157,7 +157,7 @@ class Rig:
         return [(event.channel, json.loads(event.payload)) for event in fresh if isinstance(event, Received)]
 
     def answer(self, call: int = -1, text: str = PLAIN) -> bool:
-        """The page answers a call. Did JavaScript write the answer?"""
+        """The page answers a call. Returns whether JavaScript wrote the answer."""
         name = self.port.of("call")[call]["call"]
         is_carried = self.js_calls.answer(self.port, name, text, True)
         if not is_carried:
@@ -203,7 +203,7 @@ async def test_what_was_carried_out_is_counted_like_any_other_call(rig: Rig) -> 
     rig.send("c2")
     rig.send("c3", "say", {"text": 'said "so"\n'})
     assert rig.answer(-1) and rig.answer(-2)
-    assert rig.unrecorded == 6 and rig.transport.session.last_received == 2, "Python knows nothing of it"
+    assert rig.unrecorded == 6 and rig.transport.session.last_received == 2, "Python has no record of it"
     received = rig.received()
     assert [channel for channel, _ in received] == ["c3", "c2", "c1"]
     assert [text["result"]["content"][0]["text"] for _, text in received] == ['said "so"\n', "hello", "hello"]
@@ -496,7 +496,8 @@ async def test_calls_that_tabs_have_are_acknowledged_when_there_are_many_or_afte
 
 @pytest.mark.parametrize("seed", range(150))
 async def test_every_call_is_run_once_and_answered_once_whatever_happens(seed: int) -> None:
-    """Calls, answers in any order, drops, changes, notices and moments at which Python records, in random order."""
+    """Calls, answers in any order, drops, changes, notifications and moments at which Python records, in random
+    order."""
     dice = random.Random(seed)
     rig = Rig()
     await rig.connect()

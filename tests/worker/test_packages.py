@@ -1,4 +1,4 @@
-"""Packages of the worker: order, progress, what is installed already, and advice for what is missing."""
+"""Packages of the worker: order, progress, which are already installed, and advice for missing ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of Python reach the consoles of the pages that they concern, a few at a time, and up to a bound."""
+"""Console lines of Python: they reach the pages that they concern, a few at a time, up to a bound."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_tool_without_a_description_is_named_once() -> None:
 
 
 def test_tools_without_a_description_are_named_up_to_a_number() -> None:
-    """Code may make up new names without end."""
+    """Code may make new names without end."""
     rig = Rig()
     rig.console.check_tools({"name": f"bare {number}"} for number in range(2 * MOST_WARNED))
     assert len(rig.console._warned) == MOST_WARNED

@@ -26,7 +26,7 @@ def said(outcome: Outcome) -> object:
 
 
 @dataclass
-class Bench:
+class ModulesHarness:
     server: Server
     toolbox: Toolbox
     packages: FakePackages
@@ -35,7 +35,7 @@ class Bench:
     changes: list[list[str]]
 
     def write(self, **files: str) -> None:
-        """Files by name; a tool is declared in the bench's own toolbox."""
+        """Files by name; a tool is declared in the harness's own toolbox."""
         for name, text in files.items():
             path = name.replace("__", "/") if name.startswith("lib__") else name
             self.server.files[f"{path}.py"] = f"from tests.support.page_files import offer\n{text}"
@@ -57,12 +57,12 @@ class Bench:
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
+def bench() -> Iterator[ModulesHarness]:
     toolbox = Toolbox()
     use_toolbox(toolbox)
     changes: list[list[str]] = []
     server, packages, runtime = Server(), FakePackages(), ModuleRuntime(toolbox)
-    made = Bench(server, toolbox, packages, PageModules(server.fetch, runtime, packages), runtime, changes)
+    made = ModulesHarness(server, toolbox, packages, PageModules(server.fetch, runtime, packages), runtime, changes)
     toolbox.listen(lambda: changes.append(made.tools), lambda uri: None)
     before = set(sys.modules)
     yield made
@@ -76,7 +76,7 @@ ONE = "@offer\ndef one() -> str: return 'first'\n"
 TWO = "@offer\ndef two() -> str: return 'first'\n"
 
 
-async def test_a_changed_file_is_in_force_when_a_page_names_it_again(bench: Bench) -> None:
+async def test_a_changed_file_is_in_force_when_a_page_names_it_again(bench: ModulesHarness) -> None:
     bench.write(tools_of_page=ONE)
     first = await bench.load()
     assert first.problem is None and first.is_news and not first.is_again and bench.call("one") == "first"
@@ -89,7 +89,7 @@ async def test_a_changed_file_is_in_force_when_a_page_names_it_again(bench: Benc
     assert bench.tools == ["two"]
 
 
-async def test_an_unchanged_file_does_not_run_again(bench: Bench) -> None:
+async def test_an_unchanged_file_does_not_run_again(bench: ModulesHarness) -> None:
     bench.write(tools_of_page="import sys\nsys.runs_of_page = getattr(sys, 'runs_of_page', 0) + 1\n" + ONE)
     for _ in range(3):
         await bench.load()
@@ -98,7 +98,7 @@ async def test_an_unchanged_file_does_not_run_again(bench: Bench) -> None:
     del sys.runs_of_page  # type: ignore[attr-defined]
 
 
-async def test_a_reload_changes_the_order_of_no_list(bench: Bench) -> None:
+async def test_a_reload_changes_the_order_of_no_list(bench: ModulesHarness) -> None:
     bench.write(tools_of_page=ONE + TWO, helper_page=TWO.replace("two", "three"))
     await bench.load()
     await bench.load(f"{HERE}helper_page.py")
@@ -118,7 +118,7 @@ async def test_a_reload_changes_the_order_of_no_list(bench: Bench) -> None:
     ],
 )
 async def test_an_error_keeps_the_old_tools_and_names_its_line(
-    bench: Bench, text: str, message: str, line: int
+    bench: ModulesHarness, text: str, message: str, line: int
 ) -> None:
     bench.write(tools_of_page=ONE)
     await bench.load()
@@ -128,7 +128,7 @@ async def test_an_error_keeps_the_old_tools_and_names_its_line(
     assert (failed.problem.url, failed.problem.message, failed.problem.line) == (TOOLS, message, line + 2)
     assert str(failed.problem) == f"{message} (tools_of_page.py, line {line + 2})"
     assert (bench.tools, bench.call("one")) == (["one"], "first")
-    # It is said once, and to a page that comes later.
+    # It is reported once, and to a page that comes later.
     assert await bench.poll() == []
     assert str((await bench.load()).problem) == str(failed.problem)
     bench.write(tools_of_page=ONE)
@@ -136,7 +136,7 @@ async def test_an_error_keeps_the_old_tools_and_names_its_line(
     assert mended.problem is None and bench.tools == ["one"]
 
 
-async def test_code_that_fails_runs_once(bench: Bench) -> None:
+async def test_code_that_fails_runs_once(bench: ModulesHarness) -> None:
     bench.write(tools_of_page="import sys\nsys.runs_of_page = getattr(sys, 'runs_of_page', 0) + 1\nraise ValueError\n")
     await bench.load()
     for _ in range(3):
@@ -145,7 +145,7 @@ async def test_code_that_fails_runs_once(bench: Bench) -> None:
     del sys.runs_of_page  # type: ignore[attr-defined]
 
 
-async def test_helpers_beside_a_module_are_imported_and_their_changes_count(bench: Bench) -> None:
+async def test_helpers_beside_a_module_are_imported_and_their_changes_count(bench: ModulesHarness) -> None:
     bench.write(
         tools_of_page="from helper_page import word\nimport lib.inner\n"
         "@offer\ndef one() -> str: return word() + lib.inner.WORD\n",
@@ -166,7 +166,7 @@ async def test_helpers_beside_a_module_are_imported_and_their_changes_count(benc
     assert bench.call("one") == "a2mm"
 
 
-async def test_an_error_in_a_helper_is_shown_with_the_helper_and_its_line(bench: Bench) -> None:
+async def test_an_error_in_a_helper_is_shown_with_the_helper_and_its_line(bench: ModulesHarness) -> None:
     bench.write(tools_of_page="import helper_page\n" + ONE, helper_page="WORD = 1\n")
     await bench.load()
     bench.write(helper_page="WORD = 1\nWORD.missing\n")
@@ -177,7 +177,7 @@ async def test_an_error_in_a_helper_is_shown_with_the_helper_and_its_line(bench:
     assert sys.modules["helper_page"].WORD == 1 and bench.call("one") == "first"
 
 
-async def test_all_modules_that_share_a_helper_are_loaded_again_or_none(bench: Bench) -> None:
+async def test_all_modules_that_share_a_helper_are_loaded_again_or_none(bench: ModulesHarness) -> None:
     other = f"{HERE}page_other.py"
     bench.write(
         tools_of_page="import helper_page\n@offer\ndef one() -> str: return helper_page.WORD\n",
@@ -195,7 +195,7 @@ async def test_all_modules_that_share_a_helper_are_loaded_again_or_none(bench: B
     assert (bench.call("one"), bench.call("two")) == ("b", "B")
 
 
-async def test_a_running_call_ends_with_the_code_it_began_with(bench: Bench) -> None:
+async def test_a_running_call_ends_with_the_code_it_began_with(bench: ModulesHarness) -> None:
     bench.write(
         tools_of_page="import asyncio\nWORD = 'old'\ngo = asyncio.Event()\n"
         "def word() -> str: return WORD\n"
@@ -219,7 +219,7 @@ async def test_a_running_call_ends_with_the_code_it_began_with(bench: Bench) -> 
     assert said(outcomes[0]) == "old"
 
 
-async def test_a_tool_may_move_to_another_file(bench: Bench) -> None:
+async def test_a_tool_may_move_to_another_file(bench: ModulesHarness) -> None:
     bench.write(tools_of_page="import helper_page\n" + TWO, helper_page=ONE)
     await bench.load()
     bench.write(tools_of_page="import helper_page\n" + TWO + ONE.replace("first", "moved"), helper_page="")
@@ -227,7 +227,7 @@ async def test_a_tool_may_move_to_another_file(bench: Bench) -> None:
     assert sorted(bench.tools) == ["one", "two"] and bench.call("one") == "moved"
 
 
-async def test_what_a_module_offers_later_goes_with_it(bench: Bench) -> None:
+async def test_what_a_module_offers_later_goes_with_it(bench: ModulesHarness) -> None:
     bench.write(tools_of_page=ONE + "def later() -> str: return ''\ndef add(): offer(later)\n")
     await bench.load()
     sys.modules["tools_of_page"].add()
@@ -237,7 +237,7 @@ async def test_what_a_module_offers_later_goes_with_it(bench: Bench) -> None:
     assert bench.tools == ["one"]
 
 
-async def test_modules_that_no_page_names_are_removed_with_their_helpers(bench: Bench) -> None:
+async def test_modules_that_no_page_names_are_removed_with_their_helpers(bench: ModulesHarness) -> None:
     bench.write(tools_of_page="import helper_page\n" + ONE, helper_page=TWO)
     await bench.load()
     await bench.modules.keep([TOOLS])
@@ -247,7 +247,7 @@ async def test_modules_that_no_page_names_are_removed_with_their_helpers(bench: 
 
 
 @pytest.mark.parametrize("pages", [False, True])
-async def test_a_file_that_is_not_there_is_said_with_the_reason(bench: Bench, pages: bool) -> None:
+async def test_a_file_that_is_not_there_is_said_with_the_reason(bench: ModulesHarness, pages: bool) -> None:
     bench.server.pages = pages
     failed = await bench.load()
     assert failed.problem is not None and not failed.is_running
@@ -255,7 +255,7 @@ async def test_a_file_that_is_not_there_is_said_with_the_reason(bench: Bench, pa
     assert wanted in failed.problem.message
 
 
-async def test_a_server_that_is_away_changes_nothing(bench: Bench) -> None:
+async def test_a_server_that_is_away_changes_nothing(bench: ModulesHarness) -> None:
     bench.write(tools_of_page=ONE)
     await bench.load()
     bench.server.is_down = True
@@ -268,7 +268,7 @@ async def test_a_server_that_is_away_changes_nothing(bench: Bench) -> None:
     assert back.problem is None
 
 
-async def test_a_helper_that_is_written_after_its_import_is_found(bench: Bench) -> None:
+async def test_a_helper_that_is_written_after_its_import_is_found(bench: ModulesHarness) -> None:
     bench.write(tools_of_page="import helper_page\n" + ONE)
     failed = await bench.load()
     assert failed.problem is not None and failed.problem.line == 2
@@ -278,7 +278,7 @@ async def test_a_helper_that_is_written_after_its_import_is_found(bench: Bench) 
     assert outcome.problem is None and bench.tools == ["one"]
 
 
-async def test_an_optional_import_is_not_looked_for_in_each_poll(bench: Bench) -> None:
+async def test_an_optional_import_is_not_looked_for_in_each_poll(bench: ModulesHarness) -> None:
     bench.write(tools_of_page="try:\n    import helper_page\nexcept ImportError:\n    pass\n" + ONE)
     assert (await bench.load()).problem is None
     bench.server.asked.clear()
@@ -286,7 +286,7 @@ async def test_an_optional_import_is_not_looked_for_in_each_poll(bench: Bench) -
     assert bench.server.asked == ["tools_of_page.py"]
 
 
-async def test_a_package_that_only_a_call_imports_is_found_when_the_page_is_loaded_again(bench: Bench) -> None:
+async def test_a_package_that_only_a_call_imports_is_found_when_the_page_is_loaded_again(bench: ModulesHarness) -> None:
     imports = "@offer\ndef one() -> str:\n    import packaged_page\n    return packaged_page.WORD\n"
     bench.write(tools_of_page=imports)
     assert (await bench.load()).problem is None
@@ -296,7 +296,7 @@ async def test_a_package_that_only_a_call_imports_is_found_when_the_page_is_load
     assert bench.call("one") == "packed"
 
 
-async def test_packages_are_loaded_before_the_module_runs(bench: Bench) -> None:
+async def test_packages_are_loaded_before_the_module_runs(bench: ModulesHarness) -> None:
     bench.packages.available["packaged_page"] = "WORD = 'packed'"
     bench.write(tools_of_page="import packaged_page\n@offer\ndef one() -> str: return packaged_page.WORD\n")
     assert (await bench.load()).problem is None
@@ -304,7 +304,7 @@ async def test_packages_are_loaded_before_the_module_runs(bench: Bench) -> None:
     assert "packaged_page.py" not in bench.server.asked
 
 
-async def test_the_library_and_types_only_imports_are_not_fetched(bench: Bench) -> None:
+async def test_the_library_and_types_only_imports_are_not_fetched(bench: ModulesHarness) -> None:
     bench.write(
         tools_of_page="import json, asyncio\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n"
         "    import helper_page\n" + ONE
@@ -313,13 +313,13 @@ async def test_the_library_and_types_only_imports_are_not_fetched(bench: Bench) 
     assert bench.server.asked == ["tools_of_page.py"]
 
 
-async def test_a_file_with_the_name_of_a_library_module_is_that_file(bench: Bench) -> None:
+async def test_a_file_with_the_name_of_a_library_module_is_that_file(bench: ModulesHarness) -> None:
     bench.write(json=ONE + "import json\nassert json.dumps\n")
     assert (await bench.load(f"{HERE}json.py")).problem is None
     assert bench.call("one") == "first"
 
 
-async def test_two_files_of_one_name_in_two_folders_are_two_modules(bench: Bench) -> None:
+async def test_two_files_of_one_name_in_two_folders_are_two_modules(bench: ModulesHarness) -> None:
     bench.server.files["tools_of_page.py"] = "from tests.support.page_files import offer\n" + ONE
     bench.server.files["sub/tools_of_page.py"] = "from tests.support.page_files import offer\n" + TWO
     assert (await bench.load()).problem is None
@@ -334,7 +334,7 @@ async def test_two_files_of_one_name_in_two_folders_are_two_modules(bench: Bench
     assert bench.tools == ["one", "two"]
 
 
-async def test_of_modules_and_helpers_there_are_so_many(bench: Bench) -> None:
+async def test_of_modules_and_helpers_there_are_so_many(bench: ModulesHarness) -> None:
     bench.server.files |= {f"helper_page_{number}.py": "" for number in range(MOST_FILES + 1)}
     bench.write(tools_of_page="".join(f"import helper_page_{number}\n" for number in range(MOST_FILES + 1)))
     failed = await bench.load()

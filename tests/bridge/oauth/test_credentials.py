@@ -32,7 +32,7 @@ VISIT = ROOT / "tests" / "conformance" / "visit.py"
 
 
 async def agree(url: str) -> None:
-    """A user who says yes, or whatever the authorization server makes of it."""
+    """A user who consents, or any other answer of the authorization server."""
     async with httpx2.AsyncClient(trust_env=False, follow_redirects=True) as browser:
         await browser.get(url)
 
@@ -88,8 +88,8 @@ async def test_many_requests_at_once_ask_once(tmp_path: Path) -> None:
         assert len(ask.urls) == 1
 
 
-class At(QuickClock):
-    """A clock that a test puts forward."""
+class AdvancedClock(QuickClock):
+    """A clock that the test advances."""
 
     time = 1_800_000_000.0
 
@@ -98,7 +98,7 @@ class At(QuickClock):
 
 
 async def test_a_token_that_ends_within_thirty_seconds_is_refreshed_before_it_is_used(tmp_path: Path) -> None:
-    clock, ask = At(), Asked()
+    clock, ask = AdvancedClock(), Asked()
     async with Authority() as server, bridge(server, tmp_path, clock, ask) as here:
         await here.ask("ping")
         clock.time += 3600 - 31
@@ -113,8 +113,8 @@ async def test_a_token_that_ends_within_thirty_seconds_is_refreshed_before_it_is
 
 
 async def test_a_token_from_another_run_is_refreshed_where_it_was_made(tmp_path: Path) -> None:
-    """The SDK forgets where; without our memory it would guess /token at the server itself."""
-    clock, ask = At(), Asked()
+    """The SDK does not store the address; without the stored one it would guess /token at the server itself."""
+    clock, ask = AdvancedClock(), Asked()
     async with Authority() as server:
         server.metadata = {"token_endpoint": f"{server.base}/token?tenant=1"}
         async with bridge(server, tmp_path, clock, ask) as here:
@@ -179,7 +179,7 @@ async def test_an_address_that_does_not_lead_to_the_web_is_never_opened(tmp_path
     async with Authority() as server, bridge(server, tmp_path, ask=ask) as here:
         server.metadata = {"authorization_endpoint": endpoint}
         await here.ask("ping")
-        # What is no web address at all the SDK takes for no address, and tries the usual one.
+        # A value that is not a web address at all counts as missing for the SDK, which tries the usual one.
         assert all(url.startswith(f"{server.base}/authorize?") for url in ask.urls)
     with pytest.raises(OAuthFlowError, match="can't be used"):
         SignInFlow(TokenOptions(server.url), StoredSignIn(), QuickClock(), ask)._check(endpoint)
@@ -203,7 +203,7 @@ async def test_scopes_of_the_users_are_asked_for(tmp_path: Path) -> None:
 
 
 async def test_client_credentials_are_fetched_before_the_first_message(tmp_path: Path) -> None:
-    clock = At()
+    clock = AdvancedClock()
     wish = {"grant": "client_credentials", "client_id": "me", "client_secret": "very-secret"}
     async with Authority() as server, bridge(server, tmp_path, clock, **wish) as here:
         assert server.asked["client_credentials"] == 1
@@ -285,7 +285,7 @@ def test_a_damaged_file_is_as_none(tmp_path: Path) -> None:
     assert OAuthStore(tmp_path, "y").load() == StoredSignIn()
 
 
-# -- where the browser comes back to -----------------------------------------------------------------------------------
+# -- the address to which the browser returns --------------------------------------------------------------------------
 
 
 async def visit(url: str) -> httpx2.Response:

@@ -1,4 +1,4 @@
-"""Configuration files of others, changed in place: what is not ours stays as it is, byte for byte."""
+"""Configuration files of other programs, changed in place: every other byte is unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large request bodies: what they count in the budget, and how many are parsed at a time."""
+"""Large request bodies: their share of the budget, and how many are parsed at a time."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ async def test_a_stream_of_2024_takes_messages_at_any_relay(pair: Pair) -> None:
         made_up = address[:-4] + "0000"
         assert (await pair.b.http.post(made_up, json=call)).status_code == 404
         listening.cancel()
-        pair.a.recorder.wrong.clear()  # it received answers to requests that were sent to the other relay
+        pair.a.recorder.wrong.clear()  # it has received the answers to requests that were sent to the other relay
 
 
 async def test_a_pairing_code_of_one_relay_is_good_once_and_at_any_of_them(tmp_path: Path) -> None:

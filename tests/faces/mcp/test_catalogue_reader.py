@@ -1,4 +1,4 @@
-"""What the relay reads of a server's lists for itself takes bounded memory and bounded time on the event loop."""
+"""The relay's reading of a server's lists: bounded memory and bounded time on the event loop."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Lister(SyntheticWorker):
 
 
 def marked() -> int:
-    """How many lists of values there are from the browser's lists."""
+    """The number of lists with values that come from the browser's lists."""
     return sum(type(each) is list and len(each) == MARK and each[0] == [] for each in gc.get_objects())
 
 

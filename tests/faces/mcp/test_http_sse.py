@@ -1,4 +1,4 @@
-"""HTTP+SSE of 2024-11-05, over real HTTP, with a synthetic worker behind the link."""
+"""HTTP+SSE of 2024-11-05, over real HTTP, with a synthetic worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The legacy face, over real HTTP, with a synthetic worker behind the link."""
+"""The legacy face, over real HTTP, with a synthetic worker."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_cancelled_reaches_a_worker_that_was_away_when_it_comes_back(
     await worker.cut()
     async with asyncio.timeout(BOUND_S):
         while any(row["state"] == "online" for row in (await relay.http.get("/-/status")).json()["servers"]):
-            await pause()  # the relay has not seen the cut yet
+            await pause()  # the relay has not noticed the cut yet
     cancelled = jsonrpc.notification("notifications/cancelled", {"requestId": 5})
     assert (await relay.http.post("/notes", json=cancelled, headers=headers)).status_code == 202
     await worker.dial()

@@ -1,4 +1,4 @@
-"""The 2026-07-28 face, over real HTTP, with a synthetic worker behind the link."""
+"""The 2026-07-28 face, over real HTTP, with a synthetic worker."""
 
 from __future__ import annotations
 

@@ -314,7 +314,7 @@ async def test_when_the_relay_cannot_look_clients_are_told_what_the_browser_says
             worker.is_confused = True
             await worker.change_tools([])
             assert (await message(lines))["method"] == TOOLS_CHANGED
-            # The relay keeps what it had, and reads again without another announcement.
+            # The relay keeps its lists, and reads again without another announcement.
             assert [tool["name"] for tool in (await relay.has_read("notes"))["tools"]] == ["echo"]
             worker.lists["tools/list"] = ("tools", [OTHER_TOOL])
             worker.is_confused = False

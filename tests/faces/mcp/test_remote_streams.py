@@ -19,13 +19,14 @@ from tests.support.relay_pair import Pair, Stream, open_session, request
 from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until
 
-# The value is in the result twice: as text and as structured content.
+# The result contains the value twice: as text and as structured content.
 LARGE = 8 * 1024 * 1024 - 4096
 
 
 @pytest.fixture(autouse=True)
 async def answers_to_requests_at_the_other_relay(pair: Pair) -> AsyncIterator[None]:
-    """A relay's recorder sees answers to requests that another relay received. Everything else must be correct."""
+    """A relay's recorder records answers to requests that another relay received. All other messages must be
+    correct."""
     yield
     wrong = [text for relay in (pair.a, pair.b) for text in relay.recorder.discard_violations()]
     assert [text for text in wrong if "an answer to a request that was not made" not in text] == []
@@ -185,7 +186,7 @@ async def test_a_stream_of_another_principal_is_not_readable_at_another_relay_ei
         await stranger.end()
         assert (stranger.status, stranger.error["data"]["reason"]) == (404, "session_not_found")
         steps.go(3)
-        assert text_of(await stream.end()) == "xxxx"  # its reader noticed nothing
+        assert text_of(await stream.end()) == "xxxx"  # its reader received nothing of it
 
 
 async def test_a_relay_serves_a_stream_only_to_its_owner(pair: Pair) -> None:

@@ -39,7 +39,7 @@ class PinningWorker(SyntheticWorker):
 
 
 def said(response: httpx2.Response) -> str:
-    """The text of a result that was sent as one JSON body: no client sees the control message."""
+    """The text of a result that was sent as one JSON body: no client receives the control message."""
     result = response.json()["result"]
     return str(result["content"][0]["text"])
 

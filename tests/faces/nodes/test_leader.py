@@ -1,4 +1,4 @@
-"""Requests that only the leader of a bus can answer, and what happens to them when it is gone."""
+"""Requests that only the leader of a bus can answer, and their end when it is gone."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.support.memory_bus import MemoryBroker, MemoryBus
 from tests.support.waiting import BOUND_S, until
 
 
-class Room:
-    """An application that answers only when the test allows it."""
+class HeldApplication:
+    """An application that answers only when the test permits it."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -29,16 +29,16 @@ class Room:
         await PlainTextResponse("the eldest says so")(scope, receive, send)
 
 
-class Duo:
+class TwoNodes:
     """Two nodes on one bus. The first is the leader."""
 
     def __init__(self) -> None:
         self.hub = MemoryBroker()
         self.elder, self.younger = (Membership(MemoryBus(self.hub), b"key", beat_s=0.2) for _ in range(2))
         self.elder.since -= 10
-        self.room = Room()
+        self.room = HeldApplication()
         self.leader = LeaderProxy(self.room, self.elder)
-        self.face = LeaderProxy(Room(), self.younger)
+        self.face = LeaderProxy(HeldApplication(), self.younger)
 
     async def ask(self) -> tuple[int, bytes]:
         """A request at the other node: status and body of the answer."""
@@ -56,41 +56,41 @@ class Duo:
 
 
 @pytest.fixture
-async def duo() -> AsyncIterator[Duo]:
-    duo = Duo()
-    for node in (duo.elder, duo.younger):
+async def nodes() -> AsyncIterator[TwoNodes]:
+    nodes = TwoNodes()
+    for node in (nodes.elder, nodes.younger):
         await node.start()
-    await until(lambda: len(duo.younger.nodes) == 1)
-    yield duo
-    for node in (duo.elder, duo.younger):
+    await until(lambda: len(nodes.younger.nodes) == 1)
+    yield nodes
+    for node in (nodes.elder, nodes.younger):
         await node.stop()
 
 
-async def test_the_eldest_answers_what_another_was_asked(duo: Duo) -> None:
-    asking = asyncio.create_task(duo.ask())
-    await until(lambda: duo.room.asked == 1)
-    duo.room.may_answer.set()
+async def test_the_eldest_answers_what_another_was_asked(nodes: TwoNodes) -> None:
+    asking = asyncio.create_task(nodes.ask())
+    await until(lambda: nodes.room.asked == 1)
+    nodes.room.may_answer.set()
     assert await asking == (200, b"the eldest says so")
 
 
 @pytest.mark.parametrize("fault", ["it stops", "the bus is lost"])
-async def test_requests_to_the_leader_fail_at_once_when_it_is_gone(duo: Duo, fault: str) -> None:
-    asking = asyncio.create_task(duo.ask())
-    await until(lambda: duo.room.asked == 1)
+async def test_requests_to_the_leader_fail_at_once_when_it_is_gone(nodes: TwoNodes, fault: str) -> None:
+    asking = asyncio.create_task(nodes.ask())
+    await until(lambda: nodes.room.asked == 1)
     if fault == "it stops":
-        await duo.elder.stop()
+        await nodes.elder.stop()
     else:
-        duo.hub.cut()
+        nodes.hub.cut()
     async with asyncio.timeout(60):
         status, body = await asking
     assert status == 503 and b"relay_unavailable" in body
 
 
-async def test_a_leader_that_closes_ends_the_requests_of_others(duo: Duo) -> None:
-    asking = asyncio.create_task(duo.ask())
-    await until(lambda: duo.room.asked == 1)
+async def test_a_leader_that_closes_ends_the_requests_of_others(nodes: TwoNodes) -> None:
+    asking = asyncio.create_task(nodes.ask())
+    await until(lambda: nodes.room.asked == 1)
     async with asyncio.timeout(BOUND_S):
-        await duo.leader.close()
-    assert len(duo.leader._tasks) == 0
-    await duo.elder.stop()
+        await nodes.leader.close()
+    assert len(nodes.leader._tasks) == 0
+    await nodes.elder.stop()
     assert (await asking)[0] == 503

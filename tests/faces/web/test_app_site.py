@@ -1,4 +1,4 @@
-"""The app's address: what it serves of the app and of the relay, and what it never does."""
+"""The app's address: which files and routes of the app and of the relay it serves, and which it never does."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.support.asgi_client import Answer, http_scope, request
 HOST = ("Host", "127.0.0.1:4747")
 
 
-class Behind:
-    """Answers everything, and says so."""
+class FakeRelayRoutes:
+    """Stands in for the relay: answers every request and reports that it was reached."""
 
     fast_path = "the fast path"
 
@@ -32,7 +32,7 @@ class App:
         (folder / "tools.py").write_text("x = 1\n")
         hosts = frozenset({"127.0.0.1:4747", "localhost:4747"})
         self.site = AppSite(
-            Behind(),
+            FakeRelayRoutes(),
             AppFolder(folder),
             port=4747,
             hosts=hosts,

@@ -1,4 +1,4 @@
-"""Reports of content security policy violations: what is logged, and how much of it."""
+"""Reports of content security policy violations: which are logged, and how many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One approval covers localhost, 127.0.0.1 and [::1] on a port; each origin has a token of its own."""
+"""One approval covers localhost, 127.0.0.1 and [::1] on a port; each origin has a separate token."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_a_page_under_another_loopback_name_is_approved_without_a_question
     assert ticket["approved"] is True and web.asked == []
     answer = await collect(web, NUMBER, ticket["request"])
     token = answer.json()["token"]
-    # The token is of its own origin and of the same server, and the first one still works only under its name.
+    # The token is for its own origin and for the same server, and the first one still works only under its name.
     principal = web.tokens.identify(token, NUMBER)
     assert principal is not None and principal.servers == frozenset({"notes"}) and "call" not in principal.scopes
     assert web.tokens.identify(token, LOCALHOST) is None
@@ -105,7 +105,7 @@ async def test_a_program_of_another_user_needs_an_approval(web: WebRoutes, users
     await approve(web, LOCALHOST)
     web.users = users
     assert "approved" not in await ask(web, NUMBER)
-    web.users = None  # a system that does not tell
+    web.users = None  # a system that does not report the user
     assert (await ask(web, NUMBER))["approved"] is True
 
 
@@ -152,5 +152,5 @@ async def test_the_user_of_a_connection_is_known(family: socket.AddressFamily, h
             mine = client.getsockname()[1]
             users = await asyncio.to_thread(users_of_connection, mine, port)
             assert users == frozenset({os.getuid()})
-            assert users_of_connection(port, mine) is not None  # the relay's own end has the ports the other way
+            assert users_of_connection(port, mine) is not None  # the relay's own end has the ports reversed
         assert users_of_connection(1, port) == frozenset()

@@ -76,7 +76,7 @@ async def test_the_command_line_gets_a_fresh_address_that_pairs(web: WebRoutes) 
 STRANGER = "https://stranger.example"
 
 
-class Stranger:
+class OtherOriginPage:
     """A page of another origin that asks to be paired."""
 
     def __init__(self, web: WebRoutes, origin: str = STRANGER) -> None:
@@ -98,7 +98,7 @@ async def decide(web: WebRoutes, **body: str) -> Answer:
 
 
 async def test_a_page_asks_is_approved_by_its_code_and_gets_a_token_for_its_origin_and_name(web: WebRoutes) -> None:
-    page = Stranger(web)
+    page = OtherOriginPage(web)
     asked = await page.ask()
     assert asked.status == 200
     assert asked.header("access-control-allow-origin") == STRANGER
@@ -123,7 +123,7 @@ async def test_a_page_asks_is_approved_by_its_code_and_gets_a_token_for_its_orig
 
 
 async def test_a_refused_page_is_told_and_gets_nothing(web: WebRoutes) -> None:
-    page = Stranger(web)
+    page = OtherOriginPage(web)
     ticket = (await page.ask()).json()
     waiting = asyncio.create_task(page.answer(ticket["request"]))
     await asyncio.sleep(0)
@@ -137,7 +137,7 @@ async def test_a_refused_page_is_told_and_gets_nothing(web: WebRoutes) -> None:
 
 
 async def test_a_request_without_a_decision_expires(web: WebRoutes) -> None:
-    page = Stranger(web)
+    page = OtherOriginPage(web)
     ticket = (await page.ask()).json()
     web.clock.now += 120
     answer = await page.answer(ticket["request"])
@@ -146,12 +146,12 @@ async def test_a_request_without_a_decision_expires(web: WebRoutes) -> None:
 
 
 async def test_a_program_without_a_token_keeps_no_page_from_being_paired(web: WebRoutes) -> None:
-    """It can forge an Origin: what it does in the name of another must not count against that one."""
-    page, forger = Stranger(web), Stranger(web)
+    """It can forge an Origin: its requests in the name of another origin must not count against that one."""
+    page, forger = OtherOriginPage(web), OtherOriginPage(web)
     for _ in range(10):
         assert (await forger.answer("guess")).status == 404
     await decide(web, refuse=(await forger.ask()).json()["code"])
-    others = [Stranger(web, f"https://{number}.example") for number in range(20)]
+    others = [OtherOriginPage(web, f"https://{number}.example") for number in range(20)]
     await asyncio.gather(*(other.ask() for other in others))
     asked = await page.ask()
     assert asked.status == 200
@@ -169,7 +169,7 @@ async def test_the_approval_of_a_code_that_no_page_has_is_taken_back(
     web: WebRoutes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tabrelay.faces.web.pairing.HOLD_S", 0.05)
-    page = Stranger(web)
+    page = OtherOriginPage(web)
     first, second = (await page.ask()).json(), (await page.ask()).json()
     refused = await decide(web, approve=first["code"])  # it is not in the list, and its page is gone
     assert (refused.status, refused.json()["error"]) == (404, "unknown")
@@ -187,7 +187,7 @@ async def test_a_token_that_can_not_be_stored_does_not_use_up_the_approval(
     def full(*_: object, **__: object) -> None:
         raise problem
 
-    page, code = Stranger(web), web.tokens.mint(None, 60, web.clock.now)
+    page, code = OtherOriginPage(web), web.tokens.mint(None, 60, web.clock.now)
     ticket = (await page.ask()).json()
     await decide(web, approve=ticket["code"])
     with monkeypatch.context() as disk:
@@ -201,7 +201,7 @@ async def test_a_token_that_can_not_be_stored_does_not_use_up_the_approval(
 
 @pytest.mark.parametrize("server", ["", "-x", "a b", "favicon.ico", None, 1.5, ["a"], "a\nb", "x" * 65])
 async def test_a_page_asks_for_a_name_that_can_be_one(web: WebRoutes, server: Any) -> None:
-    assert (await Stranger(web).ask(server)).status == 400
+    assert (await OtherOriginPage(web).ask(server)).status == 400
     assert web.asked == []
 
 
@@ -210,7 +210,7 @@ ODD = ["null", "", "https://A.example", "https://a.example/", "https://a.example
 
 @pytest.mark.parametrize("origin", ODD)
 async def test_only_a_browsers_own_origin_can_ask(web: WebRoutes, origin: str) -> None:
-    answer = await Stranger(web, origin).ask()
+    answer = await OtherOriginPage(web, origin).ask()
     assert answer.status in (400, 403)
     assert web.asked == []
 
@@ -221,24 +221,24 @@ async def test_who_names_two_origins_has_none(web: WebRoutes, other: str) -> Non
         headers = [("Origin", origin) for origin in origins]
         assert (await web.post("/-/ask", b'{"server": "notes"}', *headers, JSON)).status in (400, 403)
     assert web.asked == []
-    ticket = (await Stranger(web).ask()).json()
+    ticket = (await OtherOriginPage(web).ask()).json()
     await decide(web, approve=ticket["code"])
     body = json.dumps({"request": ticket["request"]}).encode()
     answer = await web.post("/-/ask/answer", body, ("Origin", STRANGER), ("Origin", other), JSON)
     assert answer.status in (403, 404)
-    assert (await Stranger(web).answer(ticket["request"])).status == 200
+    assert (await OtherOriginPage(web).answer(ticket["request"])).status == 200
 
 
 async def test_of_all_that_ask_at_once_the_user_is_shown_three(web: WebRoutes) -> None:
     pages = [f"https://app{port}.example:{port}" for port in range(8001, 8006)]
-    answers = await asyncio.gather(*(Stranger(web, origin).ask() for origin in pages * 4))
+    answers = await asyncio.gather(*(OtherOriginPage(web, origin).ask() for origin in pages * 4))
     assert [answer.status for answer in answers] == [200] * 20
     assert len({origin for origin, *_ in web.asked}) == len(web.asked) == 3
     assert len((await web.get("/-/pairs", bearer(web.tokens.master()))).json()["asking"]) == 3
 
 
 async def test_of_all_that_pick_a_token_up_at_once_one_gets_it(web: WebRoutes) -> None:
-    page = Stranger(web)
+    page = OtherOriginPage(web)
     ticket = (await page.ask()).json()
     waiting = [asyncio.create_task(page.answer(ticket["request"])) for _ in range(5)]
     await asyncio.sleep(0)
@@ -251,7 +251,7 @@ async def test_of_all_that_pick_a_token_up_at_once_one_gets_it(web: WebRoutes) -
 
 
 async def test_origins_that_differ_by_their_port_know_nothing_of_each_other(web: WebRoutes) -> None:
-    one, other = Stranger(web, "https://a.example:8443"), Stranger(web, "https://a.example")
+    one, other = OtherOriginPage(web, "https://a.example:8443"), OtherOriginPage(web, "https://a.example")
     ticket = (await one.ask()).json()
     await decide(web, approve=ticket["code"])
     assert (await other.answer(ticket["request"])).status == 404
@@ -262,7 +262,7 @@ async def test_origins_that_differ_by_their_port_know_nothing_of_each_other(web:
 
 
 async def test_an_approval_that_is_not_collected_expires(web: WebRoutes) -> None:
-    page = Stranger(web)
+    page = OtherOriginPage(web)
     ticket = (await page.ask()).json()
     await decide(web, approve=ticket["code"])
     web.clock.now += 3600
@@ -284,11 +284,11 @@ async def test_a_form_cannot_ask(web: WebRoutes) -> None:
 async def test_the_relays_own_page_sees_who_asks_and_decides(web: WebRoutes) -> None:
     got = (await web.pair(web.tokens.mint(None, 60, web.clock.now))).json()
     own = [bearer(got["token"]), ("Origin", OWN)]
-    other = Stranger(web, "https://other.example")
+    other = OtherOriginPage(web, "https://other.example")
     first = (await other.ask()).json()
     await decide(web, approve=first["code"])
     await other.answer(first["request"])
-    ticket = (await Stranger(web).ask()).json()
+    ticket = (await OtherOriginPage(web).ask()).json()
     assert web.asked[-1][3] == ["https://other.example"]
     listed = (await web.get("/-/pairs", *own)).json()
     assert [(row["origin"], row["code"], row["others"]) for row in listed["asking"]] == [
@@ -305,7 +305,7 @@ async def test_the_relays_own_page_sees_who_asks_and_decides(web: WebRoutes) -> 
 
 
 async def test_only_the_user_and_own_pages_see_and_decide_who_is_paired(web: WebRoutes) -> None:
-    ticket = (await Stranger(web).ask()).json()
+    ticket = (await OtherOriginPage(web).ask()).json()
     body = json.dumps({"approve": ticket["code"]}).encode()
     paired = web.tokens.issue_for_page(STRANGER, "notes", ["serve"])
     for token, origin, status in (
@@ -358,7 +358,7 @@ async def test_an_app_gets_no_name_of_another_site_without_a_question(tmp_path: 
     for name in ("shop", "notes"):
         web.tokens.issue_for_page("https://shop.example", name, (SERVE,))
     assert "approved" not in await ask_as(web, "http://127.0.0.1:4750", "shop")
-    # The user has given this name.
+    # The user has configured this name.
     assert (await ask_as(web, "http://127.0.0.1:4750", "notes"))["approved"] is True
 
 

@@ -1,4 +1,4 @@
-"""Texts without ASGI: any input, in any pieces, is received as by ASGI alone, and in the same order."""
+"""Texts that bypass ASGI: any input, in any pieces, is received as with ASGI alone, and in the same order."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class Transport(asyncio.Transport):
     def resume_reading(self) -> None: ...
 
 
-class Stage:
-    """One WebSocket, and an application that records what it receives, directly (if it may) or by ASGI."""
+class BypassedSocket:
+    """One WebSocket, and an application that records what it receives, directly (if allowed) or by ASGI."""
 
     def __init__(self, *, directly: bool, kind: type[WebSocketProtocol] = WebSocketProtocol) -> None:
         self._directly = directly
@@ -81,7 +81,7 @@ class Stage:
         await send({"type": "websocket.accept"})
         self.send, self.channel = send, direct_channel(scope)
         if self._directly:
-            self.channel.start_direct(self._straight)
+            self.channel.start_direct(self._receive_directly)
         self.is_accepted = True
         while True:
             message = await receive()
@@ -91,11 +91,11 @@ class Stage:
             kind = "text" if message.get("text") is not None else "bytes"
             self.received.append((kind, message[kind]))
 
-    def _straight(self, text: str) -> None:
+    def _receive_directly(self, text: str) -> None:
         self.straight += 1
         self.received.append(("text", text))
 
-    async def __aenter__(self) -> Stage:
+    async def __aenter__(self) -> BypassedSocket:
         config = uvicorn.Config(
             self,
             ws=self._kind,
@@ -125,7 +125,7 @@ class Stage:
 async def outcome(
     pieces: list[bytes], *, directly: bool, kind: type[WebSocketProtocol] = WebSocketProtocol
 ) -> tuple[list[tuple[str, object]], bytes, bool, int]:
-    async with Stage(directly=directly, kind=kind) as stage:
+    async with BypassedSocket(directly=directly, kind=kind) as stage:
         for piece in pieces:
             stage.protocol.data_received(piece)
             await stage.settle()
@@ -145,7 +145,7 @@ FRAMES = st.one_of(
     st.tuples(st.text(max_size=9), st.text(max_size=9)).map(
         lambda two: [frame(TEXT, two[0].encode(), is_last=False), frame(PING, b""), frame(CONT, two[1].encode())]
     ),
-    st.just([frame(TEXT, b"a", is_last=False), frame(TEXT, b"b")]),  # a new message within one
+    st.just([frame(TEXT, b"a", is_last=False), frame(TEXT, b"b")]),  # a new message within another
     st.just([b"\x81\x03abc"]),  # without a mask
     st.just([b"\xc1\x81" + bytes(4) + b"x"]),  # a bit without a negotiated meaning
     st.just([frame(CLOSE, b"\x03\xe8")]),
@@ -154,7 +154,7 @@ FRAMES = st.one_of(
 
 @st.composite
 def streams(draw: st.DrawFn) -> list[bytes]:
-    """Frames, cut anywhere. The last may be a text that is no UTF-8: frames after it are received or not."""
+    """Frames, cut anywhere. The last may be a text that is not UTF-8: frames after it are received or not."""
     data = b"".join(piece for pieces in draw(st.lists(FRAMES, max_size=8)) for piece in pieces)
     data += frame(TEXT, draw(st.binary(max_size=20)))
     cuts = sorted(draw(st.lists(st.integers(0, len(data)), max_size=8)))
@@ -183,7 +183,8 @@ class ByLibrary(WebSocketProtocol):
 
 
 def large(first: int, size: int, *, second: int = 0x80, sent: int | None = None) -> bytes:
-    """A frame by the bytes of its header, with the longest form of its length; `sent`: of its payload."""
+    """A frame from the bytes of its header, with the longest form of its length; `sent`: the sent part of its
+    payload."""
     mask = b"\x11\x22\x33\x44" if second else b""
     return bytes([first, second | 127]) + size.to_bytes(8, "big") + mask + b"x" * (size if sent is None else sent)
 
@@ -193,12 +194,12 @@ ODD = st.one_of(
     SIZES.map(lambda size: [large(0x81, size)]),
     SIZES.map(lambda size: [large(0x82, size)]),
     SIZES.map(lambda size: [large(0x01, size), frame(PING, b"p"), large(0x80, min(size, MOST - size))]),
-    SIZES.map(lambda size: [large(0x01, size), large(0x00, 9), large(0x80, FEED_CHUNK + 9)]),  # maybe too large in all
-    SIZES.map(lambda size: [frame(TEXT, b"a", is_last=False), large(0x81, size)]),  # a new message within one
+    SIZES.map(lambda size: [large(0x01, size), large(0x00, 9), large(0x80, FEED_CHUNK + 9)]),  # perhaps too large
+    SIZES.map(lambda size: [frame(TEXT, b"a", is_last=False), large(0x81, size)]),  # a new message within another
     SIZES.map(lambda size: [large(0x80, size)]),  # the end of a message that has not begun
     SIZES.map(lambda size: [large(0xC1, size)]),  # a bit without a negotiated meaning
-    SIZES.map(lambda size: [large(0x83, size)]),  # a kind of frame that there is not
-    SIZES.map(lambda size: [large(0x89, size)]),  # too large a ping
+    SIZES.map(lambda size: [large(0x83, size)]),  # an undefined opcode
+    SIZES.map(lambda size: [large(0x89, size)]),  # a ping that is too large
     SIZES.map(lambda size: [large(0x88, size)]),
     SIZES.map(lambda size: [large(0x81, size, second=0)]),  # without a mask
     st.sampled_from([MOST + 1, 1 << 40, (1 << 64) - 1]).map(lambda size: [large(0x81, size, sent=50)]),
@@ -224,7 +225,7 @@ def test_large_frames_are_judged_as_by_the_library_alone(
 
     async def both() -> None:
         ours = await outcome(pieces, directly=directly)
-        # Frame by frame: the library drops all that arrives together with a frame that it refuses.
+        # Frame by frame: the library drops everything that arrives together with a frame that it refuses.
         theirs = await outcome(frames, directly=False, kind=ByLibrary)
         assert ours[:3] == theirs[:3]
 
@@ -255,7 +256,7 @@ async def test_a_frame_that_is_too_large_is_refused_also_if_all_of_it_is_there()
 async def test_a_large_text_byte_by_byte_takes_no_more_than_its_size() -> None:
     size = 40_000
     text = frame(TEXT, b"x" * size)
-    async with Stage(directly=True) as stage:
+    async with BypassedSocket(directly=True) as stage:
         before = WebSocketProtocol.buffered.total
         for at in range(len(text) - 1):
             stage.protocol.data_received(text[at : at + 1])
@@ -268,7 +269,7 @@ async def test_a_large_text_byte_by_byte_takes_no_more_than_its_size() -> None:
 
 
 async def test_what_is_whole_counts_until_it_is_taken() -> None:
-    async with Stage(directly=False) as stage:
+    async with BypassedSocket(directly=False) as stage:
         before = WebSocketProtocol.buffered.total
         stage.protocol.data_received(frame(TEXT, b"x" * 40_000) + frame(TEXT, b"y" * 50_000))
         assert WebSocketProtocol.buffered.total - before == 90_000
@@ -285,7 +286,7 @@ async def test_texts_are_received_at_once_also_large_ones_that_come_in_several_r
 
 
 async def test_what_is_said_is_written_at_once_and_keeps_its_order() -> None:
-    async with Stage(directly=True) as stage:
+    async with BypassedSocket(directly=True) as stage:
         assert stage.channel.try_write(["a", "b" * 200])
         assert stage.transport.written == b"\x81\x01a" + b"\x81\x7e\x00\xc8" + b"b" * 200
         stage.transport.written = b""
@@ -296,7 +297,7 @@ async def test_what_is_said_is_written_at_once_and_keeps_its_order() -> None:
 
 @pytest.mark.parametrize("size", [125, 126, 65_535, 65_536])
 async def test_every_form_of_a_length_is_written_right(size: int) -> None:
-    async with Stage(directly=True) as stage:
+    async with BypassedSocket(directly=True) as stage:
         stage.channel.try_write(["x" * size])
         ours, stage.transport.written = stage.transport.written, b""
         await stage.send({"type": "websocket.send", "text": "x" * size})
@@ -304,7 +305,7 @@ async def test_every_form_of_a_length_is_written_right(size: int) -> None:
 
 
 async def test_nothing_is_said_past_a_queue_or_a_goodbye() -> None:
-    async with Stage(directly=True) as stage:
+    async with BypassedSocket(directly=True) as stage:
         stage.protocol.pause_writing()
         assert not stage.channel.try_write(["the browser reads too slowly"])
         stage.protocol.resume_writing()
@@ -316,7 +317,7 @@ async def test_nothing_is_said_past_a_queue_or_a_goodbye() -> None:
 
 
 async def test_what_was_said_before_the_relay_closes_leaves_before_its_goodbye() -> None:
-    async with Stage(directly=True) as stage:
+    async with BypassedSocket(directly=True) as stage:
         stage.channel.try_write(["last words"])
         stage.protocol.shutdown()
         assert stage.transport.written.startswith(b"\x81\x0alast words\x88")

@@ -261,7 +261,7 @@ HELLO = frames.hello_header(Greeting("notes", "w1", "build"), None, 0)
 
 
 class FailsOnce(Link[Any]):
-    """One timer of this link fails, whatever the reason may be."""
+    """One timer of this link fails, for any reason."""
 
     failures = 0
 

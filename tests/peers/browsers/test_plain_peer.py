@@ -1,4 +1,4 @@
-"""Plain pages: MCP over a WebSocket without a link, over real sockets, with a page that the test scripts."""
+"""Plain pages: MCP over a WebSocket without a link, over real sockets, with a scripted page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def page(relay: RunningRelay) -> AsyncIterator[ScriptedPage]:
 
 
 def last(response: httpx2.Response) -> Any:
-    """The final message, whether it came as JSON or as the end of a stream."""
+    """The final message, as JSON or as the end of a stream."""
     is_stream = response.headers["content-type"].startswith("text/event-stream")
     return json.loads(events(response.text)[-1] if is_stream else response.text)
 

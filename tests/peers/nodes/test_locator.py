@@ -1,4 +1,4 @@
-"""Location of a browser, as seen by a third relay: neither the one that had it before nor the one that has it now."""
+"""Location of a browser, from the view of a third relay that never had it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_a_name_whose_relay_says_nothing_is_not_unknown(pair: Pair, monkey
 
 
 async def test_a_session_receives_from_its_server_again_after_its_relay_alone_was_off_the_bus(tmp_path: Path) -> None:
-    """For so long that the browser's relay declared it lost, and ended its sessions there."""
+    """The bus was down for long enough that the browser's relay declared it lost, and ended its sessions there."""
     async with meeting(tmp_path, bus_beat_s=0.3) as pair, pair.worker(pair.b, "notes") as worker:
         stream = Stream(pair.a, "GET", "notes", headers=await open_session(pair.a, "notes"))
         turns = itertools.cycle([[OTHER_TOOL], [ECHO_TOOL]])

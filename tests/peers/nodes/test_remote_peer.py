@@ -122,7 +122,7 @@ async def test_a_busy_browser_refuses_with_nothing_delivered(tmp_path: Path) -> 
 
 
 class Gate:
-    """A tool that runs until a test lets it end, and counts how often it ran."""
+    """A tool that runs until a test lets it end, and counts its runs."""
 
     def __init__(self) -> None:
         self.runs = 0

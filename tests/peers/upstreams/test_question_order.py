@@ -55,7 +55,7 @@ async def test_one_that_asks_goes_on_when_the_question_before_it_is_out(queue: Q
 
 
 async def test_an_answer_waits_until_the_other_has_asked_or_ended(queue: QuestionQueue) -> None:
-    """Else both could ask next, and their questions could not be told apart."""
+    """Otherwise both could ask next, and their questions could not be told apart."""
     one, two = running("a"), running("b")
     await queue.acquire(one, "asks")
     queue.asked(one)

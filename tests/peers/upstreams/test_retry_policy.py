@@ -33,7 +33,7 @@ def test_more_than_five_rounds_in_half_a_minute_are_too_many() -> None:
     policy = RetryPolicy(probes=True)
     assert [policy.begin(now) for now in (0, 5, 10, 15, 20)] == [True] * 5
     assert not policy.begin(29.9)
-    assert not policy.begin(31)  # the one at 5 s counts as well
+    assert not policy.begin(31)  # the one at 5 s counts too
     assert policy.begin(70)
 
 

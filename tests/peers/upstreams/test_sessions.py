@@ -26,7 +26,7 @@ async def relay(tmp_path: Path) -> AsyncIterator[RunningRelay]:
 
 
 async def count(relay: RunningRelay, server: str = "kept") -> int:
-    """How many sessions the relay has with a server, from its status."""
+    """The number of the relay's sessions with a server, from its status."""
     servers = (await relay.http.get("/-/status")).json()["servers"]
     return next(int(row["sessions"]) for row in servers if row["name"] == server)
 

@@ -1,4 +1,4 @@
-"""One task per upstream, on a clock that the test moves and with a transport that fails when the test wants it."""
+"""One task per upstream, on a clock that the test moves and with a transport that fails when the test decides."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class NoOwner:
         return []
 
 
-class Stage:
+class SupervisorHarness:
     """A supervisor under a test's control; `news` records connects and disconnects."""
 
     def __init__(self, *, probes: bool = False) -> None:
@@ -106,39 +106,39 @@ class Stage:
     def state(self) -> str:
         return self.supervisor.status.state
 
-    async def flap(self) -> None:
+    async def reconnect_often(self) -> None:
         self.transport.cut()
         await settle()
 
 
 @pytest.fixture
-async def stage() -> AsyncIterator[Stage]:
-    stage = Stage()
+async def stage() -> AsyncIterator[SupervisorHarness]:
+    stage = SupervisorHarness()
     yield stage
     await stage.supervisor.stop()
     assert stage.transport.open_now == 0
 
 
 @pytest.fixture
-async def remote() -> AsyncIterator[Stage]:
-    stage = Stage(probes=True)
+async def remote() -> AsyncIterator[SupervisorHarness]:
+    stage = SupervisorHarness(probes=True)
     yield stage
     await stage.supervisor.stop()
 
 
-async def test_a_lost_connection_is_made_anew_at_once(stage: Stage) -> None:
+async def test_a_lost_connection_is_made_anew_at_once(stage: SupervisorHarness) -> None:
     stage.supervisor.start()
     await stage.supervisor.wait_for_start()
-    await stage.flap()
+    await stage.reconnect_often()
     assert stage.news == ["up", "away", "up"]
     assert stage.transport.opened == 2
 
 
-async def test_attempts_come_after_500_1000_2000_and_4000_ms_and_then_no_more(stage: Stage) -> None:
+async def test_attempts_come_after_500_1000_2000_and_4000_ms_and_then_no_more(stage: SupervisorHarness) -> None:
     stage.supervisor.start()
     await stage.supervisor.wait_for_start()
     stage.transport.is_there = False
-    await stage.flap()
+    await stage.reconnect_often()
     for pause, opened in ((0.5, 3), (1.0, 4), (2.0, 5), (4.0, 6)):
         assert stage.transport.opened == opened - 1
         assert stage.state == "connecting"
@@ -153,7 +153,7 @@ async def test_attempts_come_after_500_1000_2000_and_4000_ms_and_then_no_more(st
     assert stage.transport.opened == 6
 
 
-async def test_a_server_at_an_address_is_probed_until_it_is_there(remote: Stage) -> None:
+async def test_a_server_at_an_address_is_probed_until_it_is_there(remote: SupervisorHarness) -> None:
     remote.transport.is_there = False
     remote.supervisor.start()
     await remote.clock.advance(7.5)
@@ -168,7 +168,7 @@ async def test_a_server_at_an_address_is_probed_until_it_is_there(remote: Stage)
     assert (remote.news, remote.state) == (["up"], "connected")
 
 
-async def test_everybody_who_waits_shares_one_attempt(stage: Stage) -> None:
+async def test_everybody_who_waits_shares_one_attempt(stage: SupervisorHarness) -> None:
     stage.transport.is_there = False
     stage.supervisor.start()
     await stage.clock.advance(7.5)
@@ -179,7 +179,7 @@ async def test_everybody_who_waits_shares_one_attempt(stage: Stage) -> None:
     assert stage.news == ["up"]
 
 
-async def test_those_who_wait_are_told_when_the_round_is_over(stage: Stage) -> None:
+async def test_those_who_wait_are_told_when_the_round_is_over(stage: SupervisorHarness) -> None:
     stage.transport.is_there = False
     stage.supervisor.start()
     waiting = [asyncio.create_task(stage.supervisor.wait_for_start()) for _ in range(3)]
@@ -193,14 +193,16 @@ async def test_those_who_wait_are_told_when_the_round_is_over(stage: Stage) -> N
             await task
 
 
-async def test_a_server_that_comes_and_goes_too_often_is_suspended_until_a_reconnect_is_requested(stage: Stage) -> None:
+async def test_a_server_that_comes_and_goes_too_often_is_suspended_until_a_reconnect_is_requested(
+    stage: SupervisorHarness,
+) -> None:
     stage.supervisor.start()
     await stage.supervisor.wait_for_start()
     for _ in range(5):
-        await stage.flap()
+        await stage.reconnect_often()
         await stage.clock.advance(1)
     assert stage.state == "connected"
-    await stage.flap()
+    await stage.reconnect_often()
     assert stage.state == "suspended"
     opened = stage.transport.opened
     with pytest.raises(ServerOffline, match="tabrelay reconnect files"):
@@ -210,11 +212,11 @@ async def test_a_server_that_comes_and_goes_too_often_is_suspended_until_a_recon
     stage.supervisor.reconnect()
     await stage.supervisor.wait_for_start()
     assert stage.state == "connected"
-    await stage.flap()
+    await stage.reconnect_often()
     assert stage.state == "connected"
 
 
-async def test_reconnect_replaces_a_connection_that_seems_to_work(stage: Stage) -> None:
+async def test_reconnect_replaces_a_connection_that_seems_to_work(stage: SupervisorHarness) -> None:
     stage.supervisor.start()
     await stage.supervisor.wait_for_start()
     stage.supervisor.reconnect()
@@ -222,7 +224,7 @@ async def test_reconnect_replaces_a_connection_that_seems_to_work(stage: Stage) 
     assert stage.news == ["up", "away", "up"]
 
 
-async def test_a_stop_ends_a_pause_and_frees_those_who_wait(stage: Stage) -> None:
+async def test_a_stop_ends_a_pause_and_frees_those_who_wait(stage: SupervisorHarness) -> None:
     stage.transport.is_there = False
     stage.supervisor.start()
     waiting = asyncio.create_task(stage.supervisor.wait_for_start())
@@ -235,7 +237,7 @@ async def test_a_stop_ends_a_pause_and_frees_those_who_wait(stage: Stage) -> Non
     assert stage.transport.opened == 1
 
 
-async def test_another_way_is_tried_at_once_where_a_transport_knows_one(stage: Stage) -> None:
+async def test_another_way_is_tried_at_once_where_a_transport_knows_one(stage: SupervisorHarness) -> None:
     stage.transport.is_there = False
     stage.transport.adapts = True
     stage.supervisor.start()
@@ -244,7 +246,7 @@ async def test_another_way_is_tried_at_once_where_a_transport_knows_one(stage: S
     assert stage.supervisor.status.attempts == 1
 
 
-async def test_a_transport_that_never_opens_can_be_stopped(stage: Stage) -> None:
+async def test_a_transport_that_never_opens_can_be_stopped(stage: SupervisorHarness) -> None:
     stage.transport.is_stuck = True
     stage.supervisor.start()
     await settle()
@@ -254,7 +256,7 @@ async def test_a_transport_that_never_opens_can_be_stopped(stage: Stage) -> None
     assert stage.state == "stopped"
 
 
-async def test_a_transport_that_never_opens_is_given_up_after_a_while(stage: Stage) -> None:
+async def test_a_transport_that_never_opens_is_given_up_after_a_while(stage: SupervisorHarness) -> None:
     stage.transport.is_stuck = True
     stage.supervisor._start_s = 0.01
     stage.supervisor.start()
@@ -264,12 +266,12 @@ async def test_a_transport_that_never_opens_is_given_up_after_a_while(stage: Sta
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_a_server_that_comes_and_goes_is_connected_again_however_time_jumps(seed: int) -> None:
-    stage, chance = Stage(probes=True), random.Random(seed)
+    stage, chance = SupervisorHarness(probes=True), random.Random(seed)
     stage.supervisor.start()
     for _ in range(30):
         stage.transport.is_there = chance.random() < 0.5
         if stage.transport.open_now and chance.random() < 0.3:
-            await stage.flap()
+            await stage.reconnect_often()
         await stage.clock.jump(chance.choice(JUMPS_S), chance)
         assert stage.state in ("connected", "connecting", "waiting", "suspended")
         if stage.state == "suspended":

@@ -1,4 +1,4 @@
-"""Connections whose requests come one behind the other, in pieces, or at an odd address: as bytes to a real relay."""
+"""Pipelined requests, requests in pieces, and requests to unusual addresses: as bytes to a real relay."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tests.support.waiting import BOUND_S, until
 BOTH_PATHS = pytest.mark.parametrize("path", [{"fast_lane": True}, {"fast_lane": False}], ids=["fast", "regular"])
 
 
-class Stage:
-    """A relay and a browser that answers when it is told to."""
+class PipelinedConnection:
+    """A relay and a browser that answers when the test permits it."""
 
     def __init__(self, relay: RunningRelay, worker: SyntheticWorker) -> None:
         self.relay = relay
@@ -55,16 +55,16 @@ class Stage:
 
 
 @contextlib.asynccontextmanager
-async def stage(home: Path, **more: Any) -> AsyncIterator[Stage]:
+async def stage(home: Path, **more: Any) -> AsyncIterator[PipelinedConnection]:
     async with (
         RunningRelay(home, servers=("notes",), away_wait_s=0.2, **more) as relay,
         SyntheticWorker(relay.url, relay.token, "notes") as worker,
     ):
-        scene = Stage(relay, worker)
+        scene = PipelinedConnection(relay, worker)
         yield scene
         for line in scene.lines:
             await line.close()
-        relay.recorder.discard_violations()  # what is cut off has no end
+        relay.recorder.discard_violations()  # a request that is cut off has no end
 
 
 @BOTH_PATHS
@@ -75,7 +75,7 @@ async def test_a_client_that_leaves_with_a_request_behind_its_call_cancels_both(
         line = await scene.dial()
         line.send(written(scene.relay, call_of("echo", id=1)))
         await scene.asked()
-        for id in (2, 3):  # each is read by itself
+        for id in (2, 3):  # each is read separately
             line.send(written(scene.relay, call_of("echo", id=id)))
             await until(lambda id=id: any(each._pipelined.count(b"POST") == id - 1 for each in scene.connections))
         await line.close()
@@ -101,7 +101,7 @@ async def test_a_listener_that_leaves_with_a_request_behind_it_is_not_listened_f
 async def test_a_call_is_answered_though_the_request_behind_it_does_not_go_on(
     tmp_path: Path, path: dict[str, Any]
 ) -> None:
-    """What is late is refused when it is its turn: an answer before would be taken for that of the call."""
+    """The late request is refused when it is its turn: an earlier answer would be taken for that of the call."""
     async with stage(tmp_path, **path, header_deadline_s=0.3) as scene:
         line = await scene.dial()
         line.send(written(scene.relay, call_of("echo")))
@@ -129,7 +129,7 @@ async def test_a_body_that_we_do_not_read_yet_is_not_late(tmp_path: Path, path: 
         line.send(head + end)
         other = await scene.dial()
         other.send(head + end)
-        late = await other.answer()  # of one that never comes
+        late = await other.answer()  # of a body that never arrives
         assert late is not None and late.status == 408
         line.send(body)
         await scene.answer()
@@ -177,7 +177,7 @@ async def test_what_a_browser_sends_before_its_handshake_harms_no_other_client(
         is_asked, may_enter = asyncio.Event(), asyncio.Event()
 
         async def seek(server: str) -> None:
-            """As a relay does that has to ask others first."""
+            """As a relay does that has to ask other relays first."""
             is_asked.set()
             await may_enter.wait()
 

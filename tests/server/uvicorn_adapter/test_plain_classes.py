@@ -1,6 +1,6 @@
-"""The relay on the libraries' own classes, as with a version whose private API has changed: the limits hold there too.
+"""The relay on the libraries' own classes, as with a version whose private API has changed: the limits hold.
 
-The tests of limits run once more in a process of their own, in which the check of the private API fails.
+The tests of limits run again in a separate process, in which the check of the private API fails.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LEFT_OUT = ("tests/behaviour/test_floods.py::test_of_a_body_that_nobody_reads_no
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Counter[str], Counter[str], str]:
-    """One run of all files: how many tests of each passed, how many did not, and what pytest printed."""
+    """One run of all files: how many tests of each passed, how many did not, and pytest's output."""
     report = tmp_path_factory.mktemp("plain") / "report.xml"
     left_out = [f"--deselect={name}" for name in LEFT_OUT]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]

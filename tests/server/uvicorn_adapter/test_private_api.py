@@ -1,4 +1,4 @@
-"""The check of the libraries' private API, and what the relay does when it fails."""
+"""The check of the libraries' private API, and the relay's fallback when it fails."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_method_of_the_websockets_library_that_is_gone_is_found(monkeypatch: p
 
 
 def without(monkeypatch: pytest.MonkeyPatch, kind: Any, name: str) -> None:
-    """Objects of this class do not have this attribute."""
+    """Removes this attribute from objects of this class."""
     make = kind.__init__
 
     def made(self: Any, config: Any, server_state: Any, app_state: Any, _loop: Any = None) -> None:

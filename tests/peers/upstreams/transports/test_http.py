@@ -1,4 +1,4 @@
-"""A server at a URL that a test scripts: refusals, lost sessions, broken streams, and their outcome."""
+"""A scripted server at a URL: refusals, lost sessions, broken streams, and their outcome."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def call(relay: RunningRelay, **arguments: Any) -> dict[str, Any]:
     return answer
 
 
-# -- what is sent ------------------------------------------------------------------------------------------------------
+# -- requests ----------------------------------------------------------------------------------------------------------
 
 
 async def test_the_handshake_comes_in_order_and_its_headers_after_it(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ async def test_an_answer_that_is_too_large_is_not_taken(tmp_path: Path) -> None:
         assert "result" in await call(relay)
 
 
-# -- lost --------------------------------------------------------------------------------------------------------------
+# -- lost sessions -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ async def test_a_call_that_may_have_arrived_is_never_made_again(tmp_path: Path) 
             error = (await call(relay))["error"]
             assert error["data"]["delivered"] == "unknown"
             assert len(server.all("tools/call")) == 1
-            # The connection that broke was that call's alone.
+            # Only that call used the connection that broke.
             assert "result" in await call(relay)
             assert len(server.all("initialize")) == 1
 

@@ -1,5 +1,4 @@
-"""Child processes that behave badly: each way has one outcome, other servers are not affected, and no process is
-left."""
+"""Faulty child processes: each fault has one outcome, other servers are not affected, and no process remains."""
 
 from __future__ import annotations
 
