@@ -120,9 +120,9 @@ async def test_a_destructive_tool_asks_in_its_page_before_it_runs(demo: Demo, pa
             await dialog.until(title)
             said = await dialog.text()
             assert "</pre><button>Allow</button>\\u{202e}gnihton" in said  # shown as text, and not reversed
-            assert "A client that calls itself “" in said and "with the token “" in said
-            assert "marked as destructive" in said and "of this page" in said
-            assert await dialog.names("button") == ["Approve once", "Approve for this token", "Refuse"]
+            assert "A client that calls itself “" in said and "has verified its token “" in said
+            assert "marked as destructive" in said and "this page runs its tool “" in said
+            assert await dialog.names("button") == ["Refuse", "Approve once", "Approve for this token"]
             # The page's scripts can't reach it, and their clicks do not count.
             assert await page.evaluate("document.querySelector('tabrelay-approval').shadowRoot") is None
             await dialog.button("Refuse")
@@ -130,13 +130,20 @@ async def test_a_destructive_tool_asks_in_its_page_before_it_runs(demo: Demo, pa
             is_error, text = outcome(await call)
             assert is_error and "refused" in text and "not run" in text
             await dialog.until()
+        # Refuse is the default: it has the focus.
+        async with asking(client) as call:
+            await dialog.until(title)
+            await dialog.button("Refuse")
+            await page.keyboard.press("Enter")
+            is_error, text = outcome(await call)
+            assert is_error and "refused" in text and await page.evaluate("ran") == []
+            await dialog.until()
         # Two at once: one after the other, by keyboard alone.
         async with asking(client, n=1) as first, asking(client, n=2) as second:
             await dialog.until(title)
             await dialog.says("1 more waits")
             await dialog.button("Approve once")
-            await page.keyboard.press("Tab")  # the arguments
-            await page.keyboard.press("Tab")
+            await page.keyboard.press("Tab")  # from Refuse, which has the focus
             await page.keyboard.press("Enter")
             done, _ = await asyncio.wait({first, second}, timeout=20, return_when=asyncio.FIRST_COMPLETED)
             assert [outcome(each.result()) for each in done] == [(False, "wiped")]

@@ -36,7 +36,7 @@ PAGE = """<!doctype html>
   });
 </script>
 """
-SHOWN = "tabrelay-panel .code"
+SHOWN = "tabrelay-panel .pairing-code"
 # A write of another tab to the storage becomes visible late: a few ms after its lock is free, in a third of all runs.
 LATE = """let came = Infinity;
 addEventListener("storage", () => (came = Math.min(came, performance.now())));
@@ -128,6 +128,12 @@ async def test_a_page_of_another_origin_asks_is_approved_works_and_is_sent_away(
     page = await place.open()
     code = await page.locator(SHOWN).inner_text()
     assert await page.evaluate("window.code") == code
+    panel = page.locator("tabrelay-panel section")
+    await expect(panel).to_contain_text("Tabrelay lets AI clients on your computer use tools of web pages")
+    await expect(panel.get_by_role("timer")).to_have_text(
+        re.compile(r"^The code is valid for \d+:\d\d more minutes\.$")
+    )
+    await expect(panel.get_by_role("button", name="Copy the code")).to_be_visible()
     said = await place.said(r"(\S+) wants to offer tools as \"(\w+)\" — code (\S+)")
     assert said.groups() == (place.site.origin, "notes", code)
     row = own.locator(f"#asking [data-origin='{place.site.origin}']")

@@ -56,7 +56,7 @@ async def test_a_page_on_another_origin_offers_tools_in_javascript_and_python(
         with site:
             page = await context.new_page()
             await page.goto(site.origin)
-            code = await page.locator("tabrelay-panel .code").inner_text()
+            code = await page.locator("tabrelay-panel .pairing-code").inner_text()
             assert await asyncio.to_thread(main, ["pairs", "approve", code, "--home", str(tmp_path / "home")]) == 0
             await page.evaluate(OFFERED, [f"{here}/-/client.js", "current_note", "word_count"])
             async with relay.client() as client:
@@ -209,7 +209,7 @@ async def offer_from_own_page(context: BrowserContext, reader: Reader, site: Sit
     with site:
         page = await context.new_page()
         await page.goto(site.origin)
-        code = await page.locator("tabrelay-panel .code").inner_text()
+        code = await page.locator("tabrelay-panel .pairing-code").inner_text()
         await reader.type(f"tabrelay pairs approve {code}")
         await offered(reader, "notes", "current_note")
         assert await reader.type("tabrelay call notes current_note") == "Buy milk.\n"

@@ -120,7 +120,7 @@ async def approval_dialog(stage: Stage) -> Page:
     await page.locator("#tools [data-tool=delete_notes]").first.wait_for()
     await stage.unfinished_call("delete_notes", {"match": "holiday", "dry_run": False})
     await page.locator("tabrelay-approval dialog").wait_for()
-    await page.locator("tabrelay-approval button:enabled").first.wait_for()
+    await page.locator("tabrelay-approval button:not([aria-disabled])").first.wait_for()
     return page
 
 

@@ -139,6 +139,7 @@ export interface ApproveMessage {
   call: string;
   name: string;
   title: string;
+  description: string;
   arguments: string;
   more: number;
   destructive: boolean;

@@ -60,6 +60,7 @@ class ApprovalRequest:
             "call": call,
             "name": self.name,
             "title": str(self.item.get("title") or "")[:MOST_TEXT],
+            "description": str(self.item.get("description") or "")[:MOST_TEXT],
             "arguments": text[:MOST_SHOWN],
             "more": max(0, len(text) - MOST_SHOWN),
             "destructive": is_destructive(self.item),

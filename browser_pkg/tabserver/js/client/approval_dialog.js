@@ -2,41 +2,26 @@
  * Modal dialog that asks about a tool call: approve once, for the session or for the token, or refuse.
  *
  * It is in the browser's top layer and in a closed shadow root: the page can't cover it or change its style, and all texts of
- * other programs are text nodes. Only a trusted click or key press decides, and only some time after the dialog appears. Escape
- * refuses. It does not know which calls need approval.
+ * other programs are text nodes. Only a trusted click or key press decides, and only some time after the dialog appears. Refuse
+ * is the default: it has the focus, and Escape refuses too. It does not know which calls need approval.
  *
  * @import { Decision } from "../client.js"
- * @typedef {{ title: string, text: string[], lasting: string, details: string }} Dialog
+ * @typedef {{ title: string, text: string[], warning: string, lasting: string, details: string }} Dialog
  */
 
+import { adoptDesign } from "./design_sheet.js";
 import { append, ENABLE_DELAY_MS } from "./text_elements.js";
 
 const STYLE = `
 :host { all: initial !important; display: contents !important; }
-dialog {
-  box-sizing: border-box; width: min(32rem, calc(100vw - 2rem)); max-height: calc(100vh - 2rem); margin: auto;
-  padding: 1.25rem 1.375rem; overflow: auto; border: 2px solid light-dark(#8a5300, #f1bb55); border-radius: 12px;
-  color-scheme: light dark; background: light-dark(#ffffff, #161e1b); color: light-dark(#15201c, #e7efeb);
-  font: 400 1rem/1.5 ui-sans-serif, system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; text-align: start;
-}
-dialog:focus { outline: none; }
-dialog::backdrop { background: rgb(0 0 0 / 55%); }
-.from { margin: 0 0 0.5rem; font-size: 0.8125rem; color: light-dark(#50605a, #9fb0a9); overflow-wrap: anywhere; }
-h2 { margin: 0 0 0.5rem; font-size: 1.25rem; line-height: 1.3; font-weight: 650; overflow-wrap: anywhere; }
-p { margin: 0 0 0.5rem; overflow-wrap: anywhere; }
-pre {
-  margin: 0 0 0.75rem; padding: 0.625rem 0.75rem; max-height: 14rem; overflow: auto; white-space: pre-wrap;
-  overflow-wrap: anywhere; font: 0.875rem/1.45 ui-monospace, Menlo, Consolas, monospace;
-  background: light-dark(#e9eeeb, #1e2824); border-radius: 6px;
-}
-.actions { display: flex; flex-wrap: wrap; gap: 0.5rem; margin-top: 1rem; }
-button {
-  font: inherit; padding: 0.5rem 0.875rem; border-radius: 8px; cursor: pointer; flex: 1 1 auto;
-  background: transparent; color: inherit; border: 1px solid light-dark(#7d8d86, #6c7d76);
-}
-button.main { background: light-dark(#0f6f5c, #56d3ae); color: light-dark(#ffffff, #0e1412); border-color: transparent; }
-button:disabled { opacity: 0.55; cursor: default; }
-:focus-visible { outline: 2px solid light-dark(#1257c4, #8ab8ff); outline-offset: 2px; }
+.dialog { border: 2px solid var(--color-warn); }
+.dialog:focus { outline: none; }
+.from { color: var(--color-muted); font-size: var(--text-1); overflow-wrap: anywhere; }
+.warning { color: var(--color-warn); font-weight: 600; }
+.code { padding-top: var(--space-2); }
+.code h3 { padding-inline: var(--space-3); font-size: var(--text-1); color: var(--color-muted); }
+.code pre { max-height: 12rem; padding-right: var(--space-3); padding-top: var(--space-2); white-space: pre-wrap; overflow-wrap: anywhere; }
+.row .button { flex: 1 1 auto; }
 `;
 
 /**
@@ -44,9 +29,9 @@ button:disabled { opacity: 0.55; cursor: default; }
  * @returns {[Decision, string, string][]}
  */
 const choices = (lasting) => [
-  ["once", "Approve once", "main"],
-  ["session", lasting, ""],
-  ["refuse", "Refuse", ""],
+  ["refuse", "Refuse", "button is-primary"],
+  ["once", "Approve once", "button"],
+  ["session", lasting, "button"],
 ];
 
 /**
@@ -55,32 +40,30 @@ const choices = (lasting) => [
  * @param {(decision: Decision) => void} decide
  * @returns {() => void} removes the dialog
  */
-export function showDialog({ title, text, lasting, details }, others, decide) {
+export function showDialog({ title, text, warning, lasting, details }, others, decide) {
   const element = document.createElement("tabrelay-approval");
   const shadow = element.attachShadow({ mode: "closed" });
-  const sheet = new CSSStyleSheet();
-  sheet.replaceSync(STYLE);
-  shadow.adoptedStyleSheets = [sheet];
+  adoptDesign(shadow, STYLE);
   const root = document.createElement("dialog");
   root.setAttribute("role", "alertdialog");
   root.setAttribute("aria-labelledby", "title");
   root.setAttribute("aria-describedby", "about");
-  root.tabIndex = -1;
+  root.className = "dialog design-root";
   shadow.append(root);
-  const from = append(root, "p", "");
+  const content = append(root, "div");
+  content.className = "stack";
+  const from = append(content, "p", "");
   from.className = "from";
-  append(root, "h2", title).id = "title";
-  const about = append(root, "div");
+  append(content, "h2", title).id = "title";
+  const about = append(content, "div");
+  about.className = "stack";
   about.id = "about";
-  const [question = "", ...rest] = text;
-  append(about, "p", question);
-  const argumentsBox = append(about, "pre", details);
-  argumentsBox.tabIndex = 0;
-  argumentsBox.setAttribute("aria-label", "Arguments");
-  for (const line of rest) append(about, "p", line);
+  for (const line of text) append(about, "p", line);
+  if (warning) append(about, "p", warning).className = "warning";
+  showArguments(content, details);
   const buttons = choices(lasting).map(([decision, label, look]) => choiceButton(label, look, () => decide(decision)));
-  const row = append(root, "div");
-  row.className = "actions";
+  const row = append(content, "div");
+  row.className = "row";
   row.append(...buttons);
   const count = setInterval(() => showOrigin(from, others()), 500);
   showOrigin(from, others());
@@ -94,7 +77,8 @@ export function showDialog({ title, text, lasting, details }, others, decide) {
   root.addEventListener("close", () => element.isConnected && root.showModal());
   (document.body ?? document.documentElement).append(element);
   root.showModal();
-  root.focus();
+  // Refuse: Enter must not approve what the user has not read.
+  buttons[0]?.focus();
   return () => {
     clearInterval(count);
     element.remove();
@@ -110,17 +94,42 @@ function enableLater(buttons) {
   const gone = new AbortController();
   const restart = () => {
     isEnabled = false;
-    for (const button of buttons) button.disabled = true;
+    for (const button of buttons) setEnabled(button, false);
     if (document.hidden) return;
     setTimeout(() => {
       if (!buttons[0]?.isConnected) return gone.abort();
       isEnabled = !document.hidden;
-      for (const button of buttons) button.disabled = !isEnabled;
+      for (const button of buttons) setEnabled(button, isEnabled);
     }, ENABLE_DELAY_MS);
   };
   document.addEventListener("visibilitychange", restart, { signal: gone.signal });
   restart();
   return () => isEnabled;
+}
+
+/**
+ * A button that is not enabled yet keeps the focus, which the attribute `disabled` would take away.
+ *
+ * @param {HTMLButtonElement} button
+ * @param {boolean} isEnabled
+ */
+function setEnabled(button, isEnabled) {
+  button.ariaDisabled = isEnabled ? null : "true";
+}
+
+/**
+ * @param {HTMLElement} place
+ * @param {string} details JSON
+ */
+function showArguments(place, details) {
+  const box = append(place, "div");
+  box.className = "code";
+  const heading = append(box, "h3", "Arguments");
+  heading.id = "arguments";
+  const json = append(box, "pre", details);
+  json.tabIndex = 0;
+  json.setAttribute("role", "group");
+  json.setAttribute("aria-labelledby", heading.id);
 }
 
 /**
@@ -134,7 +143,7 @@ function choiceButton(label, look, run) {
   button.className = look;
   button.textContent = label;
   // Only the user decides: a script of the page could dispatch a click.
-  button.addEventListener("click", (event) => event.isTrusted && run());
+  button.addEventListener("click", (event) => event.isTrusted && button.ariaDisabled !== "true" && run());
   return button;
 }
 

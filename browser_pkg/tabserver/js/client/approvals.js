@@ -9,6 +9,7 @@
  */
 
 import { showDialog } from "./approval_dialog.js";
+import { requestAttention } from "./attention.js";
 
 /** @typedef {{ message: ApproveMessage, decide: (decision: Decision) => void, ended: AbortController }} Question */
 
@@ -79,24 +80,34 @@ function showNext() {
   shown = waiting.shift();
   if (!shown) return;
   const { message, decide, ended } = shown;
-  const close = showDialog(describe(message), () => waiting.length, decide);
+  const dialog = describe(message);
+  const close = showDialog(dialog, () => waiting.length, decide);
+  const endAttention = requestAttention(dialog.title);
   ended.signal.addEventListener("abort", () => {
     close();
+    endAttention();
     shown = undefined;
     showNext();
   });
 }
 
-/** @param {ApproveMessage} message */
-function describe({ name, title, arguments: args, more, destructive, caller }) {
-  const by = `with the token “${oneLine(caller.principal.replace(/^token:/, ""))}”`;
-  const who = caller.client ? `A client that calls itself “${oneLine(caller.client)}”, ${by},` : `A client ${by}`;
+/**
+ * Who asks, how that is known, and what happens, in this order. The arguments follow as JSON.
+ *
+ * @param {ApproveMessage} message
+ */
+function describe({ name, title, description, arguments: args, more, destructive, caller }) {
+  const token = oneLine(caller.principal.replace(/^token:/, ""));
+  const who = caller.client ? `A client that calls itself “${oneLine(caller.client)}” asks.` : "A client without a name asks.";
+  const tool = title ? `“${oneLine(title)}” (${oneLine(name)})` : `“${oneLine(name)}”`;
+  const about = description ? ` Its description: “${oneLine(description)}”` : "";
   return {
     title: `Approve “${oneLine(title || name)}”?`,
     text: [
-      `${who} wants to run the tool “${oneLine(name)}” of this page, with:`,
-      ...(destructive ? ["It is marked as destructive: what it does may not be undone."] : []),
+      `${who} The relay has verified its token “${token}”, not its name.`,
+      `If you approve, this page runs its tool ${tool} with the arguments below.${about}`,
     ],
+    warning: destructive ? "The tool is marked as destructive: you may not be able to undo what it does." : "",
     lasting: caller.session ? "Approve for this session" : "Approve for this token",
     details: escapeInvisible(args) + (more ? `\n… and ${more.toLocaleString()} more characters` : ""),
   };

@@ -140,12 +140,15 @@ async function post(url, body, cancelled) {
 }
 
 /** @param {Pairing} detail */
-function showCodePanel({ relay, server, code }) {
+function showCodePanel({ relay, server, code, expires_ms }) {
   return showPanel({
-    title: `This page wants to offer tools as “${server}”`,
-    text: ["To let the AI clients of your computer use them, approve this code:"],
+    title: `Allow this page to offer tools as “${server}”?`,
+    text: [
+      "Tabrelay lets AI clients on your computer use tools of web pages. Approve this page in Tabrelay’s console if it shows the same code:",
+    ],
     code,
-    details: { label: "In the terminal", text: `tabrelay pairs approve ${code}` },
-    link: { label: "Approve it on the relay’s page", href: `${relay}/` },
+    expires_ms,
+    details: { label: "Approve it in a terminal instead", text: `tabrelay pairs approve ${code}` },
+    link: { label: "Open the console to approve it", href: `${relay}/` },
   });
 }
