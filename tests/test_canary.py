@@ -24,7 +24,7 @@ def _quiet_before() -> None:
 
 
 @pytest.mark.parametrize("form", ["{}", "Authorization: Bearer {}", '{{"token": "{}"}}', "x={}&y", "a{}"])
-def test_a_token_is_found_wherever_it_stands(form: str) -> None:
+def test_a_token_is_found_at_any_place(form: str) -> None:
     token = private_files.new_secret()
     canary.saw("here", form.format(token))
     assert canary.leaks() == ["here"]

@@ -75,7 +75,7 @@ async def test_a_cut_that_is_noticed_ends_both_sides_at_once(proxy: ChaosProxy, 
         assert proxy.sockets == []
 
 
-async def test_a_half_open_cut_is_noticed_by_nobody_until_an_end_lets_go(proxy: ChaosProxy) -> None:
+async def test_a_half_open_cut_is_not_noticed_until_an_end_closes(proxy: ChaosProxy) -> None:
     async with dial(proxy) as socket:
         await ask(socket, "hello")
         proxy.cut(Cut.HALF_OPEN)
@@ -87,7 +87,9 @@ async def test_a_half_open_cut_is_noticed_by_nobody_until_an_end_lets_go(proxy: 
 
 
 @pytest.mark.parametrize(("moment", "arrives"), [("before", False), ("within", False), ("after", True)])
-async def test_a_trap_cuts_at_its_frame_and_at_no_other(proxy: ChaosProxy, moment: Moment, arrives: bool) -> None:
+async def test_a_planned_cut_happens_at_its_frame_and_at_no_other(
+    proxy: ChaosProxy, moment: Moment, arrives: bool
+) -> None:
     async with dial(proxy) as socket:
         planned = proxy.cut_at(says(Direction.DOWN, "now"), moment, Cut.CLOSE)
         assert await ask(socket, "not yet") == "not yet"
@@ -167,7 +169,7 @@ async def test_refused_means_reset_and_the_next_may_come(proxy: ChaosProxy) -> N
     assert proxy.sockets_accepted == 2
 
 
-async def test_pages_are_spared_unless_the_test_says_otherwise(proxy: ChaosProxy) -> None:
+async def test_pages_are_not_cut_unless_the_test_requires_it(proxy: ChaosProxy) -> None:
     async def get() -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
         try:

@@ -111,14 +111,14 @@ def test_every_setting_is_used() -> None:
     assert unused == []
 
 
-def test_every_key_of_a_server_is_told_with_the_kinds_that_have_it() -> None:
+def test_every_key_of_a_server_is_documented_with_the_kinds_that_have_it() -> None:
     told = dict(re.findall(r"^\| `(\w+)` \| ([a-z, ]+) \|", CONFIG.read_text(encoding="utf-8"), re.MULTILINE))
     rows = ((("type", "enabled"), "all"), (BROWSER_KEYS, "browser"), (STDIO_KEYS, "stdio"), (HTTP_KEYS, "http, sse"))
     expected = {key: kinds for keys, kinds in rows for key in keys} | dict.fromkeys(UPSTREAM_KEYS, "stdio, http, sse")
     assert told == expected
 
 
-def test_every_kind_and_form_that_is_read_is_told() -> None:
+def test_every_kind_and_form_that_is_read_is_documented() -> None:
     text = CONFIG.read_text(encoding="utf-8")
     assert {kind for kind in ("browser", "plain", "stdio", "http", "sse") if f"`{kind}`" not in text} == set()
     assert set(KINDS.values()) == {"browser", "stdio", "http", "sse", "auto"}

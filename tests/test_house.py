@@ -66,7 +66,7 @@ def modules(folder: Path, *patterns: str) -> list[Path]:
     return sorted(path for pattern in patterns for path in folder.rglob(pattern) if "__pycache__" not in path.parts)
 
 
-def test_every_import_goes_down_the_house() -> None:
+def test_every_import_follows_the_layers() -> None:
     # In a separate process: the linter sets up logging, and silences loggers that other tests use.
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -213,7 +213,7 @@ def test_a_micropython_page_gets_one_small_file() -> None:
     assert len((BROWSER / "micropython" / "tabserver.py").read_text().splitlines()) <= 150
 
 
-def test_no_relay_of_a_test_goes_unheard() -> None:
+def test_every_relay_of_a_test_is_recorded() -> None:
     """Every message of a relay in a test is checked against the official models (tests/support/recorder.py). A test
     that builds a relay, or starts the command, in another way is listed here with the reason."""
     starts = re.compile(

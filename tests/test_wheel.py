@@ -110,7 +110,7 @@ def test_the_wheel_carries_the_licences_of_what_it_carries(wheel: Path) -> None:
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in texts)
 
 
-def test_the_installed_command_tells_its_version(installed: Path, wheel: Path) -> None:
+def test_the_installed_command_prints_its_version(installed: Path, wheel: Path) -> None:
     assert run(installed, "--version").strip() == f"tabrelay {wheel.name.split('-')[1]}"
 
 

@@ -389,7 +389,7 @@ async def test_close_releases_callers_that_wait_for_room(monkeypatch: pytest.Mon
 # -- a browser's server that reads nothing -----------------------------------------------------------------------------
 
 
-async def test_a_relay_that_stands_still_does_not_hold_up_what_else_the_agent_says(
+async def test_a_stalled_relay_does_not_delay_other_messages_of_the_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bridge, "MAX_QUEUED", 1000)

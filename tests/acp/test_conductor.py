@@ -57,7 +57,7 @@ async def test_the_agents_own_flags_and_its_exit_code_are_its_own(tmp_path: Path
         assert await editor.ended() == 7
 
 
-async def test_an_agent_that_is_killed_is_said_to_be_and_counts_as_failed(tmp_path: Path) -> None:
+async def test_an_agent_that_is_killed_is_reported_and_counts_as_failed(tmp_path: Path) -> None:
     async with child(tmp_path) as editor:
         await editor.ask(0, "initialize")
         [agent] = children(editor.process.pid)
@@ -127,7 +127,7 @@ async def test_an_editor_that_disappears_is_noticed_while_the_agent_does_not_rea
                 os.kill(agent, signal.SIGCONT)  # it has our stderr, which is read to its end
 
 
-async def test_a_program_that_there_is_not_is_said_to_the_editor(tmp_path: Path) -> None:
+async def test_a_missing_program_is_reported_to_the_editor(tmp_path: Path) -> None:
     async with child(tmp_path, agent=("no-such-agent",)) as editor:
         answer = await editor.ask(0, "initialize")
         assert 'no program "no-such-agent"' in answer["error"]["message"]
@@ -145,7 +145,7 @@ async def test_a_program_that_there_is_not_is_said_to_the_editor(tmp_path: Path)
     ],
 )
 @pytest.mark.starts_process
-async def test_an_agent_that_can_not_be_started_is_said_with_what_to_do(
+async def test_an_agent_that_can_not_be_started_is_reported_with_advice(
     tmp_path: Path, text: str | None, mode: int, said: str
 ) -> None:
     program = tmp_path / "agent"
@@ -198,7 +198,7 @@ async def test_a_signal_at_any_time_leaves_no_process(tmp_path: Path, stage: str
                 await gone(pid)
 
 
-async def test_an_editor_that_leaves_at_once_gets_no_agent_and_no_complaint(tmp_path: Path) -> None:
+async def test_an_editor_that_leaves_at_once_starts_no_agent_and_gets_no_error(tmp_path: Path) -> None:
     async with child(tmp_path, agent=(sys.executable, "-c", "raise SystemExit('started')")) as editor:
         editor.stdin.close()
         assert await editor.ended() == 0
@@ -214,7 +214,7 @@ async def test_what_an_agent_says_on_stderr_is_the_editors_however_much_it_is(tm
         assert (await editor.log()).count("n" * 1023) == 4096
 
 
-async def test_what_the_editor_said_before_it_left_is_still_answered(tmp_path: Path) -> None:
+async def test_requests_that_the_editor_sent_before_it_left_are_still_answered(tmp_path: Path) -> None:
     async with child(tmp_path) as editor:
         await editor.ask(0, "initialize")  # so that it runs: its start-up time is not tested here
         for number in (1, 2, 3):
@@ -271,7 +271,7 @@ async def test_an_editor_that_does_not_read_makes_the_agent_wait_and_nothing_pil
         assert memory(editor.process.pid) - before < GROWTH
 
 
-async def test_proxies_stand_between_the_two_in_the_order_in_which_they_were_named(tmp_path: Path) -> None:
+async def test_proxies_run_between_editor_and_agent_in_the_order_of_the_command_line(tmp_path: Path) -> None:
     proxy = f"{shlex.quote(sys.executable)} {shlex.quote(str(Path(__file__).parent / 'peers' / 'proxy.py'))}"
     async with child(tmp_path, "--proxy", f"{proxy} first", "--proxy", f"{proxy} second") as editor:
         greeted = await editor.ask(0, "initialize", protocolVersion=1)

@@ -295,7 +295,7 @@ async def test_a_session_that_is_loaded_anew_leaves_none_of_its_old_ports() -> N
         assert (await stage.editor.until(lambda message: message.get("method") == "mcp/connect"))["id"]
 
 
-async def test_sessions_that_are_opened_at_once_are_told_apart_in_any_order_of_answers() -> None:
+async def test_sessions_that_are_opened_at_once_are_distinguished_in_any_order_of_answers() -> None:
     ids: list[Any] = [1, 2, "1"]
     async with ConductorHarness() as stage:
         await stage.greet()
@@ -545,7 +545,7 @@ async def test_the_override_decides_how_a_server_is_named_however_it_was_declare
 
 
 @pytest.mark.parametrize("shown", ["_mcp/request", "_mcp/notification", "_mcp/message"])
-async def test_a_peer_that_speaks_first_shows_its_shape(shown: str) -> None:
+async def test_a_peer_that_sends_first_shows_its_shape(shown: str) -> None:
     async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(URL)

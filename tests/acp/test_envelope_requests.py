@@ -102,7 +102,7 @@ async def test_a_request_of_the_fourth_shape_is_cancelled_by_its_envelope() -> N
         assert (await plug.next())["id"] == 8, "a cancelled request was answered"
 
 
-async def test_a_server_that_never_says_what_it_is_is_given_up_and_its_client_told(
+async def test_a_server_that_never_shows_its_shape_is_given_up_and_its_client_gets_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(legacy_agent, "DISCOVER_S", 0.2)

@@ -62,6 +62,6 @@ def test_a_path_that_leads_nowhere_finds_nothing() -> None:
 
 
 @pytest.mark.parametrize("text", ["[1]", '{"a" 1}', '{"a": 1', "{1: 2}", '{"a": 1 "b": 2}', ""])
-def test_what_is_no_object_is_said_to_be_none(text: str) -> None:
+def test_a_value_that_is_not_an_object_is_reported(text: str) -> None:
     with pytest.raises(ValueError):
         json_spans.members(text)

@@ -46,7 +46,7 @@ def make_editor(acp: ModuleType) -> Any:
     return Listener()
 
 
-async def test_editor_and_agent_on_the_official_python_sdk_do_not_notice_us(tmp_path: Path) -> None:
+async def test_editor_and_agent_on_the_official_python_sdk_work_unchanged(tmp_path: Path) -> None:
     import acp
     from acp import schema
 
@@ -81,7 +81,7 @@ async def test_editor_and_agent_on_the_official_python_sdk_do_not_notice_us(tmp_
     assert process.returncode == 0
 
 
-async def test_the_example_agent_of_the_python_sdk_does_not_notice_us(tmp_path: Path) -> None:
+async def test_the_example_agent_of_the_python_sdk_works_unchanged(tmp_path: Path) -> None:
     import acp
 
     example = MODULES.parent / "build" / "acp-examples" / "agent.py"

@@ -22,7 +22,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-async def test_without_a_relay_the_agent_works_as_ever_and_the_user_is_told_once(
+async def test_without_a_relay_the_agent_works_and_the_user_gets_one_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with ConductorHarness(RelayClient(Path("/nowhere"), lambda: "http://127.0.0.1:1")) as stage:
@@ -48,7 +48,7 @@ async def test_a_relay_that_is_started_later_serves_the_sessions_that_come_after
             assert whose(await plug.next())["session"] == "s2"
 
 
-async def test_a_relay_that_does_not_know_the_token_is_said_to_refuse(
+async def test_a_relay_that_does_not_know_the_token_is_reported_as_refusing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with (

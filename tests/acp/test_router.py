@@ -68,7 +68,7 @@ def shown(effects: list[Effect]) -> list[Any]:
         b"\xff\xfe",
     ],
 )
-def test_lines_pass_as_they_came_in_both_directions(raw: bytes) -> None:
+def test_lines_pass_unchanged_in_both_directions(raw: bytes) -> None:
     rules = Rules()
     assert rules.router.from_editor(AcpMessage.read(raw)) == [SendDown(raw)]
     assert rules.router.from_agent(AcpMessage.read(raw)) == [SendUp(raw)]
@@ -102,7 +102,7 @@ def test_lines_pass_as_they_came_in_both_directions(raw: bytes) -> None:
         ),
     ],
 )
-def test_the_editor_is_always_told_that_servers_over_acp_are_taken(result: Any, expected: Any) -> None:
+def test_the_editor_always_gets_the_capability_for_servers_over_acp(result: Any, expected: Any) -> None:
     rules = Rules()
     assert shown(rules.above(id=0, method="initialize", params={})) == [
         {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}}
@@ -274,7 +274,7 @@ def test_mcp_messages_of_others_pass_a_native_agent_untouched(method: str) -> No
     assert rules.router.from_agent(mine) == [ForwardMcp(mine, False)]
 
 
-def test_everybody_who_waits_is_told_when_the_agent_is_gone() -> None:
+def test_every_waiting_request_gets_an_error_when_the_agent_is_gone() -> None:
     rules = Rules()
     rules.above(id="p", method="session/prompt", params={})
     rules.above(id=2, method="session/new", params={"mcpServers": []})
@@ -286,7 +286,7 @@ def test_everybody_who_waits_is_told_when_the_agent_is_gone() -> None:
     assert rules.router.agent_gone("again") == []
 
 
-async def test_updates_and_answers_of_an_agent_arrive_in_the_order_in_which_it_said_them() -> None:
+async def test_updates_and_answers_of_an_agent_arrive_in_the_order_in_which_it_sent_them() -> None:
     async with ConductorHarness() as stage:
         await stage.greet()
         await stage.open(ACP)
@@ -327,7 +327,7 @@ async def test_a_slow_agent_makes_the_editor_wait_and_not_the_conductor_grow() -
         assert [(await stage.agent.next())["id"] for _ in range(50)] == list(range(50))
 
 
-async def test_nothing_is_started_before_the_editor_speaks() -> None:
+async def test_nothing_is_started_before_the_editors_first_message() -> None:
     async with ConductorHarness(proxies=1) as stage:
         assert not stage.agent.is_started and not stage.proxies[0].is_started
         stage.editor.send(id=0, method="initialize", params={})

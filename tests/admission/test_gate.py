@@ -306,7 +306,7 @@ async def test_a_preflight_of_an_allowed_origin_names_the_mcp_headers(gated: Gat
     assert gated.app.scopes == []
 
 
-async def test_codes_have_no_cors_for_anyone(gated: GatedApp) -> None:
+async def test_codes_have_no_cors_for_any_origin(gated: GatedApp) -> None:
     method = ("Access-Control-Request-Method", "POST")
     assert (await gated.ask("OPTIONS", "/-/codes", ("Origin", ALLOWED), method)).status == 401
     answer = await gated.ask("POST", "/-/codes", ("Origin", ALLOWED), token=gated.master)

@@ -303,7 +303,7 @@ def test_two_tokens_cannot_have_one_name_until_the_first_is_revoked(home: Path) 
     assert tokens.identify(second, None) is not None
 
 
-def test_there_is_an_end_to_named_tokens(home: Path) -> None:
+def test_named_tokens_are_bounded(home: Path) -> None:
     tokens = Tokens(home)
     rows = [{"sha256": f"{n:064x}", "scopes": [], "created": 0, "name": f"t{n}"} for n in range(MAX_NAMED)]
     rest = {"origin": None, "servers": None, "expires": None}

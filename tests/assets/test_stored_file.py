@@ -21,7 +21,7 @@ def stored(tmp_path: Path) -> StoredFile:
     return StoredFile(tmp_path / "large.bin")
 
 
-def test_pieces_are_no_larger_than_said_and_make_up_the_file(stored: StoredFile) -> None:
+def test_pieces_have_at_most_the_given_size_and_make_up_the_file(stored: StoredFile) -> None:
     chunks = list(stored.chunks())
     assert max(map(len, chunks)) == CHUNK and b"".join(chunks) == BODY
     assert len(stored) == len(BODY)

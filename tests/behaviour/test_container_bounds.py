@@ -115,11 +115,11 @@ def test_names_and_methods_that_calls_make_up_take_no_more_room() -> None:
     assert (len(meter._servers), len(meter._series)) == (3, 4)
 
 
-def test_habits_of_tools_are_so_many() -> None:
-    habits = AskHistory()
+def test_remembered_tools_that_ask_are_bounded() -> None:
+    history = AskHistory()
     for number in range(2 * MAX_HISTORY):
-        habits.record(f"tools/call t{number}", asks=False)
-    assert len(habits._asks) == MAX_HISTORY
+        history.record(f"tools/call t{number}", asks=False)
+    assert len(history._asks) == MAX_HISTORY
 
 
 def test_secrets_that_are_taken_out_of_logs_are_so_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,7 @@ def test_a_bucket_empties_at_once_and_fills_at_its_rate() -> None:
     assert rates.take("me", 1000.0) > 0
 
 
-def test_without_a_rate_nobody_is_counted() -> None:
+def test_without_a_rate_no_client_is_counted() -> None:
     rates = RateLimiter(0, 0)
     assert not any(rates.take("me", 1.0) for _ in range(1000))
 
@@ -63,7 +63,7 @@ def test_a_million_principals_take_no_more_room_than_a_thousand() -> None:
     assert len(rates._buckets) == MAX_KNOWN
 
 
-async def test_who_asks_too_often_is_told_when_to_come_back_and_nobody_else_is_concerned(tmp_path: Path) -> None:
+async def test_a_client_that_asks_too_often_gets_retry_after_and_no_other_client_is_affected(tmp_path: Path) -> None:
     # No tokens return to the bucket while the test runs, however long it takes.
     async with RunningRelay(tmp_path / "slow", rate_s=0.001, rate_burst=3, servers=("notes",)) as relay:
         other = relay.tokens.issue_named("other", ["call"])
@@ -106,7 +106,7 @@ async def open_connection(relay: RunningRelay, said: bytes = b"") -> tuple[async
     return reader, writer
 
 
-async def test_silent_connections_keep_nobody_out(tmp_path: Path) -> None:
+async def test_silent_connections_block_no_other_client(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, max_connections=5) as relay:
         half = b"GET /-/healthz HTTP/1.1\r\nHost:"
         silent = [await open_connection(relay, half) for _ in range(5)]
@@ -120,7 +120,7 @@ async def test_silent_connections_keep_nobody_out(tmp_path: Path) -> None:
             writer.close()
 
 
-async def test_connections_that_read_nothing_keep_nobody_out(tmp_path: Path) -> None:
+async def test_connections_that_read_nothing_block_no_other_client(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, max_connections=3) as relay:
         deaf = []
         for _ in range(3):
@@ -141,7 +141,7 @@ async def test_connections_that_read_nothing_keep_nobody_out(tmp_path: Path) -> 
             one.close()
 
 
-async def test_when_all_connections_are_in_use_a_new_one_is_told_so(tmp_path: Path) -> None:
+async def test_when_all_connections_are_in_use_a_new_one_gets_an_error(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, max_connections=2) as relay:
         async with SyntheticWorker(relay.url, relay.token, "notes"), SyntheticWorker(relay.url, relay.token, "maps"):
             reader, writer = await open_connection(relay)
@@ -174,7 +174,7 @@ def half_sent(relay: RunningRelay, path: str) -> bytes:
 
 
 @pytest.mark.parametrize("path", OPEN_ROUTES)
-async def test_half_sent_requests_without_a_token_keep_nobody_out(tmp_path: Path, path: str) -> None:
+async def test_half_sent_requests_without_a_token_block_no_other_client(tmp_path: Path, path: str) -> None:
     async with (
         RunningRelay(tmp_path, max_connections=6) as relay,
         SyntheticWorker(relay.url, relay.token, "notes"),
@@ -200,7 +200,7 @@ async def test_half_sent_requests_without_a_token_keep_nobody_out(tmp_path: Path
         assert (await relay.http.get("/-/healthz")).status_code == 200
 
 
-async def test_a_running_call_keeps_its_connection_while_strangers_come(tmp_path: Path) -> None:
+async def test_a_running_call_keeps_its_connection_while_unknown_clients_connect(tmp_path: Path) -> None:
     async with (
         RunningRelay(tmp_path, max_connections=4) as relay,
         SyntheticWorker(relay.url, relay.token, "notes") as worker,
@@ -238,7 +238,7 @@ async def test_of_the_questions_of_pages_that_want_to_be_paired_only_the_newest_
 # --- bodies
 
 
-async def test_of_a_body_that_nobody_reads_nothing_is_kept(tmp_path: Path) -> None:
+async def test_nothing_is_kept_of_an_unread_body(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path) as relay:
         connections: Any = relay._server.server_state.connections if relay._server else ()
         for path in ("/notes", "/-/pair"):
@@ -315,7 +315,7 @@ def unread(pending: Pending) -> int:
     return sum(len(notice.payload) for notice in pending._notices)
 
 
-def test_notices_that_nobody_reads_are_bounded_in_size_and_the_last_one_stays() -> None:
+def test_unread_notices_are_bounded_in_size_and_the_last_one_stays() -> None:
     caller = Caller(era=Era.MODERN, version="2026-07-28", principal="me", client=None, capabilities={})
     pending = Pending(Call("c", 1, "tools/call", "{}", caller))
     for _ in range(50):
@@ -435,7 +435,7 @@ def test_catalogues_have_a_limit_together() -> None:
     assert known == [7, 8, 9]
 
 
-async def test_a_page_is_told_when_the_relay_can_hold_no_more_servers(tmp_path: Path) -> None:
+async def test_a_page_gets_an_error_when_the_relay_can_hold_no_more_servers(tmp_path: Path) -> None:
     async with (
         RunningRelay(tmp_path, max_servers=1) as relay,
         SyntheticWorker(relay.url, relay.token, "notes"),

@@ -120,7 +120,7 @@ async def test_a_call_whose_client_left_is_gone(stage: Stage) -> None:
     await stage.is_nothing_left()
 
 
-async def test_a_call_to_nobody_is_gone(stage: Stage) -> None:
+async def test_a_call_to_an_unknown_server_is_freed(stage: Stage) -> None:
     for _ in range(3):
         await stage.relay.call("away", "echo")
     await stage.is_nothing_left()

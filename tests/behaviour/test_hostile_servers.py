@@ -84,7 +84,7 @@ rows = st.fixed_dictionaries(
 @example({"initialize": {}, "tools": [{"name": "t", "_meta": DEEP}, {"name": "u", "inputSchema": 5}]})
 @example({"initialize": {}, "prompts": [{"name": "p", "arguments": 5}], "resources": 7})
 @given(rows)
-def test_whatever_a_server_says_of_itself_everybody_who_asks_is_answered(row: dict[str, Any]) -> None:
+def test_whatever_a_server_declares_every_client_is_answered(row: dict[str, Any]) -> None:
     catalogue = Catalogue.from_dict(row)
     registry = Registry(CatalogueStore(None), declared=("notes", "other"))
     if catalogue is not None:

@@ -83,7 +83,7 @@ async def test_a_long_progress_token_is_refused(tmp_path: Path) -> None:
                 assert (await relay.http.post("/notes", json=body, headers=session)).status_code == status
 
 
-async def test_a_plain_page_that_asks_under_a_long_id_is_told_so(tmp_path: Path) -> None:
+async def test_a_plain_page_that_asks_under_a_long_id_gets_an_error(tmp_path: Path) -> None:
     async with (
         RunningRelay(tmp_path, plain=("notes",), greet_s=0.1) as relay,
         ScriptedPage(relay.url, "notes") as page,

@@ -291,7 +291,7 @@ async def test_a_full_queue_is_forgiven_when_it_empties_in_time() -> None:
     assert wire.sent == ["a" * 20, "b" * 20, 1000]
 
 
-async def test_a_frame_that_does_not_leave_in_time_is_dropped_and_the_goodbye_is_said() -> None:
+async def test_a_frame_that_does_not_leave_in_time_is_dropped_and_bye_is_sent() -> None:
     wire = SlowWire()
 
     def on_slow(writer: SocketWriter) -> None:

@@ -105,7 +105,7 @@ async def test_a_list_that_is_too_long_asks_for_pages(tmp_path: Path) -> None:
         assert "nextCursor" in refused["message"]
 
 
-async def test_what_honest_users_send_is_within_the_limits(tmp_path: Path) -> None:
+async def test_messages_of_well_behaved_users_are_within_the_limits(tmp_path: Path) -> None:
     def tool(number: int) -> dict[str, Any]:
         fields = {f"field_{n}": {"type": "string", "description": "What this field is for."} for n in range(5)}
         schema = {"type": "object", "properties": fields, "required": ["field_1"], "additionalProperties": False}

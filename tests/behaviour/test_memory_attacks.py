@@ -131,7 +131,7 @@ async def test_small_frames_that_never_end_have_a_limit_together_however_many_th
 
 
 @pytest.mark.parametrize("fragment", [b"\x00\x80" + bytes(4), b"\x00\x81" + bytes(4) + b"x"])
-async def test_a_message_in_crumbs_ends_the_connection(tmp_path: Path, fragment: bytes) -> None:
+async def test_a_message_in_tiny_fragments_ends_the_connection(tmp_path: Path, fragment: bytes) -> None:
     async with RunningRelay(tmp_path) as relay:
         async with dial(relay, "notes") as socket:
             await greeted(socket, "notes")
@@ -162,7 +162,7 @@ async def test_text_that_is_none_ends_the_connection_and_no_other(tmp_path: Path
         assert "result" in (await relay.call("honest", "echo", {"n": 1})).json()
 
 
-def test_a_letter_that_widens_all_the_others_is_paid_for() -> None:
+def test_a_character_that_widens_all_others_counts_against_the_budget() -> None:
     budget = MemoryBudget(40_000, slack=0)
     link = accepter(budget)
     for index in range(4):
@@ -176,7 +176,7 @@ def test_a_letter_that_widens_all_the_others_is_paid_for() -> None:
 
 
 @pytest.mark.parametrize("size", [3_000, 1_200_000])
-def test_what_waits_for_a_browser_is_paid_for_and_given_back(size: int) -> None:
+def test_messages_that_wait_for_a_browser_count_against_the_budget_until_they_are_sent(size: int) -> None:
     budget = MemoryBudget(5_000_000, slack=0)
     link = accepter(budget)
     link.send("c", Kind.REQ, "x" * size + WIDE, 0.0, id=1, caller=CALLER)
@@ -272,7 +272,7 @@ async def test_messages_of_too_many_values_are_refused_from_both_sides(tmp_path:
         assert "result" in (await relay.call("notes", "echo", {"n": 1})).json()
 
 
-def test_notices_that_nobody_reads_have_a_limit_over_all_callers() -> None:
+def test_unread_notices_have_a_limit_over_all_callers() -> None:
     crowd = [Pending(Call("c", number, "tools/call", "{}", CALLER)) for number in range(200)]
     for pending in crowd:
         for _ in range(4):
@@ -317,7 +317,7 @@ def test_streams_that_are_held_open_and_not_read_have_a_limit_together() -> None
     assert crowd[-1].size == 300_000
 
 
-async def test_an_answer_that_nobody_fetches_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_that_no_client_fetches_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in (HttpProtocol, GuardedHttp):
         monkeypatch.setattr(kind, "stall_s", 0.3)
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes") as worker:

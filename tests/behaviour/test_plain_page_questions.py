@@ -235,7 +235,7 @@ async def test_open_questions_have_a_size_together(tmp_path: Path) -> None:
         assert (await running).status_code == 200
 
 
-async def test_a_strangers_answer_is_nobodys(relay: RunningRelay, page: ScriptedPage) -> None:
+async def test_an_answer_of_another_caller_is_dropped(relay: RunningRelay, page: ScriptedPage) -> None:
     asking = Asking(page)
     mine, theirs = await session(relay, ABLE), await session(relay, ABLE)
     async with relay.http.stream("POST", "/notes", json=call(), headers=mine) as stream:
@@ -294,7 +294,7 @@ async def test_a_client_that_cannot_be_asked_is_answered_for(relay: RunningRelay
     assert (await running).status_code == 200
 
 
-async def test_outside_of_any_call_nobody_is_asked_but_pings_are_answered(
+async def test_outside_of_any_call_no_client_is_asked_but_pings_are_answered(
     relay: RunningRelay, page: ScriptedPage
 ) -> None:
     await page.send(jsonrpc.request("q1", "roots/list"), jsonrpc.request("q2", "acme/x"), jsonrpc.request("q3", "ping"))
@@ -341,7 +341,7 @@ async def test_a_log_message_goes_to_the_call_it_belongs_to_at_its_level(
     assert [message["params"] for message in page.of("logging/setLevel")] == [{"level": "warning"}]
 
 
-async def test_the_page_is_as_talkative_as_the_most_curious_caller(relay: RunningRelay, page: ScriptedPage) -> None:
+async def test_the_page_logs_at_the_most_detailed_level_of_all_callers(relay: RunningRelay, page: ScriptedPage) -> None:
     async def set_level(headers: dict[str, str], level: str) -> None:
         body = jsonrpc.request(1, "logging/setLevel", {"level": level})
         assert (await relay.http.post("/notes", json=body, headers=headers)).json()["result"] == {}
@@ -355,7 +355,7 @@ async def test_the_page_is_as_talkative_as_the_most_curious_caller(relay: Runnin
     assert [message["params"]["level"] for message in page.of("logging/setLevel")] == ["info", "debug", "info"]
 
 
-async def test_a_changed_list_reaches_everybody_who_listens_even_after_a_reload(relay: RunningRelay) -> None:
+async def test_a_changed_list_reaches_every_listener_even_after_a_reload(relay: RunningRelay) -> None:
     headers = await session(relay, {})
     listen = relay.modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id="mine")
     async with ScriptedPage(relay.url, "notes") as page:

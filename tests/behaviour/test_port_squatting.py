@@ -163,7 +163,7 @@ async def test_a_program_that_passes_the_challenge_on_to_another_relay_of_the_us
         assert squat.shown() == []
 
 
-async def test_a_relay_of_an_earlier_version_is_shown_no_token_and_the_user_is_told_to_update(tmp_path: Path) -> None:
+async def test_a_relay_of_an_earlier_version_gets_no_token_and_the_user_is_asked_to_update(tmp_path: Path) -> None:
     port = free_port()
     Tokens(tmp_path).master()
     async with squatter(port, tmp_path, "old") as squat:

@@ -97,7 +97,7 @@ async def works(line: Line) -> bool:
 
 
 @pytest.mark.requirement("bad-input")
-async def test_a_client_that_would_rather_speak_http_2_is_answered_in_http_1(relay: RunningRelay) -> None:
+async def test_a_client_that_prefers_http_2_is_answered_in_http_1(relay: RunningRelay) -> None:
     body, headers = good()
     async with Line(relay) as line:
         answer = await line.ask(INITIALIZE, H2C)
@@ -185,7 +185,7 @@ async def test_a_header_has_no_bytes_that_are_not_ascii(relay: RunningRelay) -> 
 
 
 @pytest.mark.requirement("session-required")
-async def test_a_version_that_nobody_knows_is_named_to_a_client_of_any_era(relay: RunningRelay) -> None:
+async def test_an_unknown_version_is_named_to_a_client_of_any_era(relay: RunningRelay) -> None:
     async with Line(relay) as line:
         session = (await line.ask(INITIALIZE)).header("mcp-session-id") or ""
         headers = [("Mcp-Session-Id", session), ("MCP-Protocol-Version", "1999-01-01")]
@@ -357,7 +357,7 @@ def chunked(line: Line, body: Any, headers: Headers, trailers: bytes, *without: 
 @pytest.mark.parametrize(
     ("missing", "status"), [("", 200), ("Authorization", 401), ("Host", 421), ("Mcp-Name", 400), ("Accept", 406)]
 )
-async def test_a_trailer_does_not_stand_for_a_header_field(relay: RunningRelay, missing: str, status: int) -> None:
+async def test_a_trailer_does_not_replace_a_header_field(relay: RunningRelay, missing: str, status: int) -> None:
     body, headers = good()
     values = {"Authorization": f"Bearer {relay.token}", "Host": f"127.0.0.1:{relay.port}", "Accept": ACCEPT}
     values |= dict(headers)

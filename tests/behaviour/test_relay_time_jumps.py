@@ -104,7 +104,7 @@ def test_calls_in_flight_survive_a_jump_shorter_than_their_deadline(tmp_path: Pa
     run_jumping(scenario)
 
 
-def test_after_a_day_calls_are_told_the_truth_and_the_next_one_is_answered(tmp_path: Path) -> None:
+def test_after_a_day_calls_get_true_outcomes_and_the_next_one_is_answered(tmp_path: Path) -> None:
     async def scenario(loop: JumpingLoop) -> None:
         work = Work()
         async with RunningRelay(tmp_path) as relay:

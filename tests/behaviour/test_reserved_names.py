@@ -96,7 +96,7 @@ async def test_a_name_is_kept_for_its_principal_during_the_grace(relay: RunningR
         assert early.calls == []
 
 
-async def test_a_name_is_free_for_others_when_its_browser_said_goodbye(relay: RunningRelay) -> None:
+async def test_a_name_is_free_for_others_when_its_browser_sent_bye(relay: RunningRelay) -> None:
     async with SyntheticWorker(relay.url, relay.token, "notes") as first:
         first.link.bye(1000, "closing", 0.0)
         await first.flush()
@@ -107,7 +107,7 @@ async def test_a_name_is_free_for_others_when_its_browser_said_goodbye(relay: Ru
         assert len(second.calls) == 1
 
 
-async def test_a_browser_that_said_goodbye_keeps_its_name_while_it_has_a_call(relay: RunningRelay) -> None:
+async def test_a_browser_that_sent_bye_keeps_its_name_while_it_has_a_call(relay: RunningRelay) -> None:
     waiting: list[Received[str]] = []
     async with SyntheticWorker(relay.url, relay.token, "notes") as holder:
         holder.on_call = lambda worker, event, message: waiting.append(event)

@@ -126,7 +126,7 @@ async def test_without_a_token_nothing_is_open_that_is_not_listed(app: Any, plac
 
 
 @pytest.mark.parametrize("origin", STRANGERS.values(), ids=STRANGERS)
-async def test_a_stranger_reads_what_is_shared_and_may_ask_and_nothing_else(
+async def test_another_origin_reads_shared_files_and_may_ask_and_nothing_else(
     app: Any, places: list[str], token: Header, origin: str
 ) -> None:
     listed = FOR_EVERY_ORIGIN if origin == "null" else FOR_EVERY_ORIGIN | FOR_ASKING
@@ -137,7 +137,7 @@ async def test_a_stranger_reads_what_is_shared_and_may_ask_and_nothing_else(
                 assert is_in(answer) == (method in listed.get(path, ())), f"{method} {path}: {answer.status}"
 
 
-async def test_no_path_takes_a_websocket_without_a_token_or_from_a_stranger(
+async def test_no_path_takes_a_websocket_without_a_token_or_from_another_origin(
     app: Any, places: list[str], token: Header
 ) -> None:
     for path in places:

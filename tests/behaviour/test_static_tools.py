@@ -26,7 +26,7 @@ async def listed(relay: RunningRelay, server: str = "notes") -> list[list[str]]:
 
 
 @pytest.mark.requirement("static-tools")
-async def test_a_client_that_comes_before_any_browser_finds_them_and_nobody_else_does(tmp_path: Path) -> None:
+async def test_a_client_that_connects_before_any_browser_finds_them_on_its_server_only(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, **SERVERS) as relay:
         for names in await listed(relay):
             assert names == [tool["name"] for tool in STATIC_TOOLS]

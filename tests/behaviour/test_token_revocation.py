@@ -114,7 +114,7 @@ async def test_a_call_that_has_not_begun_to_be_answered_is_refused(relay: Runnin
             assert response.json()["error"]["data"]["reason"] == "unauthorized"
 
 
-async def test_a_browser_is_sent_away_and_whoever_waits_for_it_is_told_at_once(relay: RunningRelay) -> None:
+async def test_a_browser_is_disconnected_and_its_callers_get_an_error_at_once(relay: RunningRelay) -> None:
     token = relay.tokens.issue_named("page", ["serve"], ["notes"])
     async with SyntheticWorker(relay.url, token, "notes") as worker, asyncio.timeout(SOON_S):
         worker.on_call = lambda worker, event, message: None
@@ -171,7 +171,7 @@ class Client:
         return await self.messages.get()
 
 
-async def test_somebody_elses_cancellation_stays_one() -> None:
+async def test_a_cancellation_from_outside_is_not_swallowed() -> None:
     visit = ActiveRequest(Principal("me", frozenset()), "http", Client().receive)
     task = asyncio.create_task(visit.receive())
     await asyncio.sleep(0)

@@ -14,7 +14,7 @@ from tests.support.fake_upstream import Upstream, cut, result, status
 
 
 @pytest.mark.parametrize("code", [429, 500, 502, 503, 504])
-async def test_a_passing_trouble_is_tried_three_times_in_all(code: int) -> None:
+async def test_a_temporary_failure_is_tried_three_times_in_all(code: int) -> None:
     clock = QuickClock()
     async with Upstream({"tools/list": status(code)}) as server, InProcessBridge(server.url, clock=clock) as bridge:
         error = (await bridge.ask("tools/list"))["error"]
@@ -23,7 +23,7 @@ async def test_a_passing_trouble_is_tried_three_times_in_all(code: int) -> None:
         assert clock.sleeps == [0.2, 0.4]
 
 
-async def test_a_trouble_that_passes_is_not_noticed() -> None:
+async def test_a_failure_that_passes_is_hidden_from_the_client() -> None:
     on: Any = {"tools/list": [status(503), cut, result("fine")]}
     async with Upstream(on) as server, InProcessBridge(server.url) as bridge:
         assert (await bridge.ask("tools/list"))["result"] == "fine"

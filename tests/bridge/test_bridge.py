@@ -219,7 +219,7 @@ async def test_a_client_that_does_not_read_slows_the_server_down() -> None:
 # -- secrets -----------------------------------------------------------------------------------------------------------
 
 
-async def test_no_secret_is_said_even_at_trace() -> None:
+async def test_no_secret_is_logged_even_at_trace() -> None:
     async def tell(reply: Reply) -> None:
         await reply.body(str(reply.seen.headers).encode(), 403)
 
@@ -261,7 +261,7 @@ async def test_no_secret_is_said_even_at_trace() -> None:
         (["notes", "--log-level", "loud"], "log_level"),
     ],
 )
-def test_what_can_not_work_is_said_at_the_start_with_code_2(arguments: list[str], words: str) -> None:
+def test_impossible_options_are_reported_at_the_start_with_code_2(arguments: list[str], words: str) -> None:
     command = [sys.executable, "-m", "tabrelay", "stdio", *arguments]
     ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stdout) == (2, "")

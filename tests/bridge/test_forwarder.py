@@ -119,7 +119,7 @@ async def test_a_slow_call_holds_up_nothing() -> None:
         assert server.methods == ["tools/call", "ping"]
 
 
-async def test_messages_set_out_in_the_order_in_which_they_came() -> None:
+async def test_messages_are_sent_in_the_order_of_their_arrival() -> None:
     async with Upstream({"n": result({})}) as server, InProcessBridge(server.url) as bridge:
         for number in range(40):
             await bridge.send(request("n", {"number": number}, number))
@@ -128,7 +128,7 @@ async def test_messages_set_out_in_the_order_in_which_they_came() -> None:
         assert [seen.message["params"]["number"] for seen in server.seen] == list(range(40))
 
 
-async def test_nothing_passes_initialize() -> None:
+async def test_no_message_overtakes_initialize() -> None:
     may_answer = asyncio.Event()
 
     async def slow(reply: Reply) -> None:
@@ -187,7 +187,7 @@ async def test_an_array_becomes_one_line_per_element_and_keeps_its_numbers() -> 
         assert lines == [b'{"jsonrpc":"2.0","id":%d,"result":{"n":1e400,"m":[1,{}]}}' % id for id in (1, 2)]
 
 
-async def test_every_request_of_an_array_that_fails_is_told_so() -> None:
+async def test_every_request_of_an_array_that_fails_gets_an_error() -> None:
     async with Upstream({"batch": status(500, b"no")}) as server, InProcessBridge(server.url) as bridge:
         await bridge.send([request("a", id=1), request("b", id="2")])
         answers = [await bridge.next(), await bridge.next()]
@@ -266,7 +266,7 @@ async def test_a_stream_that_stays_open_after_the_answer_is_left() -> None:
             await left.wait()
 
 
-async def test_an_event_over_the_limit_ends_the_stream_and_the_request_is_told() -> None:
+async def test_an_event_over_the_limit_ends_the_stream_and_the_request_gets_an_error() -> None:
     gone = asyncio.Event()
 
     async def flood(reply: Reply) -> None:
@@ -432,7 +432,9 @@ async def test_a_stream_that_goes_on_may_take_longer_than_the_timeout() -> None:
 # -- cancellation ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_cancelled_call_of_the_handshake_era_is_told_to_the_server_and_its_late_answer_is_dropped() -> None:
+async def test_a_cancelled_call_of_the_handshake_era_is_cancelled_at_the_server_and_its_late_answer_is_dropped() -> (
+    None
+):
     may_answer, has_answered = asyncio.Event(), asyncio.Event()
 
     async def slow(reply: Reply) -> None:

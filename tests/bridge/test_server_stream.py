@@ -52,7 +52,7 @@ async def test_it_is_not_opened_before_the_handshake_or_when_it_is_switched_off(
         assert server.all("GET") == []
 
 
-async def test_it_takes_no_part_in_the_timeout() -> None:
+async def test_it_is_not_subject_to_the_timeout() -> None:
     may_send = asyncio.Event()
 
     async def late(reply: Reply) -> None:
@@ -141,7 +141,7 @@ async def test_a_stream_that_was_there_and_whose_session_is_gone_opens_another_s
         assert bridge.is_silent
 
 
-async def test_at_the_end_it_is_left() -> None:
+async def test_it_is_closed_at_the_end() -> None:
     left = asyncio.Event()
 
     async def stay(reply: Reply) -> None:

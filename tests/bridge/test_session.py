@@ -92,7 +92,7 @@ async def test_many_who_find_it_gone_share_one_new_session() -> None:
         assert server.given == 2
 
 
-async def test_what_the_server_was_told_before_it_is_told_again() -> None:
+async def test_settings_of_the_old_session_are_sent_to_the_new_one() -> None:
     on = {name: result({}) for name in ("logging/setLevel", "resources/subscribe", "resources/unsubscribe", "x")}
     async with Forgetful(on) as server, InProcessBridge(server.url) as bridge:
         await bridge.initialize()
@@ -118,7 +118,7 @@ async def test_a_message_is_sent_again_once_and_then_refused() -> None:
         assert server.methods == [*HANDSHAKE, "x", *HANDSHAKE, "x"]
 
 
-async def test_when_no_new_session_can_be_had_the_client_is_told_why_and_the_next_request_tries_again() -> None:
+async def test_when_no_new_session_can_be_opened_the_client_gets_the_reason_and_the_next_request_tries_again() -> None:
     async with Forgetful({"x": result("done")}) as server, InProcessBridge(server.url) as bridge:
         await bridge.initialize()
         await server.until_seen("notifications/initialized")

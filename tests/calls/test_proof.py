@@ -53,7 +53,7 @@ async def prove_over_http(relay: RunningRelay, key: bytes, authority: str | None
     return challenge.verify(answer.status_code, answer.content)
 
 
-def test_a_proof_stands_for_the_token_that_it_was_made_with(tmp_path: Path) -> None:
+def test_a_proof_counts_as_the_token_that_it_was_made_with(tmp_path: Path) -> None:
     tokens = Tokens(tmp_path)
     named = tokens.issue_named("laptop", ["call"], ["notes"])
     for token in (tokens.master(), named):

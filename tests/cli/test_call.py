@@ -177,13 +177,13 @@ async def test_output_and_pictures_go_into_files(stage: Stage, tmp_path: Path) -
         (["tools"], "URL|NAME"),
     ],
 )
-async def test_what_is_typed_wrong_is_said_before_anything_is_called(arguments: list[str], words: str) -> None:
+async def test_typing_errors_are_reported_before_any_call(arguments: list[str], words: str) -> None:
     ended = await tabrelay(*arguments)
     assert (ended.code, ended.out) == (2, "")
     assert words in ended.err
 
 
-async def test_exit_codes_tell_who_is_to_blame(tmp_path: Path) -> None:
+async def test_exit_codes_distinguish_the_causes_of_failure(tmp_path: Path) -> None:
     flags = ("--home", tmp_path, "--grant", "none")
     assert (await tabrelay("call", "http://127.0.0.1:9/", "x", *flags)).code == 3
     async with Upstream({"server/discover": status(401)}) as server:

@@ -221,7 +221,9 @@ def test_a_check_that_raises_does_not_end_the_others(
     assert code == 1 and "ZeroDivisionError" in found["failing_check"][0]["text"] and "program" in found
 
 
-def test_for_people_it_is_a_list_with_advice(tmp_path: Path, port: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_output_for_users_is_a_list_with_advice(
+    tmp_path: Path, port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["doctor", "--home", str(tmp_path / "none"), "--port", str(port)]) == 1
     text = capsys.readouterr().out
     assert "ok    program" in text and "→ tabrelay install CLIENT NAME" in text and "All is well" not in text

@@ -106,7 +106,7 @@ def test_files_are_where_each_system_has_them(platform: str, name: str, path: st
     assert BY_NAME[name].path(UserFolders(home, platform, home / "Roaming")) == home / path
 
 
-def test_what_else_is_in_the_file_stays_and_a_copy_is_kept(home: Path) -> None:
+def test_other_entries_of_the_file_stay_and_a_copy_is_kept(home: Path) -> None:
     path = home / ".config" / "zed" / "settings.json"
     path.parent.mkdir(parents=True)
     before = '// mine\n{\n\t"theme": "One", // nice\n\t"context_servers": {\n\t\t"a": {"command": "x"},\n\t},\n}\n'
@@ -217,7 +217,7 @@ def test_a_file_that_can_not_be_understood_is_not_touched(
         (["install", "cursor", "--port", "9"], "Which server?"),
     ],
 )
-def test_what_is_typed_wrong_is_said(argv: Sequence[str], hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_typing_errors_are_reported(argv: Sequence[str], hint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*argv) == 2
     assert hint in capsys.readouterr().err
 
@@ -238,7 +238,7 @@ def test_a_relay_with_another_state_directory_is_found_by_the_entry(home: Path) 
     assert words(servers("cursor", home / ".cursor" / "mcp.json")["notes"])[-2:] == ["--home", str(home / "state")]
 
 
-def test_a_folder_that_can_not_be_written_is_said(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_can_not_be_written_is_reported(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / ".cursor").write_text("in the way")
     assert run("install", "cursor", "notes") == 1
     assert ".cursor" in capsys.readouterr().err

@@ -77,7 +77,7 @@ def test_help_of_a_command_and_of_an_action_is_the_same_as_with_the_flag(capsys:
     assert capsys.readouterr().err == "tabrelay: 'cal' is not a command.\nDid you mean call?\n"
 
 
-def test_the_version_is_told_without_loading_the_house() -> None:
+def test_the_version_is_printed_without_loading_the_relay() -> None:
     code = (
         "import sys\nfrom tabrelay.cli.main import main\n"
         "try: main(['--version'])\nexcept SystemExit as left: assert not left.code\n"
@@ -191,7 +191,7 @@ def test_a_busy_port_is_answered_with_a_free_one(tmp_path: Path, capsys: pytest.
         (["a b"], "not allowed"),
     ],
 )
-def test_what_cannot_work_is_said_in_one_line(
+def test_impossible_options_are_reported_in_one_line(
     argv: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["serve", *argv, "--home", str(tmp_path)]) == 2
@@ -201,7 +201,7 @@ def test_what_cannot_work_is_said_in_one_line(
     assert said.out == ""
 
 
-def test_a_name_that_no_computer_has_is_said(tmp_path: Path) -> None:
+def test_a_name_that_no_computer_has_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BindError, match="not an address or name"):
         bind("no.such.name.invalid", 0)
 
@@ -245,7 +245,7 @@ def test_the_default_token_is_replaced_when_it_is_revoked(tmp_path: Path, capsys
     assert printed(["token"], tmp_path, capsys) != before
 
 
-def test_the_state_directory_may_stand_before_or_after_the_action(
+def test_the_state_directory_may_come_before_or_after_the_action(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     printed(["token", "new", "a"], tmp_path, capsys)
@@ -264,7 +264,7 @@ def test_the_state_directory_may_stand_before_or_after_the_action(
         (["x", "--for", "admin"], "'admin' is not one of call, serve, metrics"),
     ],
 )
-def test_a_token_that_cannot_be_is_said_in_one_line(
+def test_an_impossible_token_is_reported_in_one_line(
     argv: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert words in printed(["token", "new", *argv], tmp_path, capsys, code=2)

@@ -109,7 +109,7 @@ def test_requirements_are_those_of_pyodides_python() -> None:
     assert needed("not a requirement !", TARGET) is None
 
 
-def test_only_files_of_the_index_are_found_and_a_damaged_index_is_said(tmp_path: Path) -> None:
+def test_only_files_of_the_index_are_found_and_a_damaged_index_is_reported(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, "own")
     index = PackageIndex(tmp_path / "home")
     package = Package("own", "1.0", wheel.name, "0" * 64, 5, ("own",), ())

@@ -76,7 +76,7 @@ def test_a_tools_name_leads_nowhere_else(tmp_path: Path, name: str) -> None:
     assert list(tmp_path.iterdir()) == [inner]
 
 
-def test_a_terminal_is_not_told_what_to_do() -> None:
+def test_no_escape_sequence_of_a_server_reaches_a_terminal() -> None:
     assert render.printable("a\x1b[2Jb\rc\u202ed\te\nf\x9bg\r\n") == "a\\x1b[2Jb\\x0dc\\x202ed\te\nf\\x9bg\n"
 
 

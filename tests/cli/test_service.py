@@ -104,7 +104,9 @@ def test_a_dry_run_prints_json_for_programs(system: System, capsys: pytest.Captu
     assert system.unit.exists() and system.commands == []
 
 
-def test_what_a_relay_could_not_start_with_is_said_now(system: System, capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_with_which_a_relay_could_not_start_are_reported_at_installation(
+    system: System, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["service", "install", "--log-level", "loud"]) == 2
     assert main(["service", "install", "-c", "nowhere.toml"]) == 2
     assert "nowhere.toml" in capsys.readouterr().err
@@ -112,13 +114,13 @@ def test_what_a_relay_could_not_start_with_is_said_now(system: System, capsys: p
 
 
 @pytest.mark.starts_process
-def test_a_system_that_says_no_is_repeated(system: System, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_of_the_system_is_repeated(system: System, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "broken").touch()
     assert main(["service", "install", "notes"]) == 1
     assert "no bus" in capsys.readouterr().err
 
 
-def test_another_ones_service_stays(system: System, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_service_of_another_program_stays(system: System, capsys: pytest.CaptureFixture[str]) -> None:
     system.unit.parent.mkdir(parents=True)
     system.unit.write_text("[Service]\nExecStart=/bin/true\n")
     assert main(["service", "remove"]) == 1

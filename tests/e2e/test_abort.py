@@ -187,7 +187,7 @@ async def test_a_cancelled_call_stops_the_tool_wherever_it_runs(
     assert await page.evaluate("(key) => runs[key]", in_tab) == 1
 
 
-async def test_a_cancelled_call_leaves_its_neighbours_alone(stage: tuple[ChaosApp, Page]) -> None:
+async def test_a_cancelled_call_does_not_affect_other_calls(stage: tuple[ChaosApp, Page]) -> None:
     scene, page = stage
     before = await page.evaluate("Object.keys(aborted)")
     async with scene.relay.client() as client, asyncio.TaskGroup() as tasks:

@@ -192,7 +192,7 @@ async def count(page: Page, client: Client, tool: str, key: str) -> Any:
 @CUTS
 @pytest.mark.parametrize("tool", ["work", "work_in_worker"])
 @pytest.mark.parametrize("moment", ["before", "within", "after"])
-async def test_a_cut_at_the_request_costs_nothing_but_time(
+async def test_a_cut_at_the_request_only_delays_the_call(
     stage: tuple[ChaosApp, Page], moment: Moment, tool: str, cut: Cut
 ) -> None:
     scene, page = stage
@@ -208,7 +208,7 @@ async def test_a_cut_at_the_request_costs_nothing_but_time(
 @CUTS
 @pytest.mark.parametrize(("tool", "size"), [("work", 2_000_000), ("work_in_worker", 0)], ids=["large", "small"])
 @pytest.mark.parametrize("moment", ["before", "within", "after"])
-async def test_a_cut_at_the_result_costs_nothing_but_time(
+async def test_a_cut_at_the_result_only_delays_the_call(
     stage: tuple[ChaosApp, Page], moment: Moment, tool: str, size: int, cut: Cut
 ) -> None:
     scene, page = stage
@@ -224,7 +224,7 @@ async def test_a_cut_at_the_result_costs_nothing_but_time(
 @CUTS
 @ERAS
 @pytest.mark.parametrize("is_back_first", [True, False], ids=["back-first", "done-first"])
-async def test_a_cut_while_the_tool_runs_costs_nothing(
+async def test_a_cut_while_the_tool_runs_loses_nothing(
     stage: tuple[ChaosApp, Page], is_back_first: bool, mode: str, cut: Cut
 ) -> None:
     """The tool ends after the link is back, or while it is down."""

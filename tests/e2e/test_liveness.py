@@ -121,7 +121,7 @@ async def test_a_tab_that_computes_without_a_pause_is_waited_for_and_then_given_
         assert await page.evaluate("runs") == {"busy": 1, "stuck": 1, "again": 1}
 
 
-async def test_a_crashed_tab_fails_its_own_calls_by_name_and_nobody_elses(
+async def test_a_crashed_tab_fails_its_own_calls_by_name_and_no_other_calls(
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
     async with ChaosApp(tmp_path, context, timing=SHORT, **STEADY_RELAY) as stage:

@@ -109,7 +109,7 @@ async def test_packages_of_the_relay_can_be_imported(
             await until(has_it, BOUND_S)
 
 
-async def test_a_damaged_package_is_not_unpacked_and_strangers_get_none(
+async def test_a_damaged_package_is_not_unpacked_and_clients_without_a_token_get_none(
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
     home, folder, distribution = tmp_path / "home", tmp_path / "app", tmp_path / "pyodide"

@@ -119,7 +119,9 @@ async def test_the_client_is_asked_in_the_middle_of_a_call(show: Demo, mode: str
 
 
 @ERAS
-async def test_a_client_that_cannot_be_asked_is_told_what_it_lacks(show: Demo, mode: str) -> None:
+async def test_a_client_that_cannot_be_asked_gets_an_error_that_names_the_missing_capability(
+    show: Demo, mode: str
+) -> None:
     async with show.client(mode) as client:
         assert "does not support elicitation" in text(await client.call_tool("modest", {"cope": True}))
         if mode == "legacy":
@@ -173,7 +175,7 @@ async def test_results_may_be_content(show: Demo) -> None:
 
 
 @ERAS
-async def test_what_goes_wrong_is_said_without_a_traceback(show: Demo, mode: str) -> None:
+async def test_errors_are_reported_without_a_traceback(show: Demo, mode: str) -> None:
     async with show.client(mode) as client:
         kindly = await client.call_tool("explode", {"how": "kindly"})
         assert kindly.is_error and text(kindly) == "out of ink"
@@ -204,7 +206,7 @@ async def test_resources_prompts_and_completions(show: Demo, mode: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:resources/subscribe is removed")  # modern era only: this client uses the other
-async def test_changes_are_told(show: Demo) -> None:
+async def test_subscribers_are_notified_of_changes(show: Demo) -> None:
     updated: asyncio.Queue[str] = asyncio.Queue()
 
     async def on_message(message: Any) -> None:

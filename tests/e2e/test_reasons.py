@@ -138,13 +138,13 @@ async def test_an_unknown_option_is_named_with_the_one_that_was_probably_meant(a
     await page.page.close()
 
 
-async def test_a_relay_that_is_not_running_is_reported_and_told_from_another_program(app: App) -> None:
+async def test_a_relay_that_is_not_running_is_reported_and_distinguished_from_another_program(app: App) -> None:
     message = await reports_once(await app.open({"relay": "http://127.0.0.1:9"}), "relay_down")
     assert message.startswith("No relay answers at http://127.0.0.1:9. Start it with: tabrelay serve")
     await reports_once(await app.open({"relay": app.other.origin}), "not_a_relay")
 
 
-async def test_a_page_without_storage_is_told_what_pairing_needs(app: App) -> None:
+async def test_a_page_without_storage_reports_what_pairing_needs(app: App) -> None:
     page = await app.context.new_page()
     await page.add_init_script(
         """Object.defineProperty(globalThis, "localStorage", {
@@ -261,7 +261,7 @@ async def test_a_pairing_that_is_not_approved_in_time_is_asked_for_again_by_the_
         await page.close()
 
 
-async def test_a_page_that_was_opened_as_a_file_is_told_to_be_served(app: App) -> None:
+async def test_a_page_that_was_opened_as_a_file_reports_that_it_must_be_served(app: App) -> None:
     page = await app.context.new_page()
     reported = ReportedPage(page)
     options = urlencode({"options": json.dumps({"server": "notes"})})
@@ -269,7 +269,7 @@ async def test_a_page_that_was_opened_as_a_file_is_told_to_be_served(app: App) -
     assert "http.server" in await reports_once(reported, "file_page")
 
 
-async def test_a_page_of_https_is_told_that_it_can_not_reach_a_relay_of_http(app: App) -> None:
+async def test_a_page_of_https_reports_that_it_can_not_reach_a_relay_of_http(app: App) -> None:
     await app.context.grant_permissions(["local-network-access"], origin="https://app.example")
     options = {"server": "notes", "relay": "http://relay.example:4747", "worker": "/w.js", "token": "x", "panel": True}
     assert "http://relay.example:4747" in await reports_once(
@@ -277,7 +277,7 @@ async def test_a_page_of_https_is_told_that_it_can_not_reach_a_relay_of_http(app
     )
 
 
-async def test_a_page_in_a_sandboxed_frame_is_told_why_it_has_no_worker(app: App) -> None:
+async def test_a_page_in_a_sandboxed_frame_gets_the_reason_why_it_has_no_worker(app: App) -> None:
     page = await app.context.new_page()
     reported = ReportedPage(page)
     source = f"{app.site.origin}/?{urlencode({'options': json.dumps({'server': 'notes', 'worker': '/tabrelay.js'})})}"

@@ -29,7 +29,7 @@ async def pair(snapshot: None, tmp_path_factory: pytest.TempPathFactory) -> Asyn
 
 
 @pytest.mark.parametrize("cell", [cell for cell in CELLS if cell.seconds == 1], ids=lambda cell: str(cell.name))
-async def test_a_second_of_sleep_costs_nothing_but_time(pair: SuspendablePair, cell: Cell) -> None:
+async def test_a_second_of_sleep_only_delays_calls(pair: SuspendablePair, cell: Cell) -> None:
     outcome = await pair.run(cell)
     assert (outcome.violations, outcome.errors) == ([], {})
 
@@ -51,7 +51,7 @@ async def test_dials_that_are_given_up_while_the_relay_sleeps_raise_nothing(snap
         assert await pair.attempts() > 2
 
 
-def test_every_broken_promise_is_told() -> None:
+def test_every_broken_promise_is_reported() -> None:
     """The check itself: each of these is a call that was lost, run twice or reported wrongly."""
 
     def judged(ran: int, *answers: dict[str, Any], permits: bool = True) -> list[str]:

@@ -259,7 +259,9 @@ async def test_equal_tools_are_one_and_different_ones_keep_their_names_whatever_
 
 
 @ERAS
-async def test_a_pin_survives_a_reload_and_nobody_answers_for_a_pinned_tab_that_is_gone(tabs: Tabs, mode: str) -> None:
+async def test_a_pin_survives_a_reload_and_no_tab_answers_for_a_pinned_one_that_is_closed(
+    tabs: Tabs, mode: str
+) -> None:
     tool = f"pin_{mode}"
     pinned, other = await tabs.open(tool, "Pinned"), await tabs.open(tool, "Other")
     async with tabs.stage.relay.client(mode) as client:
@@ -288,7 +290,7 @@ async def test_a_pin_survives_a_reload_and_nobody_answers_for_a_pinned_tab_that_
 # -- tabs that close ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_tab_that_is_closed_left_or_cached_fails_its_calls_at_once_and_nobody_elses(tabs: Tabs) -> None:
+async def test_a_tab_that_is_closed_left_or_cached_fails_its_own_calls_at_once_and_no_others(tabs: Tabs) -> None:
     """The other ways, freezing and crashing, are in test_liveness."""
     stays = await tabs.open("going", "Stays")
     async with tabs.stage.relay.client() as client:

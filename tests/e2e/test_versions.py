@@ -77,7 +77,7 @@ async def test_a_new_relay_brings_a_new_worker_and_retires_the_old_one(
     await expect(newest.locator("#state")).to_have_attribute("data-state", "connected")
 
 
-async def test_an_app_with_an_old_copy_of_the_client_works_and_is_told_what_to_do(
+async def test_an_app_with_an_old_copy_of_the_client_works_and_shows_what_to_do(
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
     site = Site(tmp_path / "app")

@@ -95,7 +95,7 @@ async def test_a_page_without_the_permission_says_so_and_connects_when_it_has_it
     await context.close()
 
 
-async def test_a_page_that_was_denied_is_told_where_to_allow_it(public: Public) -> None:
+async def test_a_page_that_was_denied_shows_where_to_allow_it(public: Public) -> None:
     context = await public.browser.new_context()
     page = await context.new_page()
     session = await context.new_cdp_session(page)
@@ -155,7 +155,7 @@ async def test_what_is_offered_before_there_is_a_worker_is_kept(
                 assert "early" in str((await client.get_prompt("early_prompt")).messages)
 
 
-async def test_a_page_whose_origin_the_relay_does_not_admit_is_told_what_to_type(
+async def test_a_page_whose_origin_the_relay_does_not_admit_shows_the_command(
     public: Public, context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
     """With a valid token, but of an origin that is neither listed nor paired."""
@@ -169,7 +169,7 @@ async def test_a_page_whose_origin_the_relay_does_not_admit_is_told_what_to_type
         assert told["state"] == "stopped" and f"--allow-origin {site.origin}" in told["message"]
 
 
-async def test_a_relay_that_is_not_there_is_told_from_a_way_that_is_blocked(public: Public) -> None:
+async def test_a_relay_that_does_not_run_is_distinguished_from_a_blocked_connection(public: Public) -> None:
     context = await public.browser.new_context()
     await context.grant_permissions(["local-network-access"], origin=public.origin)
     await public.relay.stop()

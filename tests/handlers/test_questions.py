@@ -119,7 +119,7 @@ def test_what_a_model_is_asked_may_be_text_messages_and_content() -> None:
     }
 
 
-def test_what_a_model_said_is_text_and_more() -> None:
+def test_a_models_answer_has_text_and_content() -> None:
     said = Sample("?").read(
         {"role": "assistant", "model": "m", "stopReason": "endTurn", "content": {"type": "text", "text": "Hi"}}
     )

@@ -57,7 +57,7 @@ def read(bench: CoreHarness, uri: str) -> Any:
     return answer.get("result", answer.get("error"))
 
 
-def test_resources_and_templates_are_listed_with_what_was_said_about_them(bench: CoreHarness) -> None:
+def test_resources_and_templates_are_listed_with_their_descriptions(bench: CoreHarness) -> None:
     bench.open()
     assert bench.request("resources/list")["result"] == {
         "resources": [
@@ -98,7 +98,7 @@ async def test_an_argument_may_have_slashes_if_its_template_says_so(bench: CoreH
 
 
 @pytest.mark.parametrize("uri", ["nowhere://x", "notes://1/2", "notes://100", "notes://", "files://" + "a" * 5000])
-def test_what_is_not_there_is_told_in_the_words_of_the_era(bench: CoreHarness, uri: str) -> None:
+def test_a_missing_resource_has_the_error_of_the_era(bench: CoreHarness, uri: str) -> None:
     assert read(bench, uri) == {"code": -32002, "message": f"Resource not found: {uri}", "data": {"uri": uri}}
     error = bench.modern("resources/read", {"uri": uri})["error"]
     assert (error["code"], error["data"]) == (-32602, {"uri": uri})

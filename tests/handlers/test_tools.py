@@ -201,7 +201,7 @@ def test_the_faults_of_an_optional_object_are_those_of_the_object() -> None:
     assert faults(order, item={"name": "a"}) == "arguments.item.price: missing, expected number"
 
 
-def test_an_unknown_argument_is_refused_with_a_suggestion_and_every_fault_is_told() -> None:
+def test_an_unknown_argument_is_refused_with_a_suggestion_and_every_fault_is_reported() -> None:
     def add(left: int, right: int) -> int:
         return left + right
 

@@ -202,7 +202,7 @@ def test_an_upgrade_to_another_protocol_does_not_change_where_a_request_ends() -
     assert status is None and [each.body for each in found] == [b"abc"] * 600 + [b""]
 
 
-def test_only_one_value_of_upgrade_is_a_wish_for_a_websocket() -> None:
+def test_only_one_value_of_upgrade_requests_a_websocket() -> None:
     def wants(fields: bytes) -> bool:
         found = HeadReader(MOST).feed(b"GET / HTTP/1.1\r\n" + fields + b"\r\n")
         assert found is not None

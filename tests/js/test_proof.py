@@ -40,7 +40,7 @@ async def test_the_relay_takes_the_proofs_of_pages_and_workers_for_what_each_may
 @pytest.mark.parametrize(
     ("mode", "why"), [("forge", "unproven"), ("old", "unproven"), ("unknown", "unauthorized"), ("mirror", "unproven")]
 )
-async def test_another_program_is_told_apart_from_the_relay(tmp_path: Path, mode: str, why: str) -> None:
+async def test_another_program_is_distinguished_from_the_relay(tmp_path: Path, mode: str, why: str) -> None:
     async with RunningRelay(tmp_path) as relay:
         with bind("127.0.0.1", 0) as free:
             port = free.getsockname()[1]

@@ -351,7 +351,7 @@ async def test_a_state_expires(box: Toolbox, bench: CoreHarness) -> None:
     assert (await bench.ask("m2", "tools/call", retry(first, {"user_name": ALICE}), CLIENT))["code"] == -32602
 
 
-async def test_a_call_that_nobody_comes_back_for_is_stopped(
+async def test_a_parked_call_without_a_retry_is_stopped(
     box: Toolbox, bench: CoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(questions, "TTL_S", 0.0)
@@ -422,7 +422,7 @@ async def test_a_handler_that_ends_while_it_is_parked_gives_its_result_to_the_re
     assert text_of(result) == "did without"
 
 
-def test_a_seal_opens_for_what_it_was_made_for_and_a_digest_ignores_what_a_round_adds() -> None:
+def test_a_seal_opens_only_for_its_purpose_and_a_digest_ignores_what_a_round_adds() -> None:
     seal, mark = StateSeal(), digest("tools/call", {"name": "x", "_meta": {"a": 1}})
     assert mark == digest("tools/call", {"name": "x", "requestState": "s", "inputResponses": {}})
     assert mark != digest("prompts/get", {"name": "x"})
@@ -434,7 +434,7 @@ def test_a_seal_opens_for_what_it_was_made_for_and_a_digest_ignores_what_a_round
     assert StateSeal().open(state, "me", mark, now=0.0) is None
 
 
-def test_a_parked_thing_is_taken_once_and_frees_its_place() -> None:
+def test_a_parked_call_is_taken_once_and_frees_its_place() -> None:
     parking: ParkedHandles[str] = ParkedHandles(most=1)
     handle = parking.park("call", "me")
     assert not parking.has_room("me") and parking.has_room("you")
@@ -482,7 +482,7 @@ async def test_only_what_the_client_declared_is_asked(
     assert error["code"] == -32600 and "does not support" in error["message"]
 
 
-async def test_who_asks_after_the_end_is_told_so(box: Toolbox, bench: CoreHarness) -> None:
+async def test_a_question_after_the_end_of_a_call_is_refused(box: Toolbox, bench: CoreHarness) -> None:
     contexts: list[Context] = []
 
     @tool(toolbox=box)

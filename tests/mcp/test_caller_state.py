@@ -69,7 +69,7 @@ def test_no_two_callers_share_a_key() -> None:
     assert len(set(keys)) == len(keys)
 
 
-def test_whoever_was_there_longest_ago_goes_first() -> None:
+def test_the_caller_that_was_idle_for_longest_is_removed_first() -> None:
     states = CallerStates(lambda: 0.0)
     for number in range(MOST_CALLERS):
         states.of(f"caller {number}")["number"] = number
@@ -80,7 +80,7 @@ def test_whoever_was_there_longest_ago_goes_first() -> None:
     assert states.of("caller 1") == {}
 
 
-def test_a_state_that_nobody_used_for_long_goes() -> None:
+def test_a_state_that_is_unused_for_long_is_removed() -> None:
     now = 0.0
     states = CallerStates(lambda: now)
     states.of("old")["kept"] = True

@@ -57,9 +57,7 @@ def test_structured_content_is_an_object_in_both_eras(bench: HeldServer, value: 
         ("2025-06-18", ["audio", "resource_link"]),
     ],
 )
-def test_content_that_a_revision_does_not_know_is_said_in_its_own_way(
-    bench: HeldServer, version: str, kinds: list[str]
-) -> None:
+def test_content_that_a_revision_does_not_have_is_converted(bench: HeldServer, version: str, kinds: list[str]) -> None:
     blocks = [Audio(b"\x00").block(), Link("a:b", "B").block()]
 
     @prompt(toolbox=bench.catalogue)

@@ -69,7 +69,7 @@ def retry(first: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("modern-input-required")
-async def test_of_a_call_that_went_with_its_worker_the_client_is_told() -> None:
+async def test_a_client_gets_an_error_for_a_call_that_ended_with_its_worker() -> None:
     runs: list[str] = []
     first = await worker_of(offers(runs)).ask("m1", "tools/call", {"name": "write"}, CLIENT)
     second = worker_of(offers(runs))

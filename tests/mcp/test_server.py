@@ -91,7 +91,7 @@ def test_list_changed_goes_to_sessions_past_their_handshake_only(bench: HeldServ
 # -- modern ------------------------------------------------------------------------------------------------------------
 
 
-def test_discover_tells_versions_and_capabilities() -> None:
+def test_discover_returns_versions_and_capabilities() -> None:
     assert HeldServer("Be kind.").modern("server/discover")["result"] == {
         "resultType": "complete",
         "supportedVersions": ["2026-07-28"],
@@ -128,7 +128,7 @@ def test_a_result_may_bring_its_own_type(bench: HeldServer) -> None:
 
 
 @pytest.mark.parametrize("wish", ["progressToken", "tabrelay/pin"])
-def test_a_wish_that_python_finds_equal_to_the_last_one_is_still_looked_at(bench: HeldServer, wish: str) -> None:
+def test_a_log_level_that_python_finds_equal_to_the_last_one_is_still_checked(bench: HeldServer, wish: str) -> None:
     """The last caller's level is cached, and in Python `1 == True`."""
     bench.catalogue.on_call = lambda context, done: done(text_result("3"))
     good, bad = (1, True) if wish == "progressToken" else (True, 1)
@@ -200,7 +200,7 @@ def test_a_request_may_name_a_tab_as_results_do(bench: HeldServer) -> None:
     assert "params._meta.tabrelay/tab: expected the id of a tab" in refused["error"]["message"]
 
 
-def test_a_pin_is_told_to_the_relay_and_holds_at_once(bench: HeldServer) -> None:
+def test_a_pin_is_sent_to_the_relay_and_holds_at_once(bench: HeldServer) -> None:
     def pin(request: Request, done: Done) -> None:
         request.pin("a")
         done({"content": []})
@@ -457,7 +457,7 @@ def test_a_bug_in_the_catalogue_is_an_internal_error(bench: HeldServer) -> None:
 # -- a link without room -----------------------------------------------------------------------------------------------
 
 
-def test_a_result_that_is_too_large_is_told_as_such(bench: HeldServer) -> None:
+def test_a_result_that_is_too_large_is_reported_as_such(bench: HeldServer) -> None:
     def refuse(kind: Kind, text: str) -> None:
         if len(text) > 1000:
             raise MessageTooLarge("message of 2,000 bytes, at most 1,000")

@@ -197,7 +197,7 @@ MUTATIONS: Final = (
     Mutation(
         "another program on the port: the worker checks the relay's signature",
         "if (!isFormed) {",
-        "tests/js/test_proof.py::test_another_program_is_told_apart_from_the_relay",
+        "tests/js/test_proof.py::test_another_program_is_distinguished_from_the_relay",
     ),
     Mutation(
         "another program on the port: a page's keys can't be exported",

@@ -233,7 +233,7 @@ MUTATIONS: Final = (
     Mutation(
         "an end that is reported before earlier messages",
         "if record is None:",
-        "tests/faces/mcp/test_bus_sync.py::test_what_is_told_late_does_not_undo_the_end_of_a_session",
+        "tests/faces/mcp/test_bus_sync.py::test_a_late_notification_does_not_undo_the_end_of_a_session",
     ),
     Mutation(
         "catalogues: what is known of names that are forgotten",

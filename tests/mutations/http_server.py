@@ -66,7 +66,7 @@ MUTATIONS: Final = (
     Mutation(
         "the header of a large frame",
         "is_text = head[0] == WHOLE_TEXT and head[1] >= MASKED",
-        "tests/peers/browsers/test_asgi_bypass.py::test_what_is_wrong_in_a_header_is_refused_before_anything_follows_it",
+        "tests/peers/browsers/test_asgi_bypass.py::test_a_wrong_header_is_refused_before_anything_follows_it",
     ),
     Mutation(
         "a frame that is too large and comes at once",
@@ -84,7 +84,9 @@ MUTATIONS: Final = (
         "tests/server/test_accept_limiter.py::test_when_too_many_handshakes_wait_the_next_gets_503_and_calls_are_answered",
     ),
     Mutation(
-        "fragments", "if False:", "tests/behaviour/test_memory_attacks.py::test_a_message_in_crumbs_ends_the_connection"
+        "fragments",
+        "if False:",
+        "tests/behaviour/test_memory_attacks.py::test_a_message_in_tiny_fragments_ends_the_connection",
     ),
     Mutation("loop time: frames of one read", "if False:", "tests/behaviour/test_loop_floods.py -k frames"),
     Mutation(
@@ -161,17 +163,17 @@ MUTATIONS: Final = (
     Mutation(
         "a client that reads nothing",
         "pass",
-        "tests/behaviour/test_memory_attacks.py::test_an_answer_that_nobody_fetches_is_given_up",
+        "tests/behaviour/test_memory_attacks.py::test_an_answer_that_no_client_fetches_is_given_up",
     ),
     Mutation(
         "connections that say nothing",
         "victim = None",
-        "tests/behaviour/test_floods.py::test_silent_connections_keep_nobody_out",
+        "tests/behaviour/test_floods.py::test_silent_connections_block_no_other_client",
     ),
     Mutation(
         "the number of connections",
         "while False:",
-        "tests/behaviour/test_floods.py::test_when_all_connections_are_in_use_a_new_one_is_told_so",
+        "tests/behaviour/test_floods.py::test_when_all_connections_are_in_use_a_new_one_gets_an_error",
     ),
     Mutation(
         "headers that come slowly",
@@ -192,7 +194,7 @@ MUTATIONS: Final = (
     Mutation(
         "bodies that the application does not read",
         "pass  # the response came before the body was read, so it is never read",
-        "tests/behaviour/test_floods.py::test_of_a_body_that_nobody_reads_nothing_is_kept",
+        "tests/behaviour/test_floods.py::test_nothing_is_kept_of_an_unread_body",
     ),
     Mutation(
         "requests sent ahead",
@@ -212,12 +214,12 @@ MUTATIONS: Final = (
     Mutation(
         "connections without a token",
         "if False:",
-        "tests/behaviour/test_floods.py::test_half_sent_requests_without_a_token_keep_nobody_out",
+        "tests/behaviour/test_floods.py::test_half_sent_requests_without_a_token_block_no_other_client",
     ),
     Mutation(
         "connections of calls that run",
         "return oldest",
-        "tests/behaviour/test_floods.py::test_a_running_call_keeps_its_connection_while_strangers_come",
+        "tests/behaviour/test_floods.py::test_a_running_call_keeps_its_connection_while_unknown_clients_connect",
     ),
     Mutation(
         "connections that are not accepted yet when the relay stops",

@@ -70,7 +70,7 @@ MUTATIONS: Final = (
     Mutation(
         "bytes of wide characters",
         "return len(payload), 1",
-        "tests/behaviour/test_memory_attacks.py::test_a_letter_that_widens_all_the_others_is_paid_for",
+        "tests/behaviour/test_memory_attacks.py::test_a_character_that_widens_all_others_counts_against_the_budget",
     ),
     Mutation(
         "unfinished messages of all links",

@@ -199,7 +199,7 @@ MUTATIONS: Final = (
     Mutation(
         "the rate",
         "is_limited = False",
-        "tests/behaviour/test_floods.py::test_who_asks_too_often_is_told_when_to_come_back_and_nobody_else_is_concerned",
+        "tests/behaviour/test_floods.py::test_a_client_that_asks_too_often_gets_retry_after_and_no_other_client_is_affected",
     ),
     Mutation(
         "the path of the installation in answers to other origins",

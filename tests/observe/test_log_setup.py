@@ -159,7 +159,7 @@ def test_without_rotated_files_a_full_one_is_started_again(tmp_path: Path) -> No
     other.close()
 
 
-def test_no_file_is_no_trouble(tmp_path: Path) -> None:
+def test_a_missing_file_is_no_error(tmp_path: Path) -> None:
     stream = StringIO()
     log_setup.configure("warning", stream)
     assert log_setup.add_log_file(Settings(home=tmp_path, log_file="none")) is None

@@ -162,7 +162,7 @@ def test_a_list_has_so_many_tools_and_so_many_bytes() -> None:
     assert "larger than 2,000 bytes" in flaws[0].why
 
 
-def test_a_second_tool_of_a_name_cannot_stand_in_for_the_first() -> None:
+def test_a_second_tool_of_a_name_cannot_replace_the_first() -> None:
     kept, flaws = inspect("tools", [tool("t"), tool("t", description="Another.")], BOUNDS)
     assert kept == [tool("t")]
     assert flaws == [Rejection("t", "has the same name as another one")]

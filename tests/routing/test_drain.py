@@ -250,7 +250,7 @@ class FakeRooms:
         self.steps.append("give up")
 
 
-async def test_with_nobody_there_the_drain_is_over_at_once() -> None:
+async def test_without_browsers_and_calls_the_drain_is_over_at_once() -> None:
     drain, relay = Drain(patience_s=600, pause_s=1, spread_s=5), FakeRooms()
     drain.attach(relay)
     async with asyncio.timeout(60):

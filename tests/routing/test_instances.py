@@ -115,7 +115,7 @@ async def test_when_the_one_in_front_goes_the_other_serves_and_its_name_is_offli
     assert [tool["name"] for tool in listed.json()["result"]["tools"]] == ["echo"]
 
 
-async def test_a_name_nobody_had_is_unknown_and_the_server_waits_for_its_first_browser(relay: RunningRelay) -> None:
+async def test_an_unused_name_is_unknown_and_the_server_waits_for_its_first_browser(relay: RunningRelay) -> None:
     assert (await relay.call("notes~unknown", "echo")).status_code == 404
     waiting = asyncio.create_task(who(relay, "notes"))
     async with AsyncExitStack() as stack:
@@ -220,7 +220,7 @@ async def test_a_pinned_tab_is_found_in_its_browser_also_by_callers_without_a_se
     assert await who(relay, "notes") == FIRST
 
 
-async def test_the_status_says_who_is_who(relay: RunningRelay, browsers: Browsers) -> None:
+async def test_the_status_distinguishes_the_browsers(relay: RunningRelay, browsers: Browsers) -> None:
     await who(relay, f"notes~{FIRST}")
     row = await shown(relay, lambda row: row["title"] is not None and not row["stale"])
     assert (row["state"], row["calls"]) == ("online", 1)
@@ -326,7 +326,7 @@ def test_plain_pages_can_not_share_a_name() -> None:
         Settings(plain=("notes",), instances=("notes",))
 
 
-def test_a_session_sits_where_it_went_last_until_that_is_gone() -> None:
+def test_a_session_stays_with_its_last_browser_until_that_is_gone() -> None:
     instances = SharedName()
     assert instances.choose(TabRequest("s"), []) is None
     for address in ("n~a", "n~b"):
@@ -374,7 +374,7 @@ def test_what_a_worker_says_of_its_tabs_is_bounded_and_may_be_nonsense() -> None
         ("curl/8.0", ""),
     ],
 )
-def test_a_browser_is_called_what_people_call_it(agent: str, name: str) -> None:
+def test_a_browser_has_its_usual_name(agent: str, name: str) -> None:
     assert browser_name(agent) == name
 
 

@@ -60,7 +60,7 @@ def test_what_was_accepted_is_known_and_may_come_and_go() -> None:
     assert Baseline.load({"known": 7}) is Baseline.load(None) is None
 
 
-def test_what_is_told_is_bounded() -> None:
+def test_reported_changes_are_bounded() -> None:
     drift = Baseline.of([]).drift([tool(f"t{n:04}") for n in range(900)])
     shown = drift.describe()
     assert shown is not None and len(shown["added"]) == MAX_SHOWN + 1

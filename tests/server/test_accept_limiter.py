@@ -41,7 +41,7 @@ async def test_a_few_come_in_now_and_the_others_a_few_in_each_turn_in_their_orde
     assert limiter.waiting == 0
 
 
-async def test_one_that_fails_on_its_way_in_keeps_nobody_out() -> None:
+async def test_a_connection_that_fails_while_it_is_accepted_blocks_no_other() -> None:
     loop = asyncio.get_running_loop()
     failures: list[Any] = []
     loop.set_exception_handler(lambda loop, context: failures.append(context["exception"]))

@@ -286,7 +286,7 @@ async def test_a_header_that_was_taken_opens_no_other_server_when_its_address_be
         await line.close()
 
 
-async def test_a_call_for_which_there_is_no_room_is_told_so(tmp_path: Path) -> None:
+async def test_a_call_for_which_there_is_no_room_is_refused(tmp_path: Path) -> None:
     async with stage(tmp_path, in_flight_server=1) as (relay, worker):
         first = asyncio.create_task(relay.call("notes", "silent"))
         await worker.until(lambda: bool(worker.calls))

@@ -144,7 +144,7 @@ def test_only_the_context_goes_into_headers() -> None:
 # -- forwarded while tracing is off ---------------------------------------------------------------------------------
 
 
-async def test_without_traces_the_context_reaches_the_server_as_it_came(tmp_path: Path) -> None:
+async def test_without_traces_the_context_reaches_the_server_unchanged(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes") as worker:
         await relay.has_read("notes")
         received = ReceivedContext(worker)
@@ -223,7 +223,7 @@ async def test_nothing_secret_gets_into_a_span(tmp_path: Path, collector: Collec
     assert any(span.name.startswith("tools/call named") for span in collector.spans)
 
 
-async def test_errors_are_told_by_their_kind(tmp_path: Path, collector: Collector) -> None:
+async def test_errors_are_recorded_by_their_kind(tmp_path: Path, collector: Collector) -> None:
     async with RunningRelay(tmp_path, traces=True, away_wait_s=0.1, servers=("away",)) as relay:
         async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
             await relay.has_read("notes")

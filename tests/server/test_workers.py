@@ -36,7 +36,7 @@ def refused(home: Path, *flags: str, **environment: str) -> str:
     return done.stderr
 
 
-def test_workers_without_a_bus_are_refused_and_told_why(tmp_path: Path) -> None:
+def test_workers_without_a_bus_are_refused_with_the_reason(tmp_path: Path) -> None:
     said = refused(tmp_path, "--workers", "2")
     assert "--workers needs --bus" in said and "only over a bus" in said
 
@@ -80,7 +80,7 @@ def test_an_address_that_can_not_be_read_is_refused_without_a_word_of_it(passwor
         ("nats://a.example/more", "address 2 of 2 has more after its host"),
     ],
 )
-def test_what_is_wrong_with_an_address_is_said(url: str, what: str) -> None:
+def test_a_wrong_address_is_reported_with_the_reason(url: str, what: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(what)):
         Settings.from_args({}, {"TABRELAY_BUS": f"nats://ada:secret@b.example:4222, {url}"})
 

@@ -40,7 +40,7 @@ def violations(judge: ModelChecker) -> list[str]:
     return [line.partition(":")[0] for line in judge.discard_violations()]
 
 
-async def test_a_result_and_a_notice_of_the_wrong_shape_are_noticed(tmp_path: Path) -> None:
+async def test_a_result_and_a_notification_of_the_wrong_shape_are_detected(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes") as worker:
         await relay.has_read("notes")
         _, headers = await relay.initialize("notes")
@@ -55,14 +55,14 @@ async def test_a_result_and_a_notice_of_the_wrong_shape_are_noticed(tmp_path: Pa
         assert violations(relay.recorder) == ["2025-11-25 to client", "2026-07-28 to client", "2025-11-25 to client"]
 
 
-async def test_a_test_fails_when_its_relay_said_something_wrong(tmp_path: Path) -> None:
+async def test_a_test_fails_when_its_relay_sent_a_wrong_message(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="2026-07-28 to client"):
         async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes") as worker:
             worker.on_call = result_with_wrong_content
             await relay.call("notes", "echo")
 
 
-async def test_a_test_fails_when_a_relay_of_its_own_process_said_something_wrong(tmp_path: Path) -> None:
+async def test_a_test_fails_when_a_relay_in_another_process_sent_a_wrong_message(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="2026-07-28 to client"):
         async with Demo(tmp_path, "notes", verb="serve") as relay:
             url = f"http://127.0.0.1:{relay.port}"
@@ -74,7 +74,7 @@ async def test_a_test_fails_when_a_relay_of_its_own_process_said_something_wrong
                     await http.post(f"{url}/notes", **request)
 
 
-async def test_everything_of_a_conversation_is_counted_in_a_relay_of_its_own_process_too(tmp_path: Path) -> None:
+async def test_every_message_is_counted_in_a_relay_in_another_process_too(tmp_path: Path) -> None:
     async with Demo(tmp_path, "notes", verb="serve") as relay:
         async with CPythonWorker(f"http://127.0.0.1:{relay.port}", relay.token, "notes", tools()):
             async with relay.client("legacy") as client:
@@ -94,7 +94,7 @@ async def test_everything_of_a_conversation_is_counted_in_a_relay_of_its_own_pro
         assert (checked["client"] - told, checked["server"], checked["relay"]) == (5, 6, 5 + 5)
 
 
-async def test_what_a_browser_says_to_the_relay_alone_is_noticed(tmp_path: Path) -> None:
+async def test_a_wrong_message_from_a_browser_to_the_relay_is_detected(tmp_path: Path) -> None:
     """Only the relay reads the catalogue here, and no client would ever see the violation."""
     async with RunningRelay(tmp_path) as relay:
         worker = CPythonWorker(relay.url, relay.token, "notes", tools())
@@ -117,14 +117,14 @@ async def test_what_a_browser_says_to_the_relay_alone_is_noticed(tmp_path: Path)
         ("server", None, jsonrpc.notification("notifications/cancelled", {"requestId": {}})),
     ],
 )
-def test_the_judge_knows_right_from_wrong(to: str, method: str | None, message: Any) -> None:
+def test_the_checker_distinguishes_valid_from_invalid_messages(to: str, method: str | None, message: Any) -> None:
     judge = ModelChecker()
     judge.take({"to": to, "version": "2025-11-25", "method": method, "message": message})
     assert (len(judge.wrong), judge.checked) == (1, {to: 1})
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 1000])
-async def test_a_stream_is_read_whole_in_whatever_pieces_it_comes(chunk: int) -> None:
+async def test_a_stream_is_read_whole_however_it_is_cut(chunk: int) -> None:
     messages = [jsonrpc.notification("notifications/message", {"level": "info", "data": i}) for i in range(3)]
     text = "id: 0\nretry: 1\ndata: \n\n" + "".join(f"event: message\ndata: {json.dumps(one)}\n\n" for one in messages)
 
@@ -147,7 +147,7 @@ async def test_a_stream_is_read_whole_in_whatever_pieces_it_comes(chunk: int) ->
     assert [one["message"] for one in received] == messages
 
 
-async def test_what_a_client_asks_is_written_down_with_its_era(tmp_path: Path) -> None:
+async def test_requests_of_a_client_are_recorded_with_their_era(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, servers=("notes",)) as relay:
         _, headers = await relay.initialize("notes", "2025-06-18")
         await relay.http.post("/notes", **modern("tools/list"))

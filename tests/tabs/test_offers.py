@@ -239,7 +239,7 @@ async def test_a_prompt_of_a_tab_is_made_there(rig: Rig, is_modern: bool) -> Non
     assert (await rig.reply(is_modern))["messages"][0]["content"]["text"] == "Review x = 1"
 
 
-async def test_an_unknown_prompt_is_refused_with_its_neighbours(rig: Rig) -> None:
+async def test_an_unknown_prompt_is_refused_with_similar_names(rig: Rig) -> None:
     rig.tab("a", prompts=[REVIEW])
     rig.bench.open(READY)
     error = rig.bench.request("prompts/get", {"name": "revue"})["error"]

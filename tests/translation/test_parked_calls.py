@@ -292,7 +292,9 @@ async def test_an_address_that_was_not_opened_ends_the_call(harness: TranslatorH
     assert len(harness.peer.started) == 1
 
 
-async def test_a_client_that_opens_no_addresses_is_told_what_it_lacks(harness: TranslatorHarness) -> None:
+async def test_a_client_that_opens_no_addresses_gets_an_error_that_names_the_missing_capability(
+    harness: TranslatorHarness,
+) -> None:
     pending = harness.tool(capabilities={"elicitation": {}})
     harness.peer.error(messages.URL_ELICITATION_REQUIRED, {"elicitations": [ADDRESS]})
     error = (await reply(pending))["error"]

@@ -21,7 +21,7 @@ async def harness() -> TranslatorHarness:
 # -- the table --------------------------------------------------------------------------------------------------------
 
 
-async def test_discover_is_told_from_the_handshake_without_tasks(harness: TranslatorHarness) -> None:
+async def test_discover_is_answered_from_the_handshake_without_tasks(harness: TranslatorHarness) -> None:
     result = (await reply(harness.call("server/discover")))["result"]
     assert result == {
         "supportedVersions": ["2026-07-28"],
@@ -144,7 +144,7 @@ async def test_a_log_level_that_does_not_exist_is_refused(harness: TranslatorHar
     assert harness.peer.started == []
 
 
-async def test_a_server_without_logging_is_not_told_a_level(harness: TranslatorHarness) -> None:
+async def test_a_server_without_logging_receives_no_level(harness: TranslatorHarness) -> None:
     harness.peer.about = {"capabilities": {"tools": {}}}
     harness.tool(meta={eras.META_LOG_LEVEL: "debug"})
     assert [pending.call.method for pending in harness.peer.started] == ["tools/call"]
@@ -205,7 +205,7 @@ async def test_a_listen_stream_carries_what_was_asked_for_and_names_itself(harne
     assert all(notice["params"]["_meta"] == {eras.META_SUBSCRIPTION: pending.call.id} for notice in received)
 
 
-async def test_a_listener_that_leaves_is_forgotten_and_one_whose_server_ends_is_told(
+async def test_a_listener_that_leaves_is_removed_and_one_whose_server_ends_is_notified(
     harness: TranslatorHarness,
 ) -> None:
     first, second = (harness.call("subscriptions/listen", {"notifications": {}}) for _ in range(2))

@@ -8,7 +8,7 @@ from tabserver.wire.pending_calls import PendingCalls
 from tabserver.wire.request_history import RecordedAnswer, RequestHistory, RequestStanding
 
 
-def test_a_request_stands_as_it_is() -> None:
+def test_a_request_is_new_running_or_answered() -> None:
     history = RequestHistory(TextCodec())
     assert history.lookup("c", 1) is RequestStanding.UNKNOWN
     history.begin("c", 1)

@@ -61,7 +61,7 @@ async def test_what_a_package_needs_is_installed_first_and_once() -> None:
     ]
 
 
-async def test_what_a_page_wants_and_cannot_have_is_told_with_the_command() -> None:
+async def test_a_missing_package_of_a_page_is_reported_with_the_command() -> None:
     packages, _, told = make()
     await packages.require(["Outer", "numpy", "bs4", "nothing", "broken"])
     failed = {each["name"]: each["message"] for each in told if each["stage"] == "failed"}

@@ -247,7 +247,7 @@ async def test_modules_that_no_page_names_are_removed_with_their_helpers(bench: 
 
 
 @pytest.mark.parametrize("pages", [False, True])
-async def test_a_file_that_is_not_there_is_said_with_the_reason(bench: ModulesHarness, pages: bool) -> None:
+async def test_a_missing_file_is_reported_with_the_reason(bench: ModulesHarness, pages: bool) -> None:
     bench.server.pages = pages
     failed = await bench.load()
     assert failed.problem is not None and not failed.is_running

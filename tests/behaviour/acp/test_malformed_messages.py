@@ -55,7 +55,7 @@ async def test_a_byte_order_mark_is_no_reason_to_fall_over() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32-le", "latin-1"])
-async def test_a_line_in_another_encoding_passes_as_it_came(encoding: str) -> None:
+async def test_a_line_in_another_encoding_passes_unchanged(encoding: str) -> None:
     line = '{"id":1,"method":"session/new","params":{"mcpServers":[],"x":"ü"}}'.encode(encoding)
     async with ConductorHarness(NoRelay("notes")) as stage:
         await stage.greet()
@@ -66,7 +66,7 @@ async def test_a_line_in_another_encoding_passes_as_it_came(encoding: str) -> No
         await is_well(stage)
 
 
-async def test_half_of_a_surrogate_pair_written_as_bytes_passes_as_it_came() -> None:
+async def test_half_of_a_surrogate_pair_written_as_bytes_passes_unchanged() -> None:
     line = b'{"id":1,"method":"session/new","params":{"mcpServers":[],"x":"\xed\xa0\x80"}}'
     async with ConductorHarness(NoRelay("notes")) as stage:
         await stage.greet()
@@ -415,7 +415,7 @@ class MissingProgram(ScriptedComponent):
         raise child.ChildError("There is no such program.")
 
 
-async def test_a_chain_that_can_not_be_started_is_tried_once_and_everybody_is_answered() -> None:
+async def test_a_chain_that_can_not_be_started_is_tried_once_and_every_request_is_answered() -> None:
     async with ConductorHarness(proxies=1) as stage:
         stage.conductor._proxies[0] = MissingProgram()
         lines = [_json({"id": number, "method": "initialize", "params": {}}) for number in (1, 2)]
@@ -501,7 +501,7 @@ async def test_an_agent_has_as_many_connections_to_a_server_as_it_may(monkeypatc
         assert (await stage.editor.next())["method"] == "mcp/connect"
 
 
-async def test_a_port_that_can_not_be_had_costs_the_server_and_not_the_session(
+async def test_a_port_that_can_not_be_opened_ends_the_server_and_not_the_session(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(self: Any) -> None:

@@ -45,7 +45,7 @@ async def test_a_modern_request_says_in_headers_what_it_is(method: str, params: 
         assert "mcp-session-id" not in seen.headers
 
 
-async def test_one_client_may_speak_both_eras() -> None:
+async def test_one_client_may_use_both_eras() -> None:
     on = {"server/discover": status(404, b"no"), "x": result({}), "y": result({})}
     async with Upstream(on) as server, InProcessBridge(server.url, has_listener=True) as bridge:
         await bridge.send(modern("server/discover"))

@@ -61,7 +61,7 @@ async def test_a_client_reaches_a_server_of_the_relay_by_its_name(tmp_path: Path
         assert after.content[0].text == "äh"
 
 
-async def test_without_a_relay_the_client_is_told_so_and_later_it_works(tmp_path: Path) -> None:
+async def test_without_a_relay_the_client_gets_an_error_and_later_it_works(tmp_path: Path) -> None:
     with bind("127.0.0.1", 0) as free:
         port = free.getsockname()[1]
     async with BridgeProcess("notes", "--home", str(tmp_path), "--port", str(port)) as child:

@@ -88,7 +88,7 @@ async def test_a_client_lists_calls_receives_progress_and_cancels_in_its_own_era
 
 @EVERY
 @pytest.mark.requirement("client-matrix")
-async def test_while_the_browser_is_away_a_client_stays_in_its_era_and_is_told(
+async def test_while_the_browser_is_away_a_client_stays_in_its_era_and_gets_an_error(
     relay: RunningRelay, client: McpClient
 ) -> None:
     async with CPythonWorker(relay.url, relay.token, "notes", Tools()):

@@ -85,7 +85,7 @@ async def test_a_call_that_a_full_bus_did_not_take_again_is_asked_again_when_it_
         assert gates.runs[0] == 1
 
 
-async def test_a_call_whose_browser_left_while_the_bus_was_away_is_told_as_unknown(tmp_path: Path) -> None:
+async def test_a_call_whose_browser_left_while_the_bus_was_down_has_an_unknown_outcome(tmp_path: Path) -> None:
     async with meeting(tmp_path, away_wait_s=0.5, grace_s=0.3) as pair, pair.worker(pair.b, "notes") as worker:
         worker.on_call = lambda *_: None
         call = asyncio.create_task(pair.a.call("notes", "echo"))
@@ -150,7 +150,7 @@ async def test_a_call_is_not_sent_to_a_worker_that_came_later_and_is_away_when_t
             assert len(second.calls) == 1
 
 
-async def test_a_call_that_finds_no_room_in_its_browsers_next_session_is_told_as_unknown(tmp_path: Path) -> None:
+async def test_a_call_that_finds_no_room_in_its_browsers_next_session_has_an_unknown_outcome(tmp_path: Path) -> None:
     """The first calls were acknowledged one by one; in the new session all are sent at once."""
     held: list[int] = []
 

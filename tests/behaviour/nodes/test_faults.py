@@ -178,7 +178,7 @@ async def test_an_owner_that_is_stopped_is_lost_until_it_goes_on(pair: list[Node
         assert text_of(await a.call("echo", {"x": 1}, "stopped")) == '{"x": 1}'
 
 
-async def test_an_ingress_that_is_stopped_tells_its_callers_when_it_goes_on(pair: list[Node]) -> None:
+async def test_a_suspended_ingress_answers_its_callers_when_it_resumes(pair: list[Node]) -> None:
     a, b = pair
     async with SyntheticWorker(b.url, b.token, "still") as worker:
         asked: list[Received[str]] = []
@@ -226,7 +226,7 @@ def receives(stream: Stream, worker: SyntheticWorker) -> Callable[[], Awaitable[
     return is_told
 
 
-async def test_when_the_ingress_is_killed_the_browser_is_told_to_stop(pair: list[Node]) -> None:
+async def test_when_the_ingress_is_killed_the_browser_gets_a_cancellation(pair: list[Node]) -> None:
     a, b = pair
     async with SyntheticWorker(b.url, b.token, "ingress") as worker:
         asked: list[Received[str]] = []

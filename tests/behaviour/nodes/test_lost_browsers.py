@@ -46,7 +46,7 @@ async def test_a_call_is_lost_with_its_relay_although_a_later_one_was_refused_be
         assert ending(await first) == ("browser_gone", "unknown")
 
 
-async def test_a_listener_is_told_of_a_lost_relay_although_a_later_call_was_refused_before(hasty: Pair) -> None:
+async def test_a_listener_is_notified_of_a_lost_relay_although_a_later_call_was_refused_before(hasty: Pair) -> None:
     async with hasty.worker(hasty.b, "notes") as worker:
         await hasty.a.has_found("notes")
         listens: list[object] = []
@@ -59,7 +59,7 @@ async def test_a_listener_is_told_of_a_lost_relay_although_a_later_call_was_refu
         assert (await stream.end())["error"]["data"]["reason"] == "browser_gone"
 
 
-async def test_calls_that_are_refused_one_after_the_other_are_all_told(
+async def test_calls_that_are_refused_one_after_the_other_all_get_an_error(
     hasty: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The browser left while there was no bus: all calls are sent to its relay before the first one is refused."""

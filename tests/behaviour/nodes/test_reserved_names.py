@@ -54,7 +54,7 @@ async def test_a_name_is_kept_for_its_principal_at_every_relay_during_the_grace(
             assert (len(holder.calls), early.calls) == (1, [])
 
 
-async def test_a_name_is_free_at_another_relay_when_its_browser_said_goodbye(tmp_path: Path) -> None:
+async def test_a_name_is_free_at_another_relay_when_its_browser_sent_bye(tmp_path: Path) -> None:
     async with meeting(tmp_path, away_wait_s=20.0, grace_s=60.0) as pair:
         async with pair.worker(pair.a, "notes") as first:
             await pair.b.has_found("notes")

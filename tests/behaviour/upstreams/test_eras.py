@@ -104,7 +104,7 @@ async def test_a_log_message_reaches_the_caller_who_wants_it(relay: RunningRelay
 
 
 @everywhere
-async def test_a_list_that_changed_is_told_to_those_who_listen(relay: RunningRelay, mode: str, era: str) -> None:
+async def test_listeners_are_notified_of_a_list_that_changed(relay: RunningRelay, mode: str, era: str) -> None:
     received = asyncio.Event()
 
     async def noticed(message: Any) -> None:

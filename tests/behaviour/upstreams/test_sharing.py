@@ -49,7 +49,7 @@ async def test_the_same_progress_token_of_two_callers_is_two(relay: RunningRelay
     assert await asyncio.gather(*map(one, words)) == [{word} for word in words]
 
 
-async def test_a_question_waits_until_it_is_clear_whose_it_is(relay: RunningRelay) -> None:
+async def test_a_question_waits_until_its_caller_is_known(relay: RunningRelay) -> None:
     """Two callers have calls in flight, and one of the calls asked: when the other call ends, the asker is known."""
     async with client(relay, "shared", "legacy") as other, client(relay, "shared", "legacy", **named("Ada")) as one:
         slow = asyncio.create_task(text(other, "slow"))
@@ -64,7 +64,7 @@ async def test_a_question_waits_until_it_is_clear_whose_it_is(relay: RunningRela
         assert await asked == "Ada"
 
 
-async def test_a_question_that_could_be_two_callers_is_put_to_neither(
+async def test_an_ambiguous_question_is_asked_to_neither_caller(
     relay: RunningRelay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tabrelay.peers.upstreams.connection.ATTRIBUTE_S", 0.2)
@@ -106,7 +106,7 @@ async def test_what_is_logged_while_two_callers_work_is_given_to_neither(relay: 
     assert received == ["mine"]
 
 
-async def test_a_caller_that_leaves_takes_its_calls_along(relay: RunningRelay) -> None:
+async def test_a_caller_that_leaves_ends_its_calls(relay: RunningRelay) -> None:
     _, headers = await relay.initialize("shared")
     body = {"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "slow", "arguments": {}}}
     slow = asyncio.create_task(relay.http.post("/shared", json=body, headers=headers))

@@ -83,7 +83,7 @@ def test_a_member_is_taken_out(text: str, path: tuple[str, ...], after: str) -> 
         '{"a":"\\x"}',
     ],
 )
-def test_what_is_not_json_is_said_with_its_place(text: str) -> None:
+def test_invalid_json_is_reported_with_its_place(text: str) -> None:
     with pytest.raises(JsoncError, match="Line 1, column"):
         jsonc.parse(text)
 
@@ -163,6 +163,6 @@ def test_an_inline_table_is_changed_too() -> None:
     assert toml.parse(in_table) == {"mcp_servers": {"a": {"command": "y"}, "b": {}}}
 
 
-def test_a_file_that_is_not_toml_is_said_to_be_so() -> None:
+def test_a_file_that_is_not_toml_is_reported() -> None:
     with pytest.raises(TomlError, match="line 1"):
         toml.put("= 1", ("a",), {})

@@ -38,7 +38,7 @@ async def test_a_session_that_was_ended_at_one_relay_is_dead_at_the_others(pair:
         await until(is_dead)
 
 
-def test_what_is_told_late_does_not_undo_the_end_of_a_session() -> None:
+def test_a_late_notification_does_not_undo_the_end_of_a_session() -> None:
     store = SessionStore(None)
     store.end("id", 20.0)
     assert store.receive(digest("id"), {"last_used": 30, "level": "debug"}) is None

@@ -135,7 +135,7 @@ async def test_a_duplicate_routing_header_is_refused(relay: RunningRelay) -> Non
 
 
 @pytest.mark.requirement("modern-unsupported-version")
-async def test_an_unknown_version_is_told_which_are_supported(relay: RunningRelay) -> None:
+async def test_an_unknown_version_is_answered_with_the_supported_ones(relay: RunningRelay) -> None:
     request = relay.modern("tools/list")
     request["json"]["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2031-01-01"
     request["headers"]["MCP-Protocol-Version"] = "2031-01-01"

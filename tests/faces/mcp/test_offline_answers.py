@@ -251,7 +251,7 @@ TOOLS_CHANGED = "notifications/tools/list_changed"
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.requirement("list-changed")
-async def test_a_change_is_told_once_however_often_the_browser_says_so(relay: RunningRelay, era: str) -> None:
+async def test_a_change_is_notified_once_however_often_the_browser_reports_it(relay: RunningRelay, era: str) -> None:
     async with ListingWorker(relay) as worker:
         await relay.has_read("notes")
         async with listening(relay, era) as lines:
@@ -268,7 +268,9 @@ async def test_a_change_is_told_once_however_often_the_browser_says_so(relay: Ru
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.requirement("list-changed")
-async def test_a_reload_is_no_news_although_the_new_worker_begins_with_nothing(relay: RunningRelay, era: str) -> None:
+async def test_a_reload_causes_no_notification_although_the_new_worker_begins_without_tools(
+    relay: RunningRelay, era: str
+) -> None:
     async with ListingWorker(relay):
         await relay.has_read("notes")
     _, headers = await relay.initialize("notes")
@@ -294,7 +296,7 @@ async def test_a_reload_is_no_news_although_the_new_worker_begins_with_nothing(r
 
 
 @pytest.mark.requirement("list-changed")
-async def test_a_client_that_read_a_list_in_the_middle_of_a_change_is_told(relay: RunningRelay) -> None:
+async def test_a_client_that_read_a_list_in_the_middle_of_a_change_is_notified(relay: RunningRelay) -> None:
     async with ListingWorker(relay) as worker:
         await relay.has_read("notes")
         async with listening(relay, "legacy") as lines:
@@ -307,7 +309,7 @@ async def test_a_client_that_read_a_list_in_the_middle_of_a_change_is_told(relay
 
 
 @pytest.mark.requirement("list-changed")
-async def test_when_the_relay_cannot_look_clients_are_told_what_the_browser_says(relay: RunningRelay) -> None:
+async def test_when_the_relay_cannot_read_the_lists_it_forwards_the_browsers_notification(relay: RunningRelay) -> None:
     async with ListingWorker(relay) as worker:
         await relay.has_read("notes")
         async with listening(relay, "legacy") as lines:
@@ -349,7 +351,7 @@ async def test_a_modern_client_can_listen_while_the_browser_is_away(relay: Runni
 
 
 @pytest.mark.requirement("modern-listen")
-async def test_a_held_listener_is_told_when_the_relay_stops(tmp_path: Path) -> None:
+async def test_a_held_listener_is_notified_when_the_relay_stops(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, servers=("notes",)) as relay:
         request = relay.modern("subscriptions/listen", LISTEN, id=7)
         async with relay.http.stream("POST", "/notes", **request) as stream:

@@ -108,7 +108,7 @@ async def test_events_have_ids_and_only_the_newest_clients_are_primed(
     ],
 )
 @pytest.mark.requirement("legacy-prefers-stream")
-async def test_a_client_that_would_rather_have_streams_can_take_up_an_answer_that_came_at_once(
+async def test_a_client_that_prefers_streams_can_resume_an_answer_that_came_at_once(
     relay: RunningRelay, worker: SyntheticWorker, accept: str, is_stream: bool
 ) -> None:
     _, headers = await relay.initialize("notes")
@@ -124,9 +124,7 @@ async def test_a_client_that_would_rather_have_streams_can_take_up_an_answer_tha
 
 
 @pytest.mark.requirement("modern-json-or-stream")
-async def test_a_modern_client_gets_json_whatever_it_would_rather_have(
-    relay: RunningRelay, worker: SyntheticWorker
-) -> None:
+async def test_a_modern_client_gets_json_whatever_it_prefers(relay: RunningRelay, worker: SyntheticWorker) -> None:
     request = relay.modern("tools/call", {"name": "slow"})
     request["headers"]["Accept"] = "text/event-stream, application/json;q=0.1"
     response = await relay.http.post("/notes", **request)
@@ -229,7 +227,9 @@ async def test_an_older_clients_stream_is_not_ended_early(relay: RunningRelay, w
 
 
 @pytest.mark.requirement("modern-no-server-requests")
-async def test_a_modern_client_never_sees_the_wish_to_close(relay: RunningRelay, worker: SyntheticWorker) -> None:
+async def test_a_modern_client_never_receives_the_request_to_close(
+    relay: RunningRelay, worker: SyntheticWorker
+) -> None:
     def close_first(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
         worker.send(event, Kind.NOTE, CLOSE_STREAM)
         worker.echo(event, message)

@@ -90,7 +90,7 @@ CALL: dict[str, Any] = {"name": "echo", "arguments": {}}
 
 
 @pytest.mark.requirement("session-outlives-page")
-async def test_a_new_worker_is_told_level_and_subscriptions_before_the_first_call(relay: RunningRelay) -> None:
+async def test_a_new_worker_receives_level_and_subscriptions_before_the_first_call(relay: RunningRelay) -> None:
     async with Echoing(relay.url, relay.token, "notes", inst="first"):
         _, headers = await relay.initialize("notes")
         await ask(relay, headers, "logging/setLevel", {"level": "debug"})
@@ -110,7 +110,7 @@ async def test_a_new_worker_is_told_level_and_subscriptions_before_the_first_cal
 
 
 @pytest.mark.requirement("session-outlives-relay")
-async def test_a_session_outlives_the_relay_with_all_it_had_set(tmp_path: Path) -> None:
+async def test_a_session_outlives_the_relay_with_all_its_settings(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path) as relay, Echoing(relay.url, relay.token, "notes", inst="first") as worker:
         _, headers = await relay.initialize("notes", "2025-06-18")
         [first] = [e.caller for e in worker.seen if isinstance(e, Opened) and e.caller.session]
@@ -287,7 +287,7 @@ def test_past_its_share_a_token_gives_up_its_own_longest_idle_session_and_no_one
 
 
 @pytest.mark.requirement("session-limits")
-def test_a_token_whose_sessions_are_all_in_use_is_told_that_its_share_is_used_up(tmp_path: Path) -> None:
+def test_a_token_whose_sessions_are_all_in_use_gets_an_error_about_its_share(tmp_path: Path) -> None:
     room = sessions(tmp_path, Wall(), max_sessions=10, max_sessions_token=2)
     for number in range(2):
         room.open("notes", f"c{number}", CALLER).streams.get_stream.reader = object()

@@ -50,7 +50,7 @@ async def legacy_call(relay: RunningRelay, headers: dict[str, str], **arguments:
 
 
 @pytest.mark.requirement("pins")
-async def test_a_sessions_pin_is_told_to_the_next_worker_and_outlives_the_relay(tmp_path: Path) -> None:
+async def test_a_sessions_pin_is_sent_to_the_next_worker_and_outlives_the_relay(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, servers=("notes",)) as relay:
         _, headers = await relay.initialize("notes")
         _, others = await relay.initialize("notes")

@@ -122,7 +122,7 @@ async def test_a_page_asks_is_approved_by_its_code_and_gets_a_token_for_its_orig
     assert web.tokens.identify(got["token"], APP) is None
 
 
-async def test_a_refused_page_is_told_and_gets_nothing(web: WebRoutes) -> None:
+async def test_a_refused_page_gets_the_refusal_and_no_token(web: WebRoutes) -> None:
     page = OtherOriginPage(web)
     ticket = (await page.ask()).json()
     waiting = asyncio.create_task(page.answer(ticket["request"]))

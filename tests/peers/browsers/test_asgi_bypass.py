@@ -242,7 +242,7 @@ def test_large_frames_are_judged_as_by_the_library_alone(
         (large(0x81, MOST, second=0, sent=0), 1002),
     ],
 )
-async def test_what_is_wrong_in_a_header_is_refused_before_anything_follows_it(header: bytes, code: int) -> None:
+async def test_a_wrong_header_is_refused_before_anything_follows_it(header: bytes, code: int) -> None:
     received, written, is_closed, _ = await outcome([header], directly=True)
     assert (received, is_closed) == ([("end", code)], True)
     assert written[2:4] == code.to_bytes(2, "big")
@@ -285,7 +285,7 @@ async def test_texts_are_received_at_once_also_large_ones_that_come_in_several_r
     assert straight == 5
 
 
-async def test_what_is_said_is_written_at_once_and_keeps_its_order() -> None:
+async def test_messages_are_written_at_once_and_in_order() -> None:
     async with BypassedSocket(directly=True) as stage:
         assert stage.channel.try_write(["a", "b" * 200])
         assert stage.transport.written == b"\x81\x01a" + b"\x81\x7e\x00\xc8" + b"b" * 200
@@ -304,7 +304,7 @@ async def test_every_form_of_a_length_is_written_right(size: int) -> None:
         assert ours == stage.transport.written
 
 
-async def test_nothing_is_said_past_a_queue_or_a_goodbye() -> None:
+async def test_nothing_is_sent_past_a_queue_or_after_bye() -> None:
     async with BypassedSocket(directly=True) as stage:
         stage.protocol.pause_writing()
         assert not stage.channel.try_write(["the browser reads too slowly"])
@@ -316,7 +316,7 @@ async def test_nothing_is_said_past_a_queue_or_a_goodbye() -> None:
         assert b"again" in stage.transport.written and b"late" not in stage.transport.written
 
 
-async def test_what_was_said_before_the_relay_closes_leaves_before_its_goodbye() -> None:
+async def test_messages_sent_before_the_relay_closes_leave_before_its_bye() -> None:
     async with BypassedSocket(directly=True) as stage:
         stage.channel.try_write(["last words"])
         stage.protocol.shutdown()

@@ -97,7 +97,7 @@ async def test_a_page_that_missed_its_greeting_is_greeted_again(relay: RunningRe
         assert (await relay.call("notes", "echo")).json()["result"]
 
 
-async def test_nothing_but_json_rpc_is_said_to_a_page(relay: RunningRelay, page: ScriptedPage) -> None:
+async def test_only_json_rpc_is_sent_to_a_page(relay: RunningRelay, page: ScriptedPage) -> None:
     _, headers = await relay.initialize("notes")
     call = jsonrpc.request(1, "tools/call", {"name": "echo"}) | {"relatedRequestId": 3, "resumptionToken": "x"}
     await relay.http.post("/notes", json=call, headers=headers)
@@ -206,7 +206,7 @@ async def test_a_modern_client_that_hangs_up_cancels(relay: RunningRelay, page: 
     assert page.of("notifications/cancelled")[0]["params"]["requestId"] == waiting[0]["id"]
 
 
-async def test_a_session_that_ends_cancels_what_it_had(relay: RunningRelay, page: ScriptedPage) -> None:
+async def test_a_session_that_ends_cancels_its_calls(relay: RunningRelay, page: ScriptedPage) -> None:
     waiting: list[Message] = []
     page.on_call = keep(waiting)
     _, headers = await relay.initialize("notes")
@@ -281,7 +281,9 @@ async def test_the_newest_page_that_answers_is_used_and_the_other_stays_open(rel
         assert len(old.of("initialize")) == 1
 
 
-async def test_a_deaf_socket_takes_nothing_from_one_that_answers(relay: RunningRelay, page: ScriptedPage) -> None:
+async def test_a_socket_that_never_answers_takes_no_calls_from_one_that_does(
+    relay: RunningRelay, page: ScriptedPage
+) -> None:
     async with ScriptedPage(relay.url, "notes", never_answers=True) as deaf:
         await deaf.until(lambda: deaf.has("initialize"))
         assert (await relay.call("notes", "echo")).json()["result"]

@@ -93,7 +93,7 @@ async def test_large_results_and_arguments_travel_in_parts(pair: Pair) -> None:
         assert json.loads(text_of(response)) == {"x": large}
 
 
-async def test_a_browser_that_leaves_with_the_call_is_told_as_unknown(pair: Pair) -> None:
+async def test_a_call_whose_browser_left_with_it_has_an_unknown_outcome(pair: Pair) -> None:
     async with pair.worker(pair.b, "notes") as worker:
         worker.on_call = lambda *_: None
         call = asyncio.create_task(pair.a.call("notes", "echo"))
@@ -171,7 +171,7 @@ async def test_a_page_of_another_principal_cannot_take_a_name_at_another_relay(p
         assert holder.close_code is None
 
 
-async def test_lists_that_change_are_told_at_the_other_relay(pair: Pair) -> None:
+async def test_lists_that_change_are_notified_at_the_other_relay(pair: Pair) -> None:
     async with pair.worker(pair.b, "notes") as worker:
         await pair.a.has_found("notes")
         params = {"notifications": {"toolsListChanged": True}}
@@ -202,7 +202,7 @@ async def test_lists_that_change_are_told_at_the_other_relay(pair: Pair) -> None
 META_SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
 
-async def test_a_lost_bus_is_said_at_once_and_local_browsers_go_on(pair: Pair) -> None:
+async def test_a_lost_bus_is_reported_at_once_and_local_browsers_continue(pair: Pair) -> None:
     async with pair.worker(pair.a, "here"), pair.worker(pair.b, "there"):
         await pair.a.call("there", "echo")
         pair.hub.cut()

@@ -93,7 +93,7 @@ async def test_what_the_sdk_does_not_pass_on_is_dropped(monkeypatch: pytest.Monk
     await until(lambda: not deposit._inbound)
 
 
-def test_only_the_deposit_knows_its_tickets() -> None:
+def test_a_stored_message_is_found_only_by_its_own_ticket() -> None:
     deposit, other = LargeMessageStore(), LargeMessageStore()
     large = {"jsonrpc": "2.0", "id": 3, "result": {"text": "x" * LARGE}}
     _, text = deposit.replace(large)
@@ -137,7 +137,7 @@ def test_events_are_found_however_they_are_cut(end: str, size: int) -> None:
     assert found[0].text() == b"event: a\nid: 7\ndata: 1\ndata: 2\n\n"
 
 
-def test_an_event_that_is_too_long_is_told_by_its_beginning_and_the_next_is_read() -> None:
+def test_an_event_that_is_too_long_is_recognised_by_its_beginning_and_the_next_is_read() -> None:
     reader = SseParser(100)
     [long, next] = [*reader.feed(b'data: {"id":1,' + b"x" * 200), *reader.feed(b"\n\ndata: 2\n\n")]
     assert long.is_too_long and long.data.startswith(b'{"id":1,x')

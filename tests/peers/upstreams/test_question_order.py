@@ -69,7 +69,7 @@ async def test_an_answer_waits_until_the_other_has_asked_or_ended(queue: Questio
     assert queue.candidates([one]) == [one]
 
 
-async def test_questions_at_the_same_moment_can_be_either_s(queue: QuestionQueue) -> None:
+async def test_questions_at_the_same_moment_may_belong_to_either_call(queue: QuestionQueue) -> None:
     one, two = running("a"), running("b")
     await queue.acquire(one, "asks")
     await queue.acquire(two, "silent at first")

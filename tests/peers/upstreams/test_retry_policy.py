@@ -42,7 +42,7 @@ def test_rounds_that_are_far_apart_are_never_too_many() -> None:
     assert all(policy.begin(now) for now in range(0, 600, 7))
 
 
-def test_asking_for_it_by_hand_forgets_everything() -> None:
+def test_a_reconnect_by_hand_resets_the_policy() -> None:
     policy = RetryPolicy(probes=False)
     assert [policy.begin(0) for _ in range(6)] == [True] * 5 + [False]
     policy.reset()

@@ -51,7 +51,7 @@ async def test_clients_of_both_eras_are_asked_at_the_same_time(relay: RunningRel
         assert await asyncio.gather(*(text(one, "ask") for one in (ada, bob, ada, bob))) == ["Ada", "Bob"] * 2
 
 
-async def test_a_server_is_told_who_its_client_is_and_what_it_can_be_asked(relay: RunningRelay) -> None:
+async def test_a_server_receives_the_name_and_capabilities_of_its_client(relay: RunningRelay) -> None:
     async with client(relay, "kept", "2026-07-28", **named("Ada")) as ada, client(relay, "kept", "legacy") as mute:
         told = json.loads(await text(ada, "introduction"))
         assert told["capabilities"].keys() == {"elicitation"}
@@ -66,7 +66,7 @@ async def test_those_that_can_not_be_asked_share_a_session(relay: RunningRelay) 
     assert await count(relay) == 1
 
 
-async def test_a_shared_server_has_one_process_and_its_callers_are_told_apart_all_the_same(tmp_path: Path) -> None:
+async def test_a_shared_server_has_one_process_and_its_callers_are_still_distinguished(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, specs=[child("one", is_shared=True)]) as relay:
         await relay.has_read("one")
         async with (

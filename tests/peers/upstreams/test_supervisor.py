@@ -168,7 +168,7 @@ async def test_a_server_at_an_address_is_probed_until_it_is_there(remote: Superv
     assert (remote.news, remote.state) == (["up"], "connected")
 
 
-async def test_everybody_who_waits_shares_one_attempt(stage: SupervisorHarness) -> None:
+async def test_all_waiting_calls_share_one_attempt(stage: SupervisorHarness) -> None:
     stage.transport.is_there = False
     stage.supervisor.start()
     await stage.clock.advance(7.5)
@@ -179,7 +179,7 @@ async def test_everybody_who_waits_shares_one_attempt(stage: SupervisorHarness) 
     assert stage.news == ["up"]
 
 
-async def test_those_who_wait_are_told_when_the_round_is_over(stage: SupervisorHarness) -> None:
+async def test_waiting_calls_get_an_error_when_the_round_is_over(stage: SupervisorHarness) -> None:
     stage.transport.is_there = False
     stage.supervisor.start()
     waiting = [asyncio.create_task(stage.supervisor.wait_for_start()) for _ in range(3)]

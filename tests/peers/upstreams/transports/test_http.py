@@ -129,7 +129,7 @@ async def test_arguments_that_a_tool_marks_are_repeated_and_broken_marks_hide_a_
 @pytest.mark.parametrize(
     ("code", "delivered"), [(401, "no"), (403, "no"), (429, "no"), (500, "unknown"), (503, "unknown")]
 )
-async def test_an_http_error_is_told_with_its_hints_and_not_tried_again(
+async def test_an_http_error_is_reported_with_its_hints_and_not_tried_again(
     tmp_path: Path, code: int, delivered: str
 ) -> None:
     refuse = status(code, b"go away, hunter22", WWW_Authenticate='Bearer realm="x"')
@@ -320,7 +320,7 @@ async def test_a_broken_stream_is_taken_up_where_it_was(tmp_path: Path) -> None:
         assert (await call(relay))["result"]["content"] == TEXT["content"]
 
 
-async def test_a_change_told_on_the_servers_own_stream_reaches_clients(tmp_path: Path) -> None:
+async def test_a_change_notified_on_the_servers_own_stream_reaches_clients(tmp_path: Path) -> None:
     tell = asyncio.Event()
 
     async def stream(reply: Reply) -> None:
