@@ -50,7 +50,7 @@ def node_packages(with_dev: bool) -> None:
     if any(is_stamped(stamps[kind], value) for kind in {with_dev, True}):
         return
     node, npm = node_tools()
-    say("== installing npm packages" + ("" if with_dev else " (Pyodide, PyScript and MicroPython)"))
+    say("== installing npm packages" + ("" if with_dev else " (Pyodide, PyScript, MicroPython and CodeMirror)"))
     path = os.pathsep.join([str(Path(node).parent), search_path()])
     # npm removes packages that are not requested: until it has ended, nothing counts as installed.
     for stamp in stamps.values():

@@ -1,9 +1,9 @@
-"""Prepares the runtime assets: what a browser needs of Pyodide, PyScript and MicroPython, ready to be served.
+"""Prepares the runtime assets: what a browser needs of Pyodide, PyScript, MicroPython and CodeMirror, ready to serve.
 
 Copies the files needed at run time from `node_modules` to `build/assets/{pyodide,pyscript,micropython}`, compiles
-Python's library, puts a `.zst` sibling beside each file that shrinks, and the licences next to what they cover. It
-downloads nothing and decides nothing about serving: `.ci/setup.py` brings the packages, the relay's `assets` module
-finds the result.
+Python's library, bundles the playground's editor (CodeMirror) into one module, puts a `.zst` sibling beside each file
+that shrinks, and the licences next to what they cover. It downloads nothing and decides nothing about serving:
+`.ci/setup.py` brings the packages, the relay's `assets` module finds the result.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def fingerprint() -> str:
     """Changes when the assets would: the pinned versions, the scripts that make them, and the notices."""
     pins = json.loads((ROOT / "package.json").read_text())["dependencies"]
     digest = hashlib.sha256(json.dumps(pins, sort_keys=True).encode())
-    for path in [Path(__file__), HERE / "bake.mjs", HERE / "library.py", *sorted(NOTICES.iterdir())]:
+    recipe = [Path(__file__), *(HERE / name for name in ("bake.mjs", "editor.mjs", "library.py"))]
+    for path in [*recipe, *sorted(NOTICES.iterdir())]:
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
@@ -69,6 +70,7 @@ def prepare(node: str, say: Say = print, run: Run | None = None, side_by_side: S
     _copy_pyodide(draft / "pyodide")
     _copy_pyscript(draft / "pyscript")
     _copy_micropython(draft / "micropython")
+    _bundle_editor(draft / "editor", run)
     large = _large(draft)
     library = draft / "pyodide" / LIBRARY
 
@@ -143,6 +145,37 @@ def _copy_micropython(target: Path) -> None:
         shutil.copyfile(PACKAGES / "@micropython" / "micropython-webassembly-pyscript" / name, target / name)
     # This package carries no licence file either.
     shutil.copyfile(NOTICES / "MicroPython-MIT.txt", target / "LICENSE")
+
+
+def _bundle_editor(target: Path, run: Run) -> None:
+    """One module of `editor.mjs` and all that it imports, and the licence of each package in it."""
+    target.mkdir(parents=True)
+    # The program itself: npm installs it for this platform beside the package, and it needs no Node.
+    found = sorted((PACKAGES / "@esbuild").glob("*/bin/esbuild"))
+    found += sorted((PACKAGES / "@esbuild").glob("*/esbuild.exe"))
+    if not found:
+        raise RuntimeError("esbuild is not in node_modules; remove node_modules and try again")
+    inputs = target.with_name("editor.inputs.json")
+    flags = ["--bundle", "--format=esm", "--minify", "--target=es2022", "--legal-comments=none", "--log-level=warning"]
+    run(
+        found[0],
+        HERE / "editor.mjs",
+        *flags,
+        f"--outfile={target / 'editor.js'}",
+        f"--metafile={inputs}",
+        timeout_s=COMPILE_TIMEOUT_S,
+    )
+    licenses = target / "licenses"
+    licenses.mkdir()
+    for name in sorted(_packages_in(json.loads(inputs.read_text())["inputs"])):
+        shutil.copyfile(PACKAGES / name / "LICENSE", licenses / f"{name.replace('/', '__')}.txt")
+    inputs.unlink()
+
+
+def _packages_in(inputs: dict[str, object]) -> set[str]:
+    """The npm packages that these files belong to."""
+    inside = (path.rpartition("node_modules/")[2] for path in inputs if "node_modules/" in path)
+    return {"/".join(path.split("/")[: 2 if path.startswith("@") else 1]) for path in inside}
 
 
 def reachable(folder: Path, entry: str) -> set[str]:

@@ -28,6 +28,7 @@ class AssetsHook(BuildHookInterface[Any]):
             "pyscript": prepared / "pyscript",
             "micropython": prepared / "micropython",
             "snapshot": prepared / "snapshot",
+            "editor": prepared / "editor",
             "demo": root / "web_demo",
         }.items():
             for path in sorted(folder.rglob("*")):

@@ -17,7 +17,7 @@ from tabrelay.http.headers import RequestHeaders
 # Readable by every origin: any page that imports the worker needs them, and they contain no user data.
 _SHARED: Final = re.compile(
     r"/-/(healthz|manifest\.json|(retry/[0-9]{1,9}/)?"
-    r"((assets|pyodide|pyscript|micropython)/.+|tabserver\.zip|tabrelay\.tgz|"
+    r"((assets|pyodide|pyscript|micropython|editor|demo/playground/frame)/.+|tabserver\.zip|tabrelay\.tgz|"
     r"((client|schema|webmcp|worker)/)?[A-Za-z0-9_.-]+\.(m?js|d\.ts|map)))"
 )
 # `/notes/mcp` is `/notes`: some clients append it to every address that lacks it.

@@ -1,10 +1,10 @@
 """Static assets for browsers: found in the wheel or in the source tree, hashed, compressed, and looked up by path.
 
-Groups under a hashed address (js, tabserver, pyodide, pyscript, micropython, snapshot) never change there and may be
-cached without limit. All of them also have stable names; the pages (demo, page) have only those. ``tabserver.zip`` is
-built from the package that this process imports, so relay and tab have the same `wire`. A memory snapshot is offered
-only if it was created from exactly these files. Large files of the runtimes stay on disk. Does not write responses:
-`faces/web` does.
+Groups under a hashed address (js, tabserver, pyodide, pyscript, micropython, editor, snapshot) never change there and
+may be cached without limit. All of them also have stable names; the pages (demo, page) have only those.
+``tabserver.zip`` is built from the package that this process imports, so relay and tab have the same `wire`. A memory
+snapshot is offered only if it was created from exactly these files. Large files of the runtimes stay on disk. Does not
+write responses: `faces/web` does.
 """
 
 from __future__ import annotations
@@ -149,6 +149,7 @@ class Assets:
         pyscript: Path,
         micropython: Path,
         snapshot: Path,
+        editor: Path,
         fix: str = "",
     ) -> None:
         self._tabserver = tabserver
@@ -158,6 +159,7 @@ class Assets:
         # Tabserver for MicroPython: one file, with a stable name.
         self._micropython = Folder(tabserver / "micropython", is_live=True)
         made = {"pyodide": pyodide, "pyscript": pyscript, "micropython": micropython, "snapshot": snapshot}
+        made["editor"] = editor
         self._runtimes = {name: Folder(folder) for name, folder in made.items()}
         self._fix = fix
 
@@ -184,6 +186,7 @@ class Assets:
             pyscript=made / "pyscript",
             micropython=made / "micropython",
             snapshot=made / "snapshot",
+            editor=made / "editor",
             fix=fix,
         )
 

@@ -40,6 +40,7 @@ from tabrelay.faces.web.loopback_approvals import LoopbackApprovals
 from tabrelay.faces.web.oauth_metadata import OAuthMetadata
 from tabrelay.faces.web.package_files import PackageRoutes
 from tabrelay.faces.web.pairing import PairingRoutes
+from tabrelay.faces.web.playground import PlaygroundRoutes
 from tabrelay.faces.web.proving import Proving
 from tabrelay.faces.web.routes import web_app
 from tabrelay.http.headers import RequestHeaders
@@ -183,6 +184,7 @@ class Relay:
                 OAuthMetadata(parts.verifier),
                 self._acp_sessions,
                 PackageRoutes(parts.settings.home),
+                PlaygroundRoutes(parts.assets, parts.settings.public_url),
             ),
             probe=self._browser_endpoint.refusal,
             is_draining=lambda: parts.drain.is_on,

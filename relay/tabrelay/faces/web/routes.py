@@ -130,31 +130,27 @@ def _add_information(
 
 def _add_files(app: FastAPI, assets: Assets, public_url: str) -> None:
     async def index(request: Request) -> Response:
-        return _file(await asyncio.to_thread(assets.index), request, PAGE_HEADERS)
+        return file_response(await asyncio.to_thread(assets.index), request, PAGE_HEADERS)
 
     async def demo_folder() -> Response:
         return Response(status_code=308, headers={"Location": "/-/demo/"})
 
     async def own(path: str, request: Request) -> Response:
         inside = request.url.path.removeprefix("/-/")
-        return _file(await asyncio.to_thread(assets.lookup, inside), request, PAGE_HEADERS)
+        return file_response(await asyncio.to_thread(assets.lookup, inside), request, PAGE_HEADERS)
 
     async def icon(request: Request) -> Response:
         # Browsers request this name whatever the page declares; they use the content type, not the suffix.
-        return _file(await asyncio.to_thread(assets.lookup, "page/favicon.svg"), request, {})
+        return file_response(await asyncio.to_thread(assets.lookup, "page/favicon.svg"), request, {})
 
     async def shared(path: str, request: Request) -> Response:
         headers = {**SHARED, "Content-Security-Policy": WORKER_CSP}
-        return _file(await asyncio.to_thread(assets.lookup, path), request, headers)
+        return file_response(await asyncio.to_thread(assets.lookup, path), request, headers)
 
     async def loader(request: Request) -> Response:
         """The loader script that an app on another origin hosts, with the address of this relay in it."""
-        # The gate has compared Host with the exact list, so an address can be built from it.
-        host = request.headers["host"].strip()
-        is_public = host == urlsplit(public_url).netloc  # behind a proxy, which may terminate TLS
-        base = public_url if is_public else f"{request.scope['scheme']}://{host}"
-        asset = await asyncio.to_thread(assets.loader, base)
-        return _file(asset, request, {**SHARED, "Content-Security-Policy": WORKER_CSP})
+        asset = await asyncio.to_thread(assets.loader, own_address(request, public_url))
+        return file_response(asset, request, {**SHARED, "Content-Security-Policy": WORKER_CSP})
 
     app.add_api_route(f"/-/{LOADER}", loader, methods=["GET", "HEAD"])
     app.add_api_route("/", index, methods=["GET", "HEAD"])
@@ -165,7 +161,15 @@ def _add_files(app: FastAPI, assets: Assets, public_url: str) -> None:
     app.add_api_route("/-/{path:path}", shared, methods=["GET", "HEAD"])
 
 
-def _file(asset: Asset | None, request: Request, headers: dict[str, str]) -> Response:
+def own_address(request: Request, public_url: str) -> str:
+    """The relay's address as this request has it."""
+    # The gate has compared Host with the exact list, so an address can be built from it.
+    host = request.headers["host"].strip()
+    is_public = host == urlsplit(public_url).netloc  # behind a proxy, which may terminate TLS
+    return public_url if is_public else f"{request.scope['scheme']}://{host}"
+
+
+def file_response(asset: Asset | None, request: Request, headers: dict[str, str]) -> Response:
     """RFC 9110 §8.8.3: two encodings of one file are two representations, so each has its own strong ETag."""
     if asset is None:
         return JSONResponse({"error": "not_found", "message": "No such file."}, 404, headers=headers)
@@ -213,7 +217,7 @@ def _add_address_page(app: FastAPI, assets: Assets) -> None:
         # Other requests for such paths do not come here; one for a path of the relay itself finds nothing.
         if not request.scope.get("state", {}).get("is_page"):
             return await _not_found(request, LookupError())
-        found = _file(await asyncio.to_thread(assets.lookup, "page/mcp.html"), request, PAGE_HEADERS)
+        found = file_response(await asyncio.to_thread(assets.lookup, "page/mcp.html"), request, PAGE_HEADERS)
         found.headers["Vary"] = "Accept, Accept-Encoding"  # the same address answers MCP clients
         found.headers["Cache-Control"] = "no-store"
         return found

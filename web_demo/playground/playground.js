@@ -1,0 +1,162 @@
+/**
+ * Entry point of the playground: the editor, its actions, and the tools of the program.
+ *
+ * A program is executed only when the visitor presses Run (or Ctrl-Enter): not when it is loaded from an address, from the saved
+ * programs or from a starting point. The program runs in a sandboxed frame: see program_host.js.
+ */
+
+import { createEditor } from "/-/editor/editor.js";
+import { byId, element } from "/-/page/element.js";
+import { ProgramHost } from "./program_host.js";
+import { fromFragment, MAX_SOURCE } from "./share.js";
+import { loadProgram, STARTING_POINTS } from "./starting_points.js";
+import { showTools } from "./tool_list.js";
+
+/** @typedef {import("./sandbox.js").Language} Language */
+/** @typedef {import("/-/client.js").State} State */
+
+const SERVER = "demo";
+const isMac = /Mac|iP(hone|ad)/.test(navigator.platform);
+
+const runButton = byId("run", HTMLButtonElement);
+const stopButton = byId("stop", HTMLButtonElement);
+const languageChoice = byId("language", HTMLSelectElement);
+const startChoice = byId("starting-point", HTMLSelectElement);
+const faultNote = byId("fault", HTMLElement);
+const originNote = byId("origin", HTMLElement);
+const toolPlace = byId("tools", HTMLElement);
+
+/** @type {ProgramHost | null} */
+let host = null;
+
+const editor = createEditor({
+  parent: byId("editor", HTMLElement),
+  label: "Program",
+  maxLength: MAX_SOURCE,
+  onRun: () => void run(),
+  onChange: () => {},
+});
+
+/** @param {string} text */
+function say(text) {
+  byId("said", HTMLElement).textContent = text;
+}
+
+/**
+ * @param {HTMLElement} note
+ * @param {string} text empty: hidden
+ */
+function showNote(note, text) {
+  note.hidden = !text;
+  note.textContent = text;
+}
+
+/**
+ * Put a program into the editor. Nothing is executed.
+ * @param {Language} language
+ * @param {string} source
+ * @param {string} [origin] where it comes from
+ */
+function load(language, source, origin = "") {
+  languageChoice.value = language;
+  editor.load(source, language);
+  showNote(faultNote, "");
+  showNote(originNote, origin);
+  say("");
+}
+
+async function run() {
+  if (!host || runButton.disabled) return;
+  const language = /** @type {Language} */ (languageChoice.value);
+  runButton.disabled = true;
+  showNote(faultNote, "");
+  editor.clearError();
+  let isReady = language !== "python";
+  void host.pythonReady.then(() => (isReady = true), () => {});
+  await Promise.resolve();
+  say(isReady ? "Running." : "Python is starting; the program runs when it has.");
+  try {
+    await host.run(language, editor.text);
+    showNote(originNote, "");
+  } catch (error) {
+    showFault(/** @type {any} */ (error));
+  } finally {
+    runButton.disabled = false;
+  }
+}
+
+/** @param {Error & { line?: number, column?: number }} fault */
+function showFault({ message, line = 0, column = 0 }) {
+  showNote(faultNote, line ? `Line ${line}: ${message}` : message);
+  if (line) editor.showError(message, line, column);
+  say(toolPlace.querySelector("[data-tool]") ? "The tools of the last run are still offered." : "Nothing is offered.");
+}
+
+/** @param {import("./program_port.js").Definition[]} tools */
+function onTools(tools) {
+  showTools(toolPlace, tools);
+  stopButton.hidden = tools.length === 0;
+  const names = tools.map(({ name }) => name).join(", ");
+  if (tools.length) say(`Clients of ${SERVER} can list and call: ${names}.`);
+}
+
+/** @param {string} reason */
+function onEnd(reason) {
+  say(reason);
+}
+
+/** @param {State} state */
+function onState({ state, message }) {
+  const badge = byId("state", HTMLElement);
+  badge.dataset.state = state;
+  badge.className = `badge ${{ connected: "is-ok", connecting: "", waiting: "is-warn", stopped: "is-bad" }[state]}`;
+  badge.textContent = { connected: "Connected", connecting: "Connecting", waiting: "Waiting", stopped: "Not connected" }[state];
+  showNote(byId("state-text", HTMLElement), state === "connected" || state === "connecting" ? "" : (message ?? ""));
+}
+
+async function loadFirst() {
+  try {
+    const shared = await fromFragment(location.hash);
+    if (shared) return load(shared.language, shared.source, "This program comes from a link. Read it before you press Run.");
+  } catch (error) {
+    load("python", "", /** @type {Error} */ (error).message);
+    return;
+  }
+  await loadStartingPoint(STARTING_POINTS[0]?.id ?? "");
+}
+
+/** @param {string} id */
+async function loadStartingPoint(id) {
+  const point = STARTING_POINTS.find((each) => each.id === id);
+  if (!point) return;
+  try {
+    load(point.language, await loadProgram(point.file));
+  } catch (error) {
+    say(String(error));
+  }
+}
+
+async function connectToRelay() {
+  // Imported here, so that the page can show an error of the import.
+  const { connect } = await import("/-/client.js");
+  const connection = connect({ server: SERVER, panel: false });
+  host = new ProgramHost(connection, byId("frames", HTMLElement), { onTools, onEnd });
+  connection.addEventListener("state", (event) => onState(event.detail));
+  onState(connection.state);
+}
+
+byId("run-keys", HTMLElement).textContent = isMac ? "⌘-Enter" : "Ctrl-Enter";
+startChoice.append(...STARTING_POINTS.map(({ id, title }) => element("option", { value: id }, title)));
+startChoice.addEventListener("change", () => void loadStartingPoint(startChoice.value));
+languageChoice.addEventListener("change", () => load(/** @type {Language} */ (languageChoice.value), editor.text));
+runButton.addEventListener("click", () => void run());
+stopButton.addEventListener("click", () => host?.stop());
+addEventListener("hashchange", () => {
+  if (location.hash.startsWith("#pair=")) location.reload();
+  else void loadFirst();
+});
+
+void loadFirst();
+connectToRelay().catch((error) => {
+  onState(/** @type {any} */ ({ state: "stopped", message: `The relay's client could not be loaded: ${error}` }));
+});
