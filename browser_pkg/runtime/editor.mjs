@@ -16,37 +16,28 @@ import { tags } from "@lezer/highlight";
 const LANGUAGES = { python, javascript };
 const INDENTS = { python: "    ", javascript: "  " };
 
-// Custom properties of the page reach into the shadow root.
-const color = (name, fallback) => `var(--color-${name}, ${fallback})`;
-
+// Custom properties of the page reach into the shadow root, and so does its color-scheme.
 const THEME = EditorView.theme({
-  "&": { height: "100%", color: color("text", "CanvasText"), backgroundColor: "transparent", fontSize: "0.875rem" },
-  "&.cm-focused": { outline: `2px solid ${color("focus", color("accent", "Highlight"))}`, outlineOffset: "-2px" },
-  ".cm-scroller": { fontFamily: "var(--font-mono, ui-monospace, monospace)", lineHeight: "1.55" },
-  ".cm-content": { caretColor: color("text", "CanvasText"), padding: "0.75rem 0" },
-  ".cm-cursor": { borderLeftColor: color("text", "CanvasText") },
-  ".cm-gutters": {
-    color: color("text-muted", "GrayText"),
-    backgroundColor: "transparent",
-    borderRight: `1px solid ${color("border", "#8884")}`,
-  },
-  ".cm-activeLine, .cm-activeLineGutter": { backgroundColor: "color-mix(in srgb, currentColor 5%, transparent)" },
+  "&": { height: "100%", color: "var(--color-text)", backgroundColor: "transparent", fontSize: "var(--text-1)" },
+  "&.cm-focused": { outline: "2px solid var(--color-accent)", outlineOffset: "-2px" },
+  ".cm-scroller": { fontFamily: "var(--font-mono)", lineHeight: "1.6" },
+  ".cm-content": { caretColor: "var(--color-text)", padding: "0.75rem 0" },
+  ".cm-cursor": { borderLeftColor: "var(--color-text)" },
+  ".cm-gutters": { color: "var(--color-muted)", backgroundColor: "transparent", borderRight: "1px solid var(--color-line)" },
+  ".cm-activeLine, .cm-activeLineGutter": { backgroundColor: "color-mix(in srgb, var(--color-text) 5%, transparent)" },
   "&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground": {
-    background: "color-mix(in srgb, Highlight 35%, transparent)",
+    background: "color-mix(in srgb, var(--color-accent) 25%, transparent)",
   },
-  ".cm-tooltip": {
-    color: color("text", "CanvasText"),
-    backgroundColor: color("surface", "Canvas"),
-    border: `1px solid ${color("border", "#8884")}`,
-  },
+  ".cm-tooltip": { color: "var(--color-text)", backgroundColor: "var(--color-surface)", border: "1px solid var(--color-edge)" },
 });
 
+// The colours of .code in design.css.
 const HIGHLIGHT = HighlightStyle.define([
-  { tag: [tags.keyword, tags.modifier, tags.operatorKeyword], color: color("code-keyword", "inherit"), fontWeight: "600" },
-  { tag: [tags.string, tags.special(tags.string), tags.regexp], color: color("code-string", "inherit") },
-  { tag: [tags.number, tags.bool, tags.null], color: color("code-number", "inherit") },
-  { tag: tags.comment, color: color("code-comment", "inherit"), fontStyle: "italic" },
-  { tag: [tags.definition(tags.function(tags.variableName)), tags.className, tags.typeName], color: color("code-name", "inherit") },
+  { tag: [tags.keyword, tags.modifier, tags.operatorKeyword], color: "light-dark(#6d2aa8, #d0a8ff)" },
+  { tag: [tags.string, tags.special(tags.string), tags.regexp], color: "light-dark(#0d6148, #7fd8b4)" },
+  { tag: [tags.number, tags.bool, tags.null], color: "light-dark(#8a3c00, #f5b783)" },
+  { tag: tags.comment, color: "var(--color-muted)", fontStyle: "italic" },
+  { tag: [tags.definition(tags.function(tags.variableName)), tags.meta], color: "light-dark(#124a9e, #9cc4ff)" },
 ]);
 
 /** @param {{ parent: HTMLElement, label: string, maxLength: number, onRun: () => void, onChange: () => void }} options */

@@ -44,6 +44,8 @@ FOR_EVERY_ORIGIN = {
     "/-/tabrelay.js": READ,
     "/-/retry/1/client.js": READ,
     "/-/assets/x/y": READ,
+    # Scripts of a document with an opaque origin.
+    "/-/demo/playground/frame/x": READ,
     # Where a token is obtained.
     "/.well-known/oauth-protected-resource": READ,
     "/.well-known/oauth-protected-resource/x": READ,
@@ -55,6 +57,8 @@ FOR_OUR_PAGES = {
     "/favicon.ico": READ,
     "/-/demo": READ,
     "/-/demo/x": READ,
+    "/-/demo/playground": READ,
+    "/-/demo/playground/": READ,
     "/-/page/x": READ,
     "/-/pair": {"POST"},
     "/-/reports": {"POST"},

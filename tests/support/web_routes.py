@@ -16,7 +16,7 @@ from tabrelay.calls.principal import Principal
 from tabrelay.faces.web.csp_reports import CspReports
 from tabrelay.faces.web.loopback_approvals import LoopbackApprovals
 from tabrelay.faces.web.pairing import PairingRoutes
-from tabrelay.faces.web.routes import web_app
+from tabrelay.faces.web.routes import RouteGroup, web_app
 from tests.support.asgi_client import Answer, request
 
 OWN = "http://127.0.0.1:4747"
@@ -45,8 +45,11 @@ class WebRoutes:
         probe: Callable[[Principal, str], Refuse | None] | None = None,
         app_port: int | None = None,
         declared: tuple[str, ...] = (),
+        groups: Callable[[Assets], list[RouteGroup]] = lambda assets: [],
     ) -> None:
-        """`app_port`: of an app that the relay serves; `declared`: the server names that the user has configured."""
+        """`groups`: more routes.
+
+        `app_port`: of an app that the relay serves; `declared`: the server names that the user has configured."""
         for name, text in {
             "tabserver/__init__.py": "",
             "tabserver/js/worker.js": "export {};\n" * 50,
@@ -86,7 +89,8 @@ class WebRoutes:
             ),
             declared=declared,
         )
-        inner = web_app(self.assets, self.status, groups=(self.pairs, CspReports(policy, self.clock)), probe=probe)
+        more = (self.pairs, CspReports(policy, self.clock), *groups(self.assets))
+        inner = web_app(self.assets, self.status, groups=more, probe=probe)
         self.gate = Gate(inner, policy, self.tokens)
 
     def _on_ask(self, asking: PairingRequest, others: list[str]) -> None:

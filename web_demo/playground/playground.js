@@ -10,7 +10,7 @@ import { byId, element } from "/-/page/element.js";
 import { ProgramHost } from "./program_host.js";
 import { fromFragment, MAX_SOURCE } from "./share.js";
 import { loadProgram, STARTING_POINTS } from "./starting_points.js";
-import { showTools } from "./tool_list.js";
+import { ToolList } from "./tool_list.js";
 
 /** @typedef {import("./sandbox.js").Language} Language */
 /** @typedef {import("/-/client.js").State} State */
@@ -24,10 +24,12 @@ const languageChoice = byId("language", HTMLSelectElement);
 const startChoice = byId("starting-point", HTMLSelectElement);
 const faultNote = byId("fault", HTMLElement);
 const originNote = byId("origin", HTMLElement);
-const toolPlace = byId("tools", HTMLElement);
+const tools = new ToolList(byId("tools", HTMLElement), SERVER);
 
 /** @type {ProgramHost | null} */
 let host = null;
+/** How many programs were run, with or without success. */
+let runs = 0;
 
 const editor = createEditor({
   parent: byId("editor", HTMLElement),
@@ -82,6 +84,7 @@ async function run() {
     showFault(/** @type {any} */ (error));
   } finally {
     runButton.disabled = false;
+    runButton.dataset.runs = String(++runs);
   }
 }
 
@@ -89,15 +92,16 @@ async function run() {
 function showFault({ message, line = 0, column = 0 }) {
   showNote(faultNote, line ? `Line ${line}: ${message}` : message);
   if (line) editor.showError(message, line, column);
-  say(toolPlace.querySelector("[data-tool]") ? "The tools of the last run are still offered." : "Nothing is offered.");
+  say(!tools.isEmpty ? "The tools of the last run are still offered." : "Nothing is offered.");
 }
 
-/** @param {import("./program_port.js").Definition[]} tools */
-function onTools(tools) {
-  showTools(toolPlace, tools);
-  stopButton.hidden = tools.length === 0;
-  const names = tools.map(({ name }) => name).join(", ");
-  if (tools.length) say(`Clients of ${SERVER} can list and call: ${names}.`);
+/** @param {import("./program_port.js").Definition[]} offered */
+async function onTools(offered) {
+  stopButton.hidden = offered.length === 0;
+  if (!offered.length) return void tools.show([]);
+  say("The relay gets the tools.");
+  const names = offered.map(({ name }) => name).join(", ");
+  if (await tools.show(offered)) say(`Clients of ${SERVER} can list and call: ${names}.`);
 }
 
 /** @param {string} reason */
@@ -131,6 +135,8 @@ async function loadStartingPoint(id) {
   if (!point) return;
   try {
     load(point.language, await loadProgram(point.file));
+    startChoice.value = id;
+    byId("editor", HTMLElement).dataset.loaded = id;
   } catch (error) {
     say(String(error));
   }
@@ -146,7 +152,7 @@ async function connectToRelay() {
 }
 
 byId("run-keys", HTMLElement).textContent = isMac ? "⌘-Enter" : "Ctrl-Enter";
-startChoice.append(...STARTING_POINTS.map(({ id, title }) => element("option", { value: id }, title)));
+startChoice.append(element("option", { value: "" }, "Choose a program"), ...STARTING_POINTS.map(({ id, title }) => element("option", { value: id }, title)));
 startChoice.addEventListener("change", () => void loadStartingPoint(startChoice.value));
 languageChoice.addEventListener("change", () => load(/** @type {Language} */ (languageChoice.value), editor.text));
 runButton.addEventListener("click", () => void run());

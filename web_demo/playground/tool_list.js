@@ -1,29 +1,117 @@
 /**
- * List of the program's tools as clients see them: name, description and schemas.
+ * List of the program's tools as clients see them, each with a form that calls it through the relay.
+ *
+ * The definitions come from the relay's own answer to `tools/list`, as soon as it has the program's tools. All texts of a program and
+ * of results go in as text nodes.
  *
  * @import { Definition } from "./program_port.js"
  */
 
 import { codeBlock } from "/-/page/code_block.js";
 import { element } from "/-/page/element.js";
+import { listTools } from "/-/page/tool_runner.js";
+import { callForm } from "./call_form.js";
 
-/**
- * @param {HTMLElement} place
- * @param {Definition[]} tools
- */
-export function showTools(place, tools) {
-  if (!tools.length) return place.replaceChildren(element("p", { class: "empty" }, "None. Press Run."));
-  place.replaceChildren(...tools.map(toolElement));
+const RETRY_MS = 150;
+const ATTEMPTS = 40;
+
+export class ToolList {
+  #place;
+  #server;
+  /** Ends the wait for the tools of an earlier run. */
+  #waiting = new AbortController();
+
+  /**
+   * @param {HTMLElement} place
+   * @param {string} server
+   */
+  constructor(place, server) {
+    this.#place = place;
+    this.#server = server;
+  }
+
+  get isEmpty() {
+    return !this.#place.querySelector("[data-tool]");
+  }
+
+  /**
+   * Show these tools. Resolves when they are shown as the relay lists them: false if it did not within some seconds.
+   * @param {Definition[]} tools
+   */
+  async show(tools) {
+    this.#waiting.abort();
+    this.#waiting = new AbortController();
+    const { signal } = this.#waiting;
+    this.#fill(tools, "program");
+    if (!tools.length) return true;
+    for (let attempt = 0; attempt < ATTEMPTS && !signal.aborted; attempt++) {
+      const listed = await this.#listed(tools, signal);
+      if (signal.aborted) return false;
+      if (listed) {
+        this.#fill(listed, "relay");
+        return true;
+      }
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+    }
+    return false;
+  }
+
+  /**
+   * The tools as the relay lists them; null: it does not list all of them yet.
+   * @param {Definition[]} tools
+   * @param {AbortSignal} signal
+   */
+  async #listed(tools, signal) {
+    try {
+      const all = await listTools(this.#server, { signal });
+      const found = tools.map((tool) => all.find((each) => each.name === tool.name && isSame(each, tool)));
+      return found.every((each) => each !== undefined) ? found : null;
+    } catch {
+      return null; // the page shows the state of its connection
+    }
+  }
+
+  /**
+   * @param {(Partial<Definition> & { name: string })[]} tools
+   * @param {"program" | "relay"} from
+   */
+  #fill(tools, from) {
+    if (!tools.length) return this.#place.replaceChildren(element("p", { class: "empty" }, "None. Press Run."));
+    this.#place.replaceChildren(...tools.map((tool) => this.#entry(tool, from)));
+  }
+
+  /**
+   * @param {Partial<Definition> & { name: string }} tool
+   * @param {"program" | "relay"} from
+   */
+  #entry(tool, from) {
+    const { name, title, description, inputSchema, outputSchema, annotations } = tool;
+    const shown = { name, title, description, inputSchema, outputSchema, annotations };
+    return element(
+      "article",
+      { class: "tool", "data-tool": name, "data-from": from },
+      element("h3", {}, title ?? name),
+      element("p", {}, description ?? ""),
+      from === "relay" ? callForm(this.#server, tool) : null,
+      element("details", {}, element("summary", {}, "Definition"), codeBlock(JSON.stringify(shown, null, 2), "json")),
+    );
+  }
 }
 
-/** @param {Definition} tool */
-function toolElement({ name, title, description, inputSchema, outputSchema, annotations }) {
-  const shown = { name, title, description, inputSchema, outputSchema, annotations };
-  return element(
-    "article",
-    { class: "tool", "data-tool": name },
-    element("h3", {}, title ?? name),
-    element("p", {}, description ?? ""),
-    codeBlock(JSON.stringify(shown, null, 2), "json"),
+/**
+ * Is it this definition, and not that of an earlier run?
+ * @param {{ description?: string, inputSchema?: object }} listed
+ * @param {Definition} tool
+ */
+function isSame(listed, tool) {
+  return (listed.description ?? "") === (tool.description ?? "") && (!tool.inputSchema || sorted(listed.inputSchema) === sorted(tool.inputSchema));
+}
+
+/** @param {unknown} value @returns {string} */
+function sorted(value) {
+  return JSON.stringify(value, (_, inner) =>
+    inner && typeof inner === "object" && !Array.isArray(inner)
+      ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : inner,
   );
 }

@@ -3,15 +3,12 @@ from typing import Literal
 from tabserver import tool
 
 Unit = Literal["celsius", "fahrenheit", "kelvin"]
-TO_CELSIUS = {
-    "celsius": lambda value: value,
-    "fahrenheit": lambda value: (value - 32) * 5 / 9,
-    "kelvin": lambda value: value - 273.15,
-}
-FROM_CELSIUS = {
-    "celsius": lambda value: value,
-    "fahrenheit": lambda value: value * 9 / 5 + 32,
-    "kelvin": lambda value: value + 273.15,
+
+# One degree in kelvin, and where the scale begins.
+SCALES: dict[Unit, tuple[float, float]] = {
+    "celsius": (1, 273.15),
+    "fahrenheit": (5 / 9, 459.67 * 5 / 9),
+    "kelvin": (1, 0),
 }
 
 
@@ -21,6 +18,8 @@ def convert_temperature(value: float, unit: Unit, to: Unit = "celsius") -> float
 
     The type hints become the schema: a client sees the allowed units and what it may leave out.
     """
-    result = round(FROM_CELSIUS[to](TO_CELSIUS[unit](value)), 2)
+    degree, start = SCALES[unit]
+    other_degree, other_start = SCALES[to]
+    result = round((value * degree + start - other_start) / other_degree, 2)
     print(f"{value:g} {unit} = {result:g} {to}")
     return result

@@ -11,6 +11,7 @@ import { element } from "./element.js";
 const PAGES = [
   ["console", "Console", "/"],
   ["demo", "Demo", "/-/demo/"],
+  ["playground", "Playground", "/-/demo/playground/"],
   ["examples", "Examples", "/-/demo/examples/"],
 ];
 const ANSWER_MS = 5000;
