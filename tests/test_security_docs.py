@@ -70,6 +70,7 @@ ATTACKERS = {
     "a program that reads the bus's password",
     "a page that takes another's name",
     "a client that reads another's stream",
+    "a program of the playground, or its author",
     "markup in the texts of tools",
     "an agent that does what it should not",
     "a caller that relies on an earlier decision",

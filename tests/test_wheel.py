@@ -93,6 +93,10 @@ def test_the_wheel_carries_everything_and_stays_small(wheel: Path) -> None:
         "tabrelay/_assets/snapshot/snapshot.json",
         "tabrelay/_assets/pyscript/core.js",
         "tabrelay/_assets/micropython/micropython.wasm",
+        "tabrelay/_assets/editor/editor.js",
+        "tabrelay/_assets/editor/editor.js.zst",
+        "tabrelay/_assets/demo/playground/frame/frame.html",
+        "tabrelay/_assets/demo/playground/programs/typed.py",
         "tabserver/micropython/tabserver.py",
     }
     assert not [name for name in names if "__pycache__" in name or name.endswith((".map", ".pyc"))]
@@ -107,6 +111,7 @@ def test_the_wheel_carries_the_licences_of_what_it_carries(wheel: Path) -> None:
     assert "tabrelay/_assets/pyodide/LICENSE" in texts
     assert "tabrelay/_assets/pyscript/LICENSE" in texts
     assert "tabrelay/_assets/micropython/LICENSE" in texts
+    assert "tabrelay/_assets/editor/licenses/@codemirror__view.txt" in texts
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in texts)
 
 

@@ -192,6 +192,13 @@ async def test_a_javascript_program_reaches_no_token_no_storage_and_no_route(
     assert len(result["found"]) > 25
 
 
+async def test_every_frame_allows_only_scripts(playground: Playground) -> None:
+    frames = playground.page.locator("iframe")
+    assert await frames.count() >= 1
+    for frame in await frames.all():
+        assert await frame.get_attribute("sandbox") == "allow-scripts"
+
+
 PYTHON_ESCAPE = """import js
 from tabserver import tool
 

@@ -8,6 +8,46 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "the playground embeds its frame and nothing else",
+        "rules = f\"{PAGE_HEADERS['Content-Security-Policy']}; frame-src 'self'\"",
+        "tests/faces/web/test_playground.py -k embed_one_document",
+    ),
+    Mutation(
+        "the playground's frame has an opaque origin",
+        '"sandbox allow-scripts allow-same-origin",',
+        "tests/faces/web/test_playground.py -k sandboxed_however",
+    ),
+    Mutation(
+        "the playground's frame sends no requests",
+        '"connect-src *",',
+        "tests/faces/web/test_playground.py -k sandboxed_however",
+    ),
+    Mutation(
+        "code of the playground in an opaque origin",
+        'this.#frame.sandbox.value = "allow-scripts allow-same-origin";',
+        "tests/e2e/test_playground.py -k only_scripts",
+    ),
+    Mutation(
+        "a program that hangs",
+        "if (false) return;",
+        "tests/js/test_program_port.py -k hangs",
+    ),
+    Mutation(
+        "bounds of calls in the playground",
+        None,
+        "tests/js/test_program_port.py -k calls_in_flight",
+    ),
+    Mutation(
+        "bound of the messages of a program",
+        None,
+        "tests/js/test_program_port.py -k floods",
+    ),
+    Mutation(
+        "bound of a shared program",
+        "if (false) {",
+        "tests/js/test_playground_programs.py -k shared_program",
+    ),
+    Mutation(
         "only wheels of the index are served",
         "if False:",
         "tests/cli/test_packages.py -k only_files",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
-SOURCES: Final = ("relay/tabrelay", "browser_pkg/tabserver")
+SOURCES: Final = ("relay/tabrelay", "browser_pkg/tabserver", "web_demo/playground")
 MARKER: Final = re.compile(r" *(?:#|//) defence: (?P<name>.+)")
 
 

@@ -6,7 +6,7 @@ const attempts = {
   codes: () => fetch(`${relay}/-/codes`, { method: "POST", mode: "no-cors" }),
   server: () => fetch(`${relay}/demo`, { method: "POST", body: "{}" }).then((answer) => answer.text()),
   page: () => fetch(`${relay}/-/demo/`).then((answer) => answer.text()),
-  elsewhere: () => fetch("http://127.0.0.1:9/", { mode: "no-cors" }),
+  otherHost: () => fetch("http://127.0.0.1:9/", { mode: "no-cors" }),
   socket: () => new Promise((resolve, reject) => {
     const socket = new WebSocket(relay.replace("http", "ws") + "/demo", ["tabrelay.v1"]);
     socket.onopen = resolve;

@@ -89,7 +89,7 @@ class WebRoutes:
             ),
             declared=declared,
         )
-        more = (self.pairs, CspReports(policy, self.clock), *groups(self.assets))
+        more: tuple[RouteGroup, ...] = (self.pairs, CspReports(policy, self.clock), *groups(self.assets))
         inner = web_app(self.assets, self.status, groups=more, probe=probe)
         self.gate = Gate(inner, policy, self.tokens)
 

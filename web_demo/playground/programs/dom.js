@@ -1,4 +1,5 @@
-// The program has a document: the output beside it. Change what a person sees from a tool call.
+/** The DOM: the program has a document, the output, and a tool changes what a person sees there. */
+
 document.body.innerHTML = `
   <h1 id="title">Shopping list</h1>
   <ul id="items"></ul>

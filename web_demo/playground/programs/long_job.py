@@ -1,3 +1,5 @@
+"""A long job: it reports progress, and its caller can cancel it."""
+
 import asyncio
 
 from tabserver import Context, tool

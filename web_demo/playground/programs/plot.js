@@ -1,4 +1,5 @@
-// The canvas is in the output. A tool that returns a Blob returns an image: the model sees the plot too.
+/** A plot: the canvas is in the output, and the tool returns it as an image, so the model sees it too. */
+
 const canvas = document.createElement("canvas");
 canvas.width = 640;
 canvas.height = 320;

@@ -1,3 +1,5 @@
+"""A question to the user: the client shows a form, and the tool gets the answer."""
+
 from dataclasses import dataclass
 
 from tabserver import Context, tool

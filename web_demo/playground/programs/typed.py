@@ -1,3 +1,5 @@
+"""Typed Python: type hints become the schema that clients see."""
+
 from typing import Literal
 
 from tabserver import tool
