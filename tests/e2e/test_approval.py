@@ -38,6 +38,14 @@ OWN = """() => connection.addEventListener("approval", (event) => {
     event.detail.decide("once");
 }, { once: true })"""
 
+# The moment in which the buttons do not work yet lasts until the test ends it.
+HOLD_DELAY = """() => {
+    const { setTimeout } = globalThis;
+    const held = [];
+    globalThis.setTimeout = (run, ms, ...rest) => (ms === 600 ? held.push(run) : setTimeout(run, ms, ...rest));
+    globalThis.releaseDelay = () => { globalThis.setTimeout = setTimeout; for (const run of held) run(); };
+}"""
+
 
 class Dialog:
     """The accessibility tree of the page's dialog."""
@@ -77,18 +85,18 @@ class Dialog:
             while not await is_so():  # noqa: ASYNC110 - the tree has no event for changes
                 await asyncio.sleep(0.05)
 
-    async def button(self, name: str) -> dict[str, Any]:
-        """The button, once it is enabled."""
+    async def button(self, name: str, *, at_once: bool = False) -> dict[str, Any]:
+        """The button, once it is enabled; or `at_once`, before that."""
         async with asyncio.timeout(BOUND_S):
             while True:
                 for node in await self.nodes("button"):
                     states = {state["name"]: state["value"].get("value") for state in node.get("properties", ())}
-                    if node["name"]["value"] == name and not states.get("disabled"):
+                    if node["name"]["value"] == name and (at_once or not states.get("disabled")):
                         return node
                 await asyncio.sleep(0.05)
 
-    async def click(self, name: str) -> None:
-        node = await self.button(name)
+    async def click(self, name: str, *, at_once: bool = False) -> None:
+        node = await self.button(name, at_once=at_once)
         box = await self._session.send("DOM.getBoxModel", {"backendNodeId": node["backendDOMNodeId"]})
         x, y = box["model"]["content"][:2]
         await self._page.mouse.click(x + 5, y + 5)
@@ -164,6 +172,15 @@ async def test_a_cancelled_call_takes_its_question_away_and_a_page_may_ask_in_it
         async with asking(client):
             await dialog.until('Approve “Wipe "the notes"”?')
         await dialog.until()
+        # A click that was meant for something else decides nothing.
+        await page.evaluate(HOLD_DELAY)
+        async with asking(client) as call:
+            await dialog.until('Approve “Wipe "the notes"”?')
+            await dialog.click("Approve once", at_once=True)
+            await page.keyboard.press("Enter")
+            await page.evaluate("releaseDelay()")
+            await dialog.click("Refuse")
+            assert outcome(await call)[0]
         assert await page.evaluate("ran") == []
         await page.evaluate(OWN)
         assert outcome(await client.call_tool("wipe", {"n": 1})) == (False, "wiped")

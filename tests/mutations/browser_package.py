@@ -224,6 +224,11 @@ MUTATIONS: Final = (
         'return self.caller.principal, "", owner, self.name, fingerprint_of(self.item)',
         "tests/tabs/test_approvals.py",
     ),
+    Mutation(
+        "approval buttons that work at once",
+        'button.addEventListener("click", (event) => event.isTrusted && run());',
+        "tests/e2e/test_approval.py::test_a_cancelled_call_takes_its_question_away_and_a_page_may_ask_in_its_own_way",
+    ),
     Mutation("a destructive tool asks", "return False", "tests/tabs/test_approvals.py"),
     Mutation("only the tab that was asked answers", "if question is None:", "tests/tabs/test_approvals.py"),
     Mutation("what a session's permission is for", "return owner, self.name", "tests/tabs/test_approvals.py"),

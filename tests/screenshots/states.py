@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from playwright.async_api import Page, Route
 
 from tests.screenshots.stage import Stage
+from tests.support.paths import ROOT
 
 DIAL = "(url) => new Promise((done) => (new WebSocket(url, 'mcp').onclose = () => done()))"
 OFFER = """async () => {
@@ -90,6 +91,19 @@ async def address_online(stage: Stage) -> Page:
     return page
 
 
+async def address_unknown(stage: Stage) -> Page:
+    page = await stage.page("/unknown")
+    await page.locator("#state[data-state=unknown]").wait_for()
+    return page
+
+
+async def starter(stage: Stage) -> Page:
+    """The page that `tabrelay init` writes, without its relay."""
+    html = (ROOT / "relay" / "tabrelay" / "assets" / "starter" / "index.html").read_text(encoding="utf-8")
+    (stage.site.folder / "starter.html").write_text(html.replace("SERVER", "notes"), encoding="utf-8")
+    return await stage.page(stage.site.origin + "/starter.html", is_paired=False)
+
+
 async def demo(stage: Stage) -> Page:
     page = await stage.demo()
     await stage.call("add", {"a": 2, "b": 3})
@@ -133,6 +147,8 @@ STATES = (
     PageState("console-without-relay", console_without_relay),
     PageState("address-not-paired", address_not_paired),
     PageState("address-online", address_online),
+    PageState("address-unknown", address_unknown),
+    PageState("starter", starter),
     PageState("examples", examples),
     PageState("pairing-panel", pairing_panel),
     PageState("problem-panel", problem_panel),

@@ -143,6 +143,7 @@ function choiceButton(label, look, run) {
   button.className = look;
   button.textContent = label;
   // Only the user decides: a script of the page could dispatch a click.
+  // defence: approval buttons that work at once
   button.addEventListener("click", (event) => event.isTrusted && button.ariaDisabled !== "true" && run());
   return button;
 }

@@ -41,7 +41,7 @@ const GRAMMARS = {
   ),
   shell: new RegExp(
     String.raw`(?<comment>(?<![^\s])#.*)|(?<string>"(?:[^"\\]|\\[^])*"?|'[^']*'?)|` +
-      String.raw`(?<name>(?<![^\s])--?[a-z][\w-]*|\$\w+|\$\{[^}\n]*\})|(?<keyword>(?<=^|[\n|;&(]\s*)[a-z][\w./-]*(?=\s|$))`,
+      String.raw`(?<name>(?<![^\s])--?[a-z][\w-]*|\$\w+|\$\{[^}\n]*\})|(?<keyword>(?<=^|[\n|;&(]\s*)[a-z./~][\w./~-]*(?=\s|$))`,
     "giu",
   ),
   text: null,
