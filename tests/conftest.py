@@ -16,7 +16,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts background jobs with SIGINT ignored, which programs that tests start and interrupt would inherit.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["tests.canary", "tests.order", "tests.processes", "tests.support.relay_pair"]
+pytest_plugins = [
+    "tests.canary",
+    "tests.order",
+    "tests.processes",
+    "tests.support.shared_files",
+    "tests.support.relay_pair",
+]
 
 # Each process of the suite imports and collects all tests. None of that becomes garbage, and searching it takes a fifth
 # of the time.

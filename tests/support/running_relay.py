@@ -29,6 +29,7 @@ from tabrelay.system.process_identity import ProcessIdentity
 from tabrelay.system.relay_records import RelayRecord
 from tests import canary
 from tests.support.recorder import Recorder
+from tests.support.shared_files import shared_assets
 from tests.support.waiting import BOUND_S, until
 
 MODERN = "2026-07-28"
@@ -80,7 +81,7 @@ class RunningRelay:
 
     async def __aenter__(self) -> RunningRelay:
         self.drain = Drain.for_settings(self.settings)
-        assets = self._assets or Assets.find()
+        assets = self._assets or shared_assets()
         app: Any = create_app(
             self.settings,
             specs=self._specs,
