@@ -39,9 +39,9 @@ test-newest: ## Run the relay's tests with the newest uvicorn, httptools, websoc
 	@$(SETUP) test-newest
 	@exec build/newest/bin/python -m pytest $(PARALLEL) $(or $(ARGS),$(NEWEST))
 
-test-browsers: ## Try the core in Firefox and WebKitGTK too, and write docs/browsers.md (ARGS="-k reload")
+test-browsers: ## Try the core in Firefox and WebKitGTK too, and write docs/reference/browsers.md (ARGS="-k reload")
 	@$(SETUP) browsers
-	@TABRELAY_BROWSERS=$(BROWSERS) TABRELAY_BROWSERS_TABLE=docs/browsers.md exec $(BIN)/python -m pytest tests/browsers $(ARGS)
+	@TABRELAY_BROWSERS=$(BROWSERS) TABRELAY_BROWSERS_TABLE=docs/reference/browsers.md exec $(BIN)/python -m pytest tests/browsers $(ARGS)
 
 screenshots: ## Write pictures of every page and state to build/screenshots (ARGS="console demo")
 	@$(SETUP) test

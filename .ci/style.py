@@ -27,7 +27,7 @@ CHECKED: Final = (
     ".ci",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
-    "docs/architecture.md",
+    "docs/concepts/architecture.md",
     "docs/adr",
 )
 EXEMPT: Final = (".ci/style.py", "tests/test_style.py", "tests/fuzz/corpus", "relay/tabrelay/assets/page")

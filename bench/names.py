@@ -1,5 +1,5 @@
 """Cost of names on the bus, and the time until very many of them are registered: for the million browsers of
-docs/scale.md.
+docs/guides/scale.md.
 
 `python -m bench.names`: a node with this many names, a second one that looks for them, and a real nats-server. The
 names have no browsers, whose cost `bench.growth` measures. Times are of both nodes together, in one process.

@@ -1,4 +1,4 @@
-"""docs/api.md agrees with the docstrings and is complete."""
+"""docs/reference/api.md agrees with the docstrings and is complete."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import tabserver
 from tests.support.api_reference import TYPES, reference
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "api.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "api.md"
 
 
 def test_the_reference_is_generated_from_the_docstrings() -> None:

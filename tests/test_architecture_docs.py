@@ -1,4 +1,4 @@
-"""docs/architecture.md: the files and functions of its diagrams exist, and its layers are those of import-linter."""
+"""docs/concepts/architecture.md: files and functions of its diagrams exist, and its layers are import-linter's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.paths import ROOT
 
-PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "concepts" / "architecture.md").read_text(encoding="utf-8")
 FOLDERS = (ROOT / "relay" / "tabrelay", ROOT / "browser_pkg" / "tabserver")
 DIAGRAMS = re.findall(r"```mermaid\n(.*?)```", PAGE, re.DOTALL)
 MAX_LINES = 150

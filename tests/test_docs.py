@@ -1,5 +1,5 @@
-"""docs/settings.md has every setting with its default and every limit with its effect; docs/config.md has every key of
-a server."""
+"""docs/reference/settings.md has every setting with its default and every limit with its effect;
+docs/reference/config.md has every key of a server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tabrelay.config.server_entry import BROWSER_KEYS, HTTP_KEYS, KINDS, STDIO_K
 from tabrelay.config.settings import Settings
 from tests.support.cli_reference import generated, parsers
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "settings.md"
 CONFIG = PAGE.with_name("config.md")
 COMMANDS = PAGE.with_name("cli.md")
 COMMAND_BLOCK = re.compile(r"(?<=<!-- cli -->\n).*?(?=<!-- /cli -->)", re.DOTALL)
@@ -105,7 +105,7 @@ def test_every_limit_says_what_happens_at_it() -> None:
 
 
 def test_every_setting_is_used() -> None:
-    relay = PAGE.parent.parent / "relay" / "tabrelay"
+    relay = PAGE.parents[2] / "relay" / "tabrelay"
     code = "\n".join(path.read_text() for path in relay.rglob("*.py") if path.name != "config.py")
     unused = [item.name for item in fields(Settings) if not re.search(rf"settings\.{item.name}\b", code)]
     assert unused == []
@@ -157,7 +157,7 @@ def test_every_flag_says_what_it_is_for() -> None:
 
 
 def test_each_decision_has_a_number_of_its_own_that_is_also_in_its_title() -> None:
-    pages = sorted(PAGE.with_name("adr").glob("*.md"))
+    pages = sorted((PAGE.parents[1] / "adr").glob("*.md"))
     titled = {page.name: page.read_text(encoding="utf-8").partition(".")[0] for page in pages}
     assert titled == {name: f"# {int(name[:4])}" for name in titled}
     assert len({name[:4] for name in titled}) == len(titled)

@@ -1,4 +1,4 @@
-"""docs/files.md lists every source file with the first sentence of its docstring."""
+"""docs/project/files.md lists every source file with the first sentence of its docstring."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""docs/limits.md names every container that grows while a program runs, its bound, and a test that reaches the
-bound."""
+"""docs/reference/limits.md names every container that grows while a program runs, its bound, and a test that reaches
+the bound."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from tabrelay.config.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "limits.md"
+PAGE = ROOT / "docs" / "reference" / "limits.md"
 PACKAGES = {"relay/tabrelay": "", "browser_pkg/tabserver": "tabserver/"}
 # Programs that run once and end, and values that are created from one file.
 SHORT_LIVED = ("cli/", "config/", "bridge/oauth/", "tabserver/micropython/")

@@ -1,4 +1,4 @@
-"""docs/link.md and the source agree on the link's states, its frames, and the clauses that comments cite."""
+"""docs/reference/link.md and the source agree on the link's states, its frames, and the clauses that comments cite."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tabserver.wire import frames
 from tabserver.wire.states import ACCEPTS, TRANSITIONS, Phase
 from tests.support.paths import ROOT
 
-PAGE = ROOT / "docs" / "link.md"
+PAGE = ROOT / "docs" / "reference" / "link.md"
 PRODUCT = (ROOT / "browser_pkg" / "tabserver", ROOT / "relay" / "tabrelay")
 BLOCK = re.compile(r"(?<=<!-- states -->\n).*?(?=<!-- /states -->)", re.DOTALL)
 CLAUSE = re.compile(r"^\*\*([FLP]\d+)\.", re.MULTILINE)

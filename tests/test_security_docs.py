@@ -1,4 +1,4 @@
-"""docs/security.md: every row of the threat table names existing tests, and every mutation has its marker."""
+"""docs/concepts/security.md: every row of the threat table names existing tests, and every mutation has its marker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.mutations import MUTATIONS, Mutation
 from tests.mutations.mutation import marked
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "security.md"
+PAGE = ROOT / "docs" / "concepts" / "security.md"
 # A row that is removed from the page would be a defence without a check.
 ATTACKERS = {
     "a malicious page",

@@ -24,7 +24,7 @@ def test_what_is_no_positive_number_is_ignored(value: Any) -> None:
 
 
 def test_the_settings_document_has_every_wait_with_its_default() -> None:
-    text = (ROOT / "docs" / "settings.md").read_text()
+    text = (ROOT / "docs" / "reference" / "settings.md").read_text()
     rows = re.findall(r"^\| `(\w+_ms)` \| (\d+) \|", text, re.MULTILINE)
     defaults = {f"{name.removesuffix('_s')}_ms": round(seconds * 1000) for name, seconds in asdict(DEFAULTS).items()}
     assert {name: int(value) for name, value in rows} == defaults

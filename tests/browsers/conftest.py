@@ -1,6 +1,6 @@
 """Fixtures for every selected browser: `TABRELAY_BROWSERS=chromium,firefox,webkit`; Chromium by default.
 
-`make test-browsers` selects all of them, and the table in docs/browsers.md (`TABRELAY_BROWSERS_TABLE`).
+`make test-browsers` selects all of them, and the table in docs/reference/browsers.md (`TABRELAY_BROWSERS_TABLE`).
 """
 
 from __future__ import annotations

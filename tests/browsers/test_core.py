@@ -1,4 +1,4 @@
-"""The core features in every browser, with the worker in either mode: see docs/browsers.md."""
+"""The core features in every browser, with the worker in either mode: see docs/reference/browsers.md."""
 
 from __future__ import annotations
 

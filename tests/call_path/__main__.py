@@ -1,4 +1,4 @@
-"""Prints the product files and functions that a `tools/call` enters, for each path: see docs/call-path.md.
+"""Prints the product files and functions that a `tools/call` enters, for each path: see docs/project/call-path.md.
 
 Takes about half a minute, with a Chromium. `--short`: only the numbers, and the files that are entered too often.
 """

@@ -1,4 +1,4 @@
-"""Report of the call paths as Markdown: docs/call-path.md, and what `python -m tests.call_path` prints."""
+"""Report of the call paths as Markdown: docs/project/call-path.md, and what `python -m tests.call_path` prints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.call_path.paths import Measured
 from tests.call_path.tracer import Step
 from tests.support.paths import ROOT
 
-PAGE: Final = ROOT / "docs" / "call-path.md"
+PAGE: Final = ROOT / "docs" / "project" / "call-path.md"
 INTRODUCTION: Final = """# Call path
 
 The product files and functions that one `tools/call` enters, measured in Chromium. Python is followed with

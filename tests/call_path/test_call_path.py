@@ -50,4 +50,6 @@ async def test_the_page_lists_the_files_of_each_path(results: dict[CallPath, Mea
         report.PAGE.write_text(text, encoding="utf-8")
     listed, found = report.files_of(report.PAGE.read_text(encoding="utf-8")), report.files_of(text)
     differences = {name: sorted(listed.get(name, set()) ^ files) for name, files in found.items()}
-    assert not any(differences.values()), f"Write docs/call-path.md anew (CONTRIBUTING.md); it differs in {differences}"
+    assert not any(differences.values()), (
+        f"Write docs/project/call-path.md anew (CONTRIBUTING.md); it differs in {differences}"
+    )

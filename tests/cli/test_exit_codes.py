@@ -1,4 +1,4 @@
-"""Exit codes of all commands: the table of docs/cli.md, and a command for each code."""
+"""Exit codes of all commands: the table of docs/reference/cli.md, and a command for each code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from tabrelay.cli import output
 from tests.support.paths import ROOT
 
-PAGE = ROOT / "docs" / "cli.md"
+PAGE = ROOT / "docs" / "reference" / "cli.md"
 BLOCK = re.compile(r"(?<=<!-- codes -->\n).*?(?=<!-- /codes -->)", re.DOTALL)
 WAIT_S = 60.0
 

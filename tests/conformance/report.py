@@ -1,4 +1,4 @@
-"""The suite's results as tables of docs/conformance.md. Run with TABRELAY_WRITE_DOCS=1 to write them again."""
+"""The suite's results as tables of docs/reference/conformance.md. TABRELAY_WRITE_DOCS=1 writes them again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.support.conformance_suite import Scenario
 
-PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
 
 Runs = Mapping[str, Mapping[str, Scenario]]
 

@@ -30,7 +30,7 @@ ALSO = {
 }
 
 
-# Reported as information, which means that it was not tried. The reason is in docs/conformance.md.
+# Reported as information, which means that it was not tried. The reason is in docs/reference/conformance.md.
 UNTRIED: dict[str, set[str]] = {"2025-11-25": set(), "2026-07-28": {"server-sse-streams-functional"}}
 
 

@@ -23,7 +23,8 @@ from tests.support.running_relay import ACCEPT, MODERN, RunningRelay, modern
 ROOT = Path(__file__).parents[2]
 REVISIONS = {"2025-11-25": 30, "2026-07-28": 37}
 SERVERS = {"legacy": "handshake only", "modern": "2026-07-28 only", "far": "handshake only, over HTTP"}
-# A server that sends its questions as requests gives them no names, and the suite expects one: see docs/conformance.md.
+# A server that sends its questions as requests gives them no names, and the suite expects one: see
+# docs/reference/conformance.md.
 NAMELESS = {"input-required-result-basic-elicitation": ("sep-2322-elicitation-incomplete",)}
 UNTRIED = {"2025-11-25": set(), "2026-07-28": {"server-sse-streams-functional"}}
 

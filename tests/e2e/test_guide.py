@@ -23,7 +23,7 @@ from tests.support.npm_bundle import esbuild
 from tests.support.other_origin import Site
 
 ROOT = Path(__file__).parents[2]
-GUIDE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs" / "guides" / "pages.md").read_text(encoding="utf-8")
 WRITTEN = "http://127.0.0.1:4747"
 OFFERED = """name => globalThis.shown?.state.state === "connected"
     && shown.catalogue?.tools.some((tool) => tool.name === name)"""

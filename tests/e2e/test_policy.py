@@ -15,7 +15,7 @@ from tests.e2e.test_page_api import text
 from tests.support.demo import Demo
 from tests.support.other_origin import Site
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guide.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "pages.md"
 WRITTEN = "127.0.0.1:4747"
 OFFER = 'offer(tabrelay.connect, server="app", worker="/worker.js", token="TOKEN")\n'
 IMPORTS = "from pyscript.js_modules import tabrelay\nfrom tabserver import tool\nfrom tabserver.page import offer\n"

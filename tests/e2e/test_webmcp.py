@@ -332,7 +332,7 @@ async def test_the_whole_context_can_be_replaced_as_early_drafts_did(shop: Shop,
 
 @only("native")
 async def test_the_guides_page_works_unchanged(shop: Shop) -> None:
-    guide = (ROOT / "docs" / "webmcp.md").read_text()
+    guide = (ROOT / "docs" / "guides" / "webmcp.md").read_text()
     [html] = re.findall(r"```html\n(<!doctype html>.*?)```", guide, re.DOTALL)
     await fetch_files(shop.site.folder, shop.relay)
     filled = html.replace('data-server="notes"', 'data-server="shop" data-token="TOKEN"')

@@ -13,7 +13,7 @@ from tests.support.nodejs import node
 from tests.support.paths import ROOT
 
 JS = ROOT / "browser_pkg" / "tabserver" / "js"
-GUIDE = ROOT / "docs" / "guide.md"
+GUIDE = ROOT / "docs" / "guides" / "pages.md"
 HEAD = "| message | `code` | `why` |\n|---|---|---|\n"
 TYPES = (JS / "client.d.ts").read_text(encoding="utf-8")
 

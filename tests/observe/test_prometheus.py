@@ -27,7 +27,7 @@ from tests.support.paths import ROOT
 from tests.support.running_relay import RunningRelay
 from tests.support.waiting import BOUND_S
 
-DOCS = ROOT / "docs"
+DOCS = ROOT / "docs" / "guides"
 NAMES = re.compile(r"\b(?:tabrelay|process)_[a-z_]+\b")
 PARTS = ("_bucket", "_sum", "_count")
 CALLER = Caller(era=Era.MODERN, version="2026-07-28", principal="token:ci")

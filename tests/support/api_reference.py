@@ -1,4 +1,4 @@
-"""Makes docs/api.md: the Python names from their docstrings, the JavaScript ones from comments of the .d.ts files."""
+"""Makes docs/reference/api.md: Python names from their docstrings, JavaScript names from comments of .d.ts files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TYPES = {"client.js": _JS / "client.d.ts", "status.js": _JS / "status.d.ts"}
 
 HEAD = """# API reference
 
-Made from the docstrings, from `client.d.ts` and from `status.d.ts`. How to begin is in the [guide](guide.md).
+Made from the docstrings, from `client.d.ts` and from `status.d.ts`. How to begin is in the [guide](../guides/pages.md).
 `TABRELAY_WRITE_DOCS=1 make test ARGS=tests/test_api_docs.py` writes this page anew.
 
 - [Python: `tabserver`](#python-tabserver), the same in the worker and in a PyScript page

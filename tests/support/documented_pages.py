@@ -94,17 +94,17 @@ def _written(way: str, folder: Path) -> str:
     if way == "README":
         return block("README.md", "html", "connect(")
     if way == "guide":
-        return block("docs/guide.md", "html", "write_note")
+        return block("docs/guides/pages.md", "html", "write_note")
     if way == "PyScript":
-        return block("docs/guide.md", "html", 'type="py"')
+        return block("docs/guides/pages.md", "html", 'type="py"')
     if way == "MicroPython":
-        return block("docs/guide.md", "html", 'type="mpy"')
+        return block("docs/guides/pages.md", "html", 'type="mpy"')
     if way == "WebMCP":
         shutil.copy(STANDIN, folder / "standin.js")
-        html = block("docs/webmcp.md", "html", "registerTool")
+        html = block("docs/guides/webmcp.md", "html", "registerTool")
         # The page's own script follows the stand-in, for browsers without WebMCP.
         return html.replace("<script>", '<script type="module">import "/standin.js";')
-    api = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    api = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
     [described] = re.findall(r"^### `connect`\n(.*?)```", api, re.MULTILINE | re.DOTALL)
     code = "\n".join(line[4:] for line in described.splitlines() if line.startswith("    "))
     return f'<script type="module">{code}</script>'
@@ -114,7 +114,7 @@ async def _bundled(folder: Path, relay: Demo) -> str:
     project = folder / "project"
     (project / "node_modules").mkdir(parents=True)
     shutil.copytree(folder / "unpacked" / "package", project / "node_modules" / "tabrelay")
-    code = block("docs/guide.md", "ts", "connect(").replace(WRITTEN, f"http://127.0.0.1:{relay.port}")
+    code = block("docs/guides/pages.md", "ts", "connect(").replace(WRITTEN, f"http://127.0.0.1:{relay.port}")
     (project / "app.ts").write_text(with_token(code, relay.token), encoding="utf-8")
     made = await asyncio.create_subprocess_exec(
         esbuild(), str(project / "app.ts"), "--bundle", "--format=esm", f"--outfile={folder / 'app.js'}"

@@ -1,4 +1,4 @@
-"""The list of source files in docs/files.md: one row for each file, taken from the first sentence of its docstring."""
+"""Source files in docs/project/files.md: a row for each file, taken from the first sentence of its docstring."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import Final
 
 from tests.support.paths import ROOT
 
-PAGE: Final = ROOT / "docs" / "files.md"
+PAGE: Final = ROOT / "docs" / "project" / "files.md"
 FOLDERS: Final = ("relay/tabrelay", "browser_pkg/tabserver", "web_demo")
 INTRODUCTION: Final = """# Files
 
 One line for each source file, taken from its docstring. Packages and how they work together are in
-[architecture.md](architecture.md). `TABRELAY_WRITE_DOCS=1 python -m pytest tests/test_files_docs.py` writes this page.
+[architecture.md](../concepts/architecture.md).
+`TABRELAY_WRITE_DOCS=1 python -m pytest tests/test_files_docs.py` writes this page.
 """
 _COMMENT: Final = re.compile(r"\A\s*(?:/\*\*(?P<block>.*?)\*/|(?P<lines>(?://[^\n]*\n)+))", re.DOTALL)
 

@@ -1,8 +1,8 @@
 /**
  * Challenge-response proof between the relay and pages or workers, so that the token itself is never sent.
  *
- * The relay proves that it knows the token's key, and then gets a proof instead of the token. Rules P1 to P6 of docs/link.md;
- * the other side is `calls/proof.py` of the relay. Keys can't be exported, so code that gets into the page's origin can't copy
+ * The relay proves that it knows the token's key, and then gets a proof instead of the token. Rules P1 to P6 of
+ * docs/reference/link.md; the other side is `calls/proof.py` of the relay. Keys can't be exported, so code that gets into the page's origin can't copy
  * them. A message from a program that has not proved to be the relay is never shown to the user.
  *
  * @import { Why } from "./client.js"

@@ -15,8 +15,8 @@ the session is gone, the worker starts from zero: results for its callers are dr
 Time is an argument. The class has no clock, no loop and no socket: a shell calls `connected`, `receive`,
 `disconnected`, `send`, `handle_timer`, then drains `events()` and `frames()` and re-arms one timer at `next_timer()`.
 
-The clauses F1 to L16 that the comments cite are those of docs/link.md. The state machine is in `states`, timers and
-acknowledgements are in `timers`, usual requests and responses are in `shortcuts`.
+The clauses F1 to L16 that the comments cite are those of docs/reference/link.md. The state machine is in `states`,
+timers and acknowledgements are in `timers`, usual requests and responses are in `shortcuts`.
 
 What is *not* here: which browsers may connect (the relay's gate), what a payload means (the MCP core), and when to dial
 again (the worker's transport).

@@ -1,7 +1,7 @@
 """State machine of the link: roles, phases, transitions, and the frames that each phase accepts.
 
-Both tables are exhaustive: a transition or a frame that is not listed is refused. docs/link.md shows the transitions as
-a diagram that a test generates from here. What a transition does is in `link`.
+Both tables are exhaustive: a transition or a frame that is not listed is refused. docs/reference/link.md shows the
+transitions as a diagram that a test generates from here. What a transition does is in `link`.
 """
 
 from __future__ import annotations

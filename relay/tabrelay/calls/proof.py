@@ -3,7 +3,7 @@
 Relay and client share a key, SHA-256 of the token. The client sends a nonce and the authority that it dialled; the
 relay signs both together with a nonce of its own. A client that has verified this signature shows a *client proof*
 wherever a token would be shown. A proof is accepted by the relay that issued the nonce, for a short time, and by no
-other: a program that receives one after the relay has ended can do nothing with it. P1 to P6 in docs/link.md.
+other: a program that receives one after the relay has ended can do nothing with it. P1 to P6 in docs/reference/link.md.
 
 The relay keeps nothing per challenge: its nonce carries a time and a seal. This module reads no file and no socket, and
 does not decide what a principal may do.

@@ -16,7 +16,7 @@ UNREACHABLE: Final = 3
 REFUSED: Final = 4
 INTERRUPTED: Final = 130
 CLOSED_PIPE: Final = 141
-# The table of docs/cli.md, for all commands.
+# The table of docs/reference/cli.md, for all commands.
 CODES: Final = {
     OK: "It worked.",
     FAILED: "It did not work; stderr has the reason. `call`: the tool reports an error. `doctor`: something is amiss.",

@@ -72,7 +72,7 @@ def contents(document: Document, place: KeyPath) -> Contents | None:
 def _own(root: Raw, place: KeyPath) -> Contents:
     settings = {key: value for key, value in root.items() if key != "servers"}
     for key in [key for key in settings if key not in SETTINGS]:
-        expected = "it as a flag" if key in NOT_IN_FILES else "a setting of docs/settings.md"
+        expected = "it as a flag" if key in NOT_IN_FILES else "a setting of docs/reference/settings.md"
         place.at(key).wrong("is not a setting that a file can have", f"{expected}, or [servers.NAME]")
         del settings[key]
     found = []

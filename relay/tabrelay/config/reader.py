@@ -134,7 +134,7 @@ def _check_setting(key: str, value: Any, place: KeyPath) -> None:
     try:
         Settings.check(key, value)
     except ConfigError as error:
-        place.wrong(str(error).rstrip("."), "a value as docs/settings.md has it")
+        place.wrong(str(error).rstrip("."), "a value as docs/reference/settings.md has it")
 
 
 def effective(args: Mapping[str, Any], env: Mapping[str, str] | None = None) -> tuple[Settings, Config]:
