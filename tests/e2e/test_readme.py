@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-import socket
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -15,13 +12,11 @@ from types import ModuleType
 from playwright.async_api import BrowserContext
 
 from tabrelay.cli.main import main
-from tabrelay.system import relay_records
-from tests import canary
 from tests.support.demo import Demo
 from tests.support.documented_pages import fetch_files
 from tests.support.other_origin import Site
-from tests.support.recorder import Wiretap
-from tests.support.waiting import BOUND_S, until
+from tests.support.typed_commands import TypedCommands
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 
@@ -68,7 +63,6 @@ async def test_a_page_on_another_origin_offers_tools_in_javascript_and_python(
 
 # -- the lines of the README, in order ---------------------------------------------------------------------------------
 
-STARTS_RELAY = ("make demo", "tabrelay serve", "tabrelay demo")
 # `make demo` is the set-up of this test, and the relay; the others have tests that take longer.
 LEFT_OUT = ("make test", "pip install", "tabrelay demo ", "tabrelay dev ")
 
@@ -80,77 +74,25 @@ def lines() -> list[str]:
     return [" ".join(line.split()) for line in found if line]
 
 
-class Reader:
+def reader_in(folder: Path) -> TypedCommands:
     """A user with an empty home directory who types the README's lines, in a folder like a checkout."""
+    reader = TypedCommands(folder / "home", folder / "checkout")
+    (reader.folder / ".venv").mkdir()
+    (reader.folder / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
+    reader.add_program("claude", f'printf "%s\\n" "$@" > {given(reader)}')
+    reader.add_program("make", f"exec {reader.folder}/.venv/bin/tabrelay demo --no-open")
+    return reader
 
-    def __init__(self, folder: Path) -> None:
-        self.home, self.folder = folder / "home", folder / "checkout"
-        self.home.mkdir()
-        (self.folder / ".venv").mkdir(parents=True)
-        (self.folder / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            self.port = str(probe.getsockname()[1])
-        programs = folder / "programs"
-        programs.mkdir()
-        self.given = folder / "claude.txt"
-        self._program(programs / "claude", f'printf "%s\\n" "$@" > {self.given}')
-        self._program(programs / "make", f"exec {self.folder}/.venv/bin/tabrelay demo --no-open")
-        self.tap = Wiretap()
-        kept = {name: os.environ[name] for name in ("LANG", "TZ", "TMPDIR") if name in os.environ}
-        path = os.pathsep.join([str(programs), "/usr/local/bin", "/usr/bin", "/bin"])
-        self._env = {**kept, **self.tap.env, "HOME": str(self.home), "PATH": path, "TABRELAY_PORT": self.port}
-        self._exports: list[str] = []
-        self._relays: list[asyncio.subprocess.Process] = []
 
-    @staticmethod
-    def _program(path: Path, script: str) -> None:
-        path.write_text(f"#!/bin/sh\n{script}\n")
-        path.chmod(0o755)
-
-    @property
-    def state(self) -> Path:
-        return self.home / ".config" / "tabrelay"
-
-    async def type(self, line: str) -> str:
-        """The output of the line. A line that starts a relay returns when the relay is ready."""
-        line = line.replace("4747", self.port)
-        if line.startswith("export "):
-            self._exports.append(line)
-            return ""
-        script = "\n".join(["set -e", *self._exports, line])
-        if line.startswith(STARTS_RELAY):
-            return await self._start(script)
-        process = await asyncio.create_subprocess_exec(
-            "bash", "-c", script, cwd=self.folder, env=self._env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        async with asyncio.timeout(BOUND_S):
-            out, err = await process.communicate()
-        assert process.returncode == 0, f"{line}\n{out.decode()}\n{err.decode()}"
-        return out.decode()
-
-    async def _start(self, script: str) -> str:
-        log = self.folder / f"relay-{len(self._relays)}.txt"
-        with log.open("w") as file:
-            relay = await asyncio.create_subprocess_exec(
-                "bash", "-c", script, cwd=self.folder, env=self._env, stdout=file, stderr=file
-            )
-        self._relays.append(relay)
-        await until(lambda: "Ctrl+C stops" in log.read_text())
-        canary.register((self.state / "token").read_text().strip())
-        return log.read_text()
-
-    async def stop(self) -> None:
-        for record in relay_records.read(self.state):
-            await self.type(f"tabrelay stop --port {record.port}")
-        for relay in self._relays:
-            async with asyncio.timeout(BOUND_S):
-                await relay.wait()
+def given(reader: TypedCommands) -> Path:
+    """The file with the arguments that the program `claude` got."""
+    return reader.home.parent / "claude.txt"
 
 
 async def test_the_lines_of_the_readme_work_in_order_in_an_empty_home(
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
-    reader = Reader(tmp_path)
+    reader = reader_in(tmp_path)
     typed: list[str] = []
     site = Site(reader.folder)
     try:
@@ -172,11 +114,10 @@ async def test_the_lines_of_the_readme_work_in_order_in_an_empty_home(
                 shown = await reader.type(" ".join([entry["command"], *entry["args"], "--check"]))
                 assert "It works." in shown
             elif line.startswith("claude mcp add"):
-                given = reader.given.read_text().splitlines()
-                token = (reader.state / "token").read_text().strip()
-                assert given[-2:] == ["--header", f"Authorization: Bearer {token}"]
-                assert given[-3] == f"http://127.0.0.1:{reader.port}/demo"
-                assert "add\n" in await reader.type(f"tabrelay tools {given[-3]}")
+                words = given(reader).read_text().splitlines()
+                assert words[-2:] == ["--header", f"Authorization: Bearer {reader.token}"]
+                assert words[-3] == f"http://127.0.0.1:{reader.port}/demo"
+                assert "add\n" in await reader.type(f"tabrelay tools {words[-3]}")
             elif line.startswith("curl"):
                 await offer_from_own_page(context, reader, site)
         assert [line.split()[0] for line in typed] == [
@@ -193,7 +134,7 @@ async def test_the_lines_of_the_readme_work_in_order_in_an_empty_home(
     reader.tap.finish()
 
 
-async def offered(reader: Reader, server: str, tool: str) -> None:
+async def offered(reader: TypedCommands, server: str, tool: str) -> None:
     """Wait until the relay lists the page's tool."""
 
     async def is_there() -> bool:
@@ -203,7 +144,7 @@ async def offered(reader: Reader, server: str, tool: str) -> None:
     await until(is_there)
 
 
-async def offer_from_own_page(context: BrowserContext, reader: Reader, site: Site) -> None:
+async def offer_from_own_page(context: BrowserContext, reader: TypedCommands, site: Site) -> None:
     [html] = blocks("html")
     (site.folder / "index.html").write_text(f"<!doctype html><p id=note>Buy milk.</p>{html}")
     with site:
