@@ -355,6 +355,21 @@ async def test_the_page_logs_at_the_most_detailed_level_of_all_callers(relay: Ru
     assert [message["params"]["level"] for message in page.of("logging/setLevel")] == ["info", "debug", "info"]
 
 
+async def test_a_log_message_outside_of_calls_reaches_sessions_and_none_that_names_a_call(
+    relay: RunningRelay, page: ScriptedPage
+) -> None:
+    headers = await session(relay, {})
+    async with relay.http.stream("GET", "/notes", headers=headers) as stream:
+        lines = stream.aiter_lines()
+        message = jsonrpc.notification("notifications/message", {"level": "info", "data": "whose?"})
+        await page.send({**message, "relatedRequestId": 99})  # of a call that has ended
+        params = {"level": "info", "data": "for all"}
+        await page.send(jsonrpc.notification("notifications/message", params))
+        while (event := await next_event(lines))["method"] != "notifications/message":
+            pass
+        assert event["params"] == params
+
+
 async def test_a_changed_list_reaches_every_listener_even_after_a_reload(relay: RunningRelay) -> None:
     headers = await session(relay, {})
     listen = relay.modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id="mine")

@@ -241,6 +241,16 @@ MUTATIONS: Final = (
         "tests/behaviour/test_loop_floods.py -k many_callers",
     ),
     Mutation(
+        "floods: log messages outside of calls",
+        "if False:",
+        "tests/translation/test_background_logs.py::test_a_flood_of_messages_is_cut_and_reported",
+    ),
+    Mutation(
+        "loop time: long log messages for many callers",
+        "if text is None:",
+        "tests/behaviour/upstreams/test_background_logs.py::test_a_long_message_is_replaced_by_a_note",
+    ),
+    Mutation(
         "bounds: subscriptions of one caller",
         "if False:",
         "tests/behaviour/test_container_bounds.py::test_a_caller_subscribes_to_so_many_resources_and_all_of_a_server_to_so_many",

@@ -24,6 +24,7 @@ TOOLS = {
     "release": "ends every slow call",
     "progress": "reports progress, then answers",
     "log": "writes a log message, then answers",
+    "chatter": "answers, and from then on writes log messages that belong to no call, at `debug` and `warning` in turn",
     "ask": "asks the user for a name, and says it",
     "garbage": "writes what is no message to stdout, then answers",
     "large": "answers with as many bytes, or numbers, as it is told",
@@ -42,7 +43,7 @@ answers: dict[str, Message] = {}
 answered = threading.Condition()
 cancelled: set[Any] = set()
 listening: set[Any] = set()
-counts = {"count": 0, "initialize": 0}
+counts = {"count": 0, "initialize": 0, "chatter": 0}
 introduction: Message = {}
 ids = iter(range(1, 1000))
 
@@ -173,6 +174,17 @@ class Server:
     def tool_log(self, id: Any, params: Message, level: str = "info", word: str = "") -> Message:
         notify("notifications/message", {"level": level, "data": word})
         return text(word)
+
+    def tool_chatter(self, id: Any, params: Message, size: int = 0) -> Message:
+        def write_logs() -> None:
+            for number in range(1_000):
+                time.sleep(0.02)
+                counts["chatter"] += 1
+                level = ("debug", "warning")[number % 2]
+                notify("notifications/message", {"level": level, "data": f"{level} {'x' * size}".strip()})
+
+        threading.Thread(target=write_logs, daemon=True).start()
+        return text("chatting")
 
     def tool_ask(self, id: Any, params: Message) -> Message:
         schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}

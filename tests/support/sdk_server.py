@@ -3,6 +3,7 @@
 Over HTTP it takes any free port and prints it.
 """
 
+import asyncio
 import socket
 import sys
 from typing import Any
@@ -12,6 +13,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from pydantic import BaseModel
 
 server = MCPServer("official")
+running: set[asyncio.Task[None]] = set()
 
 
 class Name(BaseModel):
@@ -29,6 +31,20 @@ async def ask(ctx: Context) -> str:
     """Ask the user in the middle of the call, as in the handshake era."""
     answer: Any = await ctx.elicit("What is your name?", Name)
     return f"{answer.action}: {answer.data.name}" if answer.action == "accept" else str(answer.action)
+
+
+@server.tool()
+async def chatter(ctx: Context) -> str:
+    """Write log messages that belong to no call."""
+    session = ctx.session
+
+    async def write_logs() -> None:
+        for number in range(1_000):
+            await asyncio.sleep(0.02)
+            await session.send_log_message("info", number)
+
+    running.add(asyncio.create_task(write_logs()))
+    return "chatting"
 
 
 @server.tool()

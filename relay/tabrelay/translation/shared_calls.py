@@ -92,11 +92,19 @@ class SharedCalls:
 
     def only_sender(self, now: float, among: list[TrackedCall] | None = None) -> TrackedCall | None:
         """The call of a message that names none, if only one caller can have caused it."""
-        self._lingering = {id: until for id, until in self._lingering.items() if until > now}
+        self._drop_lingering(now)
         able = [running for running in self.senders() if among is None or running in among]
         if self._lingering or self._others_linger_until > now or len({running.channel for running in able}) != 1:
             return None
         return able[-1]
+
+    def is_quiet(self, now: float) -> bool:
+        """Can no call have caused a message that names none?"""
+        self._drop_lingering(now)
+        return not self.senders() and not self._lingering and self._others_linger_until <= now
+
+    def _drop_lingering(self, now: float) -> None:
+        self._lingering = {id: until for id, until in self._lingering.items() if until > now}
 
     def clear(self) -> list[Pending]:
         """The connection is gone. Returns the calls without an answer."""

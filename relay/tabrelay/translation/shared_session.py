@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tabrelay.calls.calls import Pending, Reply
+from tabrelay.translation.background_logs import BackgroundLogs
 from tabrelay.translation.subscribers import Subscribers
 from tabserver.wire import eras, jsonrpc, methods
 
@@ -23,6 +24,7 @@ class SharedSession:
     ) -> None:
         """`about`: the server's `initialize` result."""
         self.subscribers = Subscribers()
+        self.background_logs = BackgroundLogs(self.subscribers)
         self._about = about
         self._forward = forward
         self._send = send

@@ -42,6 +42,7 @@ class Subscribers:
     def __init__(self) -> None:
         self._sinks: dict[str, Callable[[Notice], None]] = {}
         self._levels: dict[str, str] = {}
+        self._has_chosen_level = False  # has any caller ever set one?
         self._subscribers: dict[str, set[str]] = {}
         self._counts: Counter[str] = Counter()  # subscriptions of each caller
 
@@ -77,11 +78,22 @@ class Subscribers:
 
     def set_level(self, channel: str, level: str) -> None:
         self._levels[channel] = level
+        self._has_chosen_level = True
 
     def wants_level(self, channel: str, params: object) -> bool:
         """Does the level of this caller include this log message?"""
         level = self._levels.get(channel)
         return level is None or messages.is_level_enabled(params, level)
+
+    def sinks_for_level(self, params: object, default: str) -> list[Callable[[Notice], None]]:
+        """The listening callers whose level includes this log message. `default` is the level of those that set none,
+        once the server has the level of another caller."""
+        unset = default if self._has_chosen_level else methods.LOG_LEVELS[0]
+        return [
+            sink
+            for channel, sink in self._sinks.items()
+            if messages.is_level_enabled(params, self._levels.get(channel, unset))
+        ]
 
     def refusal(self, channel: str, uri: str) -> str | None:
         """Why this caller can't subscribe to the URI; None if it can."""

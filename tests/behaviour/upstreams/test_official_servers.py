@@ -19,6 +19,7 @@ from tests.support.nodejs import MODULES, NODE
 from tests.support.paths import SUPPORT
 from tests.support.running_relay import RunningRelay
 from tests.support.upstream_relays import MODES, client, named, text
+from tests.support.waiting import until
 
 OFFICIAL = SUPPORT / "sdk_server.py"
 EXAMPLES = MODULES / "@modelcontextprotocol" / "sdk" / "dist" / "esm" / "examples" / "server"
@@ -79,6 +80,8 @@ async def relay(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Runni
             StdioSpec("py-stdio", sys.executable, ("-P", str(OFFICIAL), "stdio")),
             StdioSpec("py-old", sys.executable, ("-P", str(OFFICIAL), "stdio"), era="legacy"),
             HttpSpec("py-http", f"http://127.0.0.1:{py_http}/mcp"),
+            HttpSpec("py-http-old", f"http://127.0.0.1:{py_http}/mcp", era="legacy"),
+            HttpSpec("py-sse-old", f"http://127.0.0.1:{py_sse}/sse", era="legacy"),
             HttpSpec("py-sse", f"http://127.0.0.1:{py_sse}/sse"),
             HttpSpec("ts-http", f"http://127.0.0.1:{ts_http}/mcp", transport="http"),
             StdioSpec("ts-weather", str(NODE), (str(EXAMPLES / "mcpServerOutputSchema.js"),)),
@@ -99,7 +102,7 @@ async def test_a_server_of_the_python_sdk_is_listed_called_and_read(
         seen.append(progress)
 
     async with client(relay, server, mode) as one:
-        assert [tool.name for tool in (await one.list_tools()).tools] == ["add", "ask", "count"]
+        assert [tool.name for tool in (await one.list_tools()).tools] == ["add", "ask", "chatter", "count"]
         result = await one.call_tool("add", {"a": 1, "b": 2})
         assert (result.structured_content, result.is_error) == ({"result": 3}, False)
         await one.call_tool("count", {"to": 3}, progress_callback=receive)
@@ -113,6 +116,8 @@ async def test_each_server_is_spoken_to_in_its_own_era(relay: RunningRelay) -> N
         "py-stdio": ("stdio", "modern"),
         "py-old": ("stdio", "legacy"),
         "py-http": ("http", "modern"),
+        "py-http-old": ("http", "legacy"),
+        "py-sse-old": ("http", "legacy"),
         # The old transport; the server supports both eras, and the relay uses the newer one.
         "py-sse": ("http", "modern"),
         "ts-http": ("http", "legacy"),
@@ -130,6 +135,23 @@ async def test_each_server_is_spoken_to_in_its_own_era(relay: RunningRelay) -> N
 async def test_a_question_pushed_over_a_pipe_is_answered(relay: RunningRelay, server: str, mode: str) -> None:
     async with client(relay, server, mode, **named("Ada")) as one:
         assert await text(one, "ask") == "accept: Ada"
+
+
+@pytest.mark.parametrize("server", ["py-old", "py-http-old", "py-sse-old"])
+async def test_log_messages_outside_of_calls_reach_all_sessions(relay: RunningRelay, server: str) -> None:
+    received: dict[str, list[Any]] = {"one": [], "other": []}
+
+    def logs(name: str) -> dict[str, Any]:
+        async def receive(params: Any) -> None:
+            received[name].append(params.data)
+
+        return {"logging_callback": receive}
+
+    listener, talker = (client(relay, server, "legacy", **logs(name)) for name in received)
+    async with listener, talker as one:
+        assert await text(one, "chatter") == "chatting"
+        await until(lambda: all(len(seen) >= 3 for seen in received.values()))
+    assert all(seen == sorted(seen) for seen in received.values())
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -9,6 +9,7 @@ socket closes, its calls are lost.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 from collections.abc import Callable
@@ -242,6 +243,11 @@ class PlainPeer:
     def announced(self, session: PlainSession, message: dict[str, Any]) -> None:
         if self._initialized and session is self._initialized[-1]:
             self._subscribers.announce(message)
+
+    def logged(self, session: PlainSession, params: dict[str, Any]) -> None:
+        # Calls may run on another socket of the page.
+        if self._initialized and session is self._initialized[-1] and not self.in_flight:
+            self._shared.background_logs.announce(params, asyncio.get_running_loop().time())
 
     def wants_log(self, channel: str, params: object) -> bool:
         return self._subscribers.wants_level(channel, params)

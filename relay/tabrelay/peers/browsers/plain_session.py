@@ -75,6 +75,9 @@ class PlainSessionOwner(Protocol):
     def announced(self, session: PlainSession, message: dict[str, Any]) -> None:
         """A notification that belongs to no call."""
 
+    def logged(self, session: PlainSession, params: dict[str, Any]) -> None:
+        """A log message that belongs to no call."""
+
     def wants_log(self, channel: str, params: object) -> bool:
         """Did this caller ask for log messages of that level?"""
 
@@ -297,13 +300,19 @@ class PlainSession:
         elif method == methods.CANCELLED:
             self._received_cancellation(content)
         elif method == methods.LOG_MESSAGE:
-            running = self._call_of(related)
-            if running is not None and self._owner.wants_log(running.channel, content):
-                running.notify(method, content)
+            self._received_log(content, related)
         elif (running := self._calls.get(related)) is not None and not method.endswith("/list_changed"):
             running.notify(method, content)
         else:
             self._owner.announced(self, jsonrpc.notification(method, content or None))
+
+    def _received_log(self, params: dict[str, Any], related: object) -> None:
+        running = self._call_of(related)
+        if running is not None:
+            if self._owner.wants_log(running.channel, params):
+                running.notify(methods.LOG_MESSAGE, params)
+        elif related is None and self._calls.is_quiet(self._loop.time()):
+            self._owner.logged(self, params)
 
     def _received_cancellation(self, params: dict[str, Any]) -> None:
         """The page withdrew a question; its caller has it under the session's id."""

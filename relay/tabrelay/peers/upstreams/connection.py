@@ -39,6 +39,9 @@ class ConnectionOwner(Protocol):
     def announced(self, connection: UpstreamConnection, message: dict[str, Any]) -> None:
         """A notification that belongs to no call."""
 
+    def logged(self, connection: UpstreamConnection, params: dict[str, Any]) -> None:
+        """A log message that belongs to no call."""
+
     def tools_changed(self) -> None:
         """Cached facts about the tools may be wrong now."""
 
@@ -169,9 +172,7 @@ class UpstreamConnection:
         elif method == methods.CANCELLED:
             return  # the dispatcher has cancelled the question
         elif method == methods.LOG_MESSAGE:
-            owner = running or self._calls.only_sender(self._loop.time())
-            if owner is not None and self._owner.wants_log(owner.channel, content):
-                owner.notify(method, content)
+            self._received_log(running, content)
         elif isinstance(meta, dict) and eras.META_SUBSCRIPTION in meta:
             owner = self._calls.get(_as_id(meta[eras.META_SUBSCRIPTION]))
             if owner is not None:
@@ -180,6 +181,15 @@ class UpstreamConnection:
             running.notify(method, content)
         else:
             self._owner.announced(self, jsonrpc.notification(method, params))
+
+    def _received_log(self, running: TrackedCall | None, params: dict[str, Any]) -> None:
+        now = self._loop.time()
+        owner = running or self._calls.only_sender(now)
+        if owner is not None:
+            if self._owner.wants_log(owner.channel, params):
+                owner.notify(methods.LOG_MESSAGE, params)
+        elif self._calls.is_quiet(now):
+            self._owner.logged(self, params)
 
     async def _received_request(self, method: str, params: dict[str, Any] | None) -> dict[str, Any]:
         if method == methods.PING:

@@ -310,6 +310,10 @@ class Upstream:
         if connection is self._connection:
             self._subscribers.announce(message)
 
+    def logged(self, connection: UpstreamConnection, params: dict[str, Any]) -> None:
+        if connection is self._connection and connection.era is Era.LEGACY:
+            self._shared.background_logs.announce(params, asyncio.get_running_loop().time())
+
     def tools_changed(self) -> None:
         if self._routing_headers is not None:
             self._routing_headers.invalidate()
