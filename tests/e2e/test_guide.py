@@ -1,4 +1,4 @@
-"""The guide's examples, in an app on another origin: plain page, Python in worker and page, a typed bundle."""
+"""The examples of the guides, in an app on another origin: plain page, Python in worker and page, a typed bundle."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.npm_bundle import esbuild
 from tests.support.other_origin import Site
 
 ROOT = Path(__file__).parents[2]
-GUIDE = (ROOT / "docs" / "guides" / "pages.md").read_text(encoding="utf-8")
+GUIDES = ROOT / "docs" / "guides"
 WRITTEN = "http://127.0.0.1:4747"
 OFFERED = """name => globalThis.shown?.state.state === "connected"
     && shown.catalogue?.tools.some((tool) => tool.name === name)"""
@@ -34,9 +34,12 @@ globalThis.shown = connect({ server: "notes", relay: "RELAY", worker: "/tabrelay
 </script>"""
 
 
-def block(language: str, number: int = 0) -> str:
-    found = re.findall(rf"```{language}\n(.*?)```", GUIDE, re.DOTALL)
-    return str(found[number])
+def block(guide: str, language: str) -> str:
+    """The first code block of a guide in this language."""
+    text = (GUIDES / f"{guide}.md").read_text(encoding="utf-8")
+    found = re.search(rf"```{language}\n(.*?)```", text, re.DOTALL)
+    assert found is not None
+    return found[1]
 
 
 class App:
@@ -65,7 +68,7 @@ async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
     async with Demo(tmp_path_factory.mktemp("home"), "notes", "--allow-origin", site.origin, verb="serve") as relay:
         app = App(folder, site.origin, relay)
         await fetch_files(folder, relay)
-        (folder / "tools.py").write_text(block("python"))
+        (folder / "tools.py").write_text(block("python", "python"))
         with site:
             yield app
 
@@ -79,7 +82,7 @@ async def profile(browser: Browser) -> AsyncIterator[BrowserContext]:
 
 async def test_the_plain_page_and_python_in_the_worker(app: App, profile: BrowserContext, settings: ModuleType) -> None:
     page = await profile.new_page()
-    await page.goto(app.write("index.html", app.fill(block("html"), ', modules: ["/tools.py"]')))
+    await page.goto(app.write("index.html", app.fill(block("pages", "html"), ', modules: ["/tools.py"]')))
     for name in ("write_note", "word_count"):
         await page.wait_for_function(OFFERED, arg=name, timeout=settings.BOOT_TIMEOUT_MS)
     async with app.relay.client() as client:
@@ -98,7 +101,7 @@ async def test_the_plain_page_and_python_in_the_worker(app: App, profile: Browse
 
 async def test_python_in_the_page(app: App, profile: BrowserContext, settings: ModuleType) -> None:
     page = await profile.new_page()
-    html = "<!doctype html><title>By PyScript</title>" + app.fill(block("html", 1))
+    html = "<!doctype html><title>By PyScript</title>" + app.fill(block("pyscript", "html"))
     await page.goto(app.write("python.html", html))
     await page.wait_for_function(OFFERED, arg="page_title", timeout=settings.BOOT_TIMEOUT_MS)
     async with app.relay.client() as client:
@@ -107,7 +110,7 @@ async def test_python_in_the_page(app: App, profile: BrowserContext, settings: M
 
 async def test_python_in_the_page_by_micropython(app: App, profile: BrowserContext, settings: ModuleType) -> None:
     page = await profile.new_page()
-    html = "<!doctype html><title>Small</title><body>" + app.fill(block("html", 2))
+    html = "<!doctype html><title>Small</title><body>" + app.fill(block("micropython", "html"))
     await page.goto(app.write("micropython.html", html))
     await page.wait_for_function(OFFERED, arg="write", timeout=settings.BOOT_TIMEOUT_MS)
     async with app.relay.client() as client:
@@ -124,7 +127,7 @@ async def test_the_bundled_app_is_typed_and_runs(app: App, profile: BrowserConte
         archive.extractall(project / "unpacked", filter="data")
     installed.parent.mkdir()
     (project / "unpacked" / "package").rename(installed)
-    (project / "app.ts").write_text(app.fill(block("ts")))
+    (project / "app.ts").write_text(app.fill(block("frameworks", "ts")))
     flags = ["--strict", "--noEmit", "--target", "es2024", "--lib", "es2024,dom", "--module", "esnext"]
     flags += ["--moduleResolution", "bundler", "--types", ""]
     typed = await node(MODULES / "typescript" / "bin" / "tsc", *flags, str(project / "app.ts"), timeout_s=60)

@@ -106,7 +106,7 @@ async def test_a_page_that_is_reloaded_while_the_relay_is_down_connects_when_it_
 
 def test_the_loader_that_the_documentation_shows_is_the_one_that_the_relay_serves() -> None:
     loader = LOADER.read_text(encoding="utf-8")
-    assert block("docs/guides/pages.md", "js", "load(") == loader
+    assert block("docs/reference/loader.md", "js", "load(") == loader
     assert (ROOT / "web_demo/examples/cross_origin/tabrelay.js").read_text(encoding="utf-8") == loader
 
 

@@ -96,9 +96,9 @@ def _written(way: str, folder: Path) -> str:
     if way == "guide":
         return block("docs/guides/pages.md", "html", "write_note")
     if way == "PyScript":
-        return block("docs/guides/pages.md", "html", 'type="py"')
+        return block("docs/guides/pyscript.md", "html", 'type="py"')
     if way == "MicroPython":
-        return block("docs/guides/pages.md", "html", 'type="mpy"')
+        return block("docs/guides/micropython.md", "html", 'type="mpy"')
     if way == "WebMCP":
         shutil.copy(STANDIN, folder / "standin.js")
         html = block("docs/guides/webmcp.md", "html", "registerTool")
@@ -114,7 +114,7 @@ async def _bundled(folder: Path, relay: Demo) -> str:
     project = folder / "project"
     (project / "node_modules").mkdir(parents=True)
     shutil.copytree(folder / "unpacked" / "package", project / "node_modules" / "tabrelay")
-    code = block("docs/guides/pages.md", "ts", "connect(").replace(WRITTEN, f"http://127.0.0.1:{relay.port}")
+    code = block("docs/guides/frameworks.md", "ts", "connect(").replace(WRITTEN, f"http://127.0.0.1:{relay.port}")
     (project / "app.ts").write_text(with_token(code, relay.token), encoding="utf-8")
     made = await asyncio.create_subprocess_exec(
         esbuild(), str(project / "app.ts"), "--bundle", "--format=esm", f"--outfile={folder / 'app.js'}"
