@@ -36,7 +36,7 @@ SHOWN: Final = {
         "test_a_named_token_is_printed_once",
         "test_a_token_for_figures",
         "test_the_default_token_is_replaced",
-        "test_the_state_directory_may_stand",
+        "test_the_state_directory_may_come",
     ),
     "`tabrelay pair`, which is there to print a code": ("test_pair_finds_the_running_relay_by_itself",),
 }

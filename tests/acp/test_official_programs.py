@@ -151,10 +151,10 @@ async def test_fast_agent_uses_browser_and_editor_by_way_of_programs(tmp_path: P
         prompts = ('***CALL_TOOL editor__greet {"name": "you"}', '***CALL_TOOL notes__add {"a": 2, "b": 3}')
         greeted, added = (await edit(tmp_path, [*command, *fast_agent], *prompts))["said"]
         assert "Hello you, says the editor to" in greeted
-        assert added == "5"
+        assert added == '{"result":5}'
 
 
 async def test_fast_agent_uses_the_relay_itself(tmp_path: Path, fast_agent: list[str]) -> None:
     async with conductor(tmp_path, "--bridge", "http") as command:
         said = await acpx(tmp_path, [*command, *fast_agent], '***CALL_TOOL notes__add {"a": 2, "b": 3}')
-        assert "notes/add (completed)" in said and "\n5\n" in said
+        assert "notes/add (completed)" in said and '\n{"result":5}\n' in said

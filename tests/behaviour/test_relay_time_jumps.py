@@ -196,6 +196,7 @@ WALL_CLOCK = {
     "browser_pkg/tabserver/js/client/offers.js": "which of two tabs offered a tool first",
     "browser_pkg/tabserver/js/client/state.js": "since when a state lasts, for the page",
     "browser_pkg/tabserver/js/client/request_pairing.js": "when a code expires, for people",
+    "browser_pkg/tabserver/js/client/corner_panel.js": "how long a code is valid, for people",
 }
 
 

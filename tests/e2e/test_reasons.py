@@ -256,7 +256,7 @@ async def test_a_pairing_that_is_not_approved_in_time_is_asked_for_again_by_the_
         assert f"The request of {site.origin}" in state["message"]
         assert reported.lines[-1] == f"tabrelay: {state['message']}"
         await page.get_by_role("button", name="Ask again").click()
-        code = await page.locator(f"{PANEL} .code").inner_text()
+        code = await page.locator(f"{PANEL} .pairing-code").inner_text()
         assert len(reported.lines) == 3 and code in reported.lines[-1]
         await page.close()
 
@@ -299,13 +299,13 @@ async def test_a_refused_pairing_is_asked_for_again_by_the_panel(app: App) -> No
     # A separate site, which the relay's options do not admit.
     with Site(app.site.folder) as site:
         page = await app.open({"token": None}, site)
-        code = await page.page.locator(f"{PANEL} .code").inner_text()
+        code = await page.page.locator(f"{PANEL} .pairing-code").inner_text()
         assert await asyncio.to_thread(main, ["pairs", "refuse", code, "--home", str(app.home)]) == 0
         state = await page.code("pairing_refused")
         assert f"The request of {site.origin}" in state["message"]
         assert f"tabrelay: {state['message']}" in page.lines
         await page.page.get_by_role("button", name="Ask again").click()
-        again = page.page.locator(f"{PANEL} .code")
+        again = page.page.locator(f"{PANEL} .pairing-code")
         await expect(again).not_to_have_text(code)
         assert len([line for line in page.lines if "waits for your approval" in line]) == 2
         await page.page.close()

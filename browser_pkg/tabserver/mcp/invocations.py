@@ -223,7 +223,10 @@ def _unchanged(session: CallerSession, result: Result, params: Params) -> Result
 
 
 def _format_tool_result(session: CallerSession, result: Result, params: Params) -> Result:
-    result = with_structured_object(result if "content" in result else {"content": []} | result)
+    if "content" not in result:
+        result = {"content": []} | result
+    if not isinstance(result.get("structuredContent", result), dict):
+        result = with_structured_object(result)
     return result if session.era is Era.MODERN else legacy_result(result, session.caller.version)
 
 

@@ -20,8 +20,8 @@ const NAME = /^[A-Za-z0-9_.-]{1,128}$/;
 const MAX_TITLE = 256;
 const MAX_DESCRIPTION = 8192;
 const MAX_DEPTH = 32;
-/** Of so many tools with a warning it is known that they have got it. */
-const MAX_WARNED = 256;
+/** Number of tool names whose warnings are not repeated. */
+const MOST_WARNED = 256;
 const CONTROL_CHARACTERS =
   /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]|[\u{e0000}-\u{e007f}]/u;
 const SCHEME = /^[A-Za-z][A-Za-z0-9+.-]*:/;
@@ -60,7 +60,7 @@ export class Offers {
     const warnings = toolWarnings(tool, known !== undefined && known !== tool);
     if (warnings.length) this.#warned.add(tool.name);
     // A page may make up names without an end.
-    if (this.#warned.size > MAX_WARNED) this.#warned = new Set([tool.name]);
+    if (this.#warned.size > MOST_WARNED) this.#warned = new Set([tool.name]);
     for (const warning of isAgain ? [] : warnings) console.warn(`tabrelay: Tool "${tool.name}" ${warning}`);
   }
 

@@ -204,9 +204,11 @@ class FastRequest:
         assert isinstance(pending, Pending)
         assert pending.owner is not None
         try:
-            if pending.sole_reply is None and not self._write_notices(pending, pending.owner):
-                return
             reply = pending.sole_reply
+            if reply is None:
+                if not self._write_notices(pending, pending.owner):
+                    return
+                reply = pending.sole_reply
             if reply is None or not self._can_write(reply.raw):
                 self.hand_over()
                 return
