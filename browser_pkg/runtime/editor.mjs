@@ -40,6 +40,18 @@ const HIGHLIGHT = HighlightStyle.define([
   { tag: [tags.definition(tags.function(tags.variableName)), tags.meta], color: "light-dark(#124a9e, #9cc4ff)" },
 ]);
 
+// Where typing replaces a selection, Chromium keeps its look in a style attribute, which the pages' content security policy refuses
+// and reports. So that text is inserted here.
+const REPLACE_SELECTION = EditorView.domEventHandlers({
+  beforeinput(event, view) {
+    const { data, inputType } = event;
+    if (inputType !== "insertText" || !data || view.composing || view.state.selection.main.empty) return false;
+    event.preventDefault();
+    view.dispatch(view.state.replaceSelection(data), { userEvent: "input.type", scrollIntoView: true });
+    return true;
+  },
+});
+
 /** @param {{ parent: HTMLElement, label: string, maxLength: number, onRun: () => void, onChange: () => void }} options */
 export function createEditor({ parent, label, maxLength, onRun, onChange }) {
   const root = parent.attachShadow({ mode: "open" });
@@ -67,7 +79,8 @@ export function createEditor({ parent, label, maxLength, onRun, onChange }) {
         keymap.of([...defaultKeymap, ...historyKeymap, indentWithTab]),
         language.of(languageOf("python")),
         EditorView.lineWrapping,
-        EditorView.contentAttributes.of({ "aria-label": label }),
+        REPLACE_SELECTION,
+        EditorView.contentAttributes.of({ "aria-label": label, tabindex: "0" }),
         EditorView.updateListener.of((update) => update.docChanged && onChange()),
         EditorState.changeFilter.of((change) => change.newDoc.length <= maxLength),
         THEME,

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import httpx2
 import pytest
 from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, ImageContent, TextContent, Tool
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from tests.e2e.conftest import chosen_mode, keeps_no_token, new_profile
 from tests.support.demo import Demo, blocked
+from tests.support.other_origin import Site
 from tests.support.paths import SUPPORT
 from tests.support.playground import Playground
 from tests.support.waiting import BOUND_S, until
@@ -261,6 +266,11 @@ async def test_a_program_that_leaves_its_page_is_stopped(
     assert "leave" not in await listener.tools()
 
 
+GREET = """offerTool({
+  name: "greet", description: "Says </script> and <!-- too.", inputSchema: { type: "object" },
+  execute: () => "Hello </script><!-- from JavaScript",
+});
+"""
 HANG = {
     "python": """from tabserver import Context, tool
 
@@ -303,8 +313,120 @@ async def test_a_program_that_hangs_is_ended_and_the_page_lives_on(
             await call
         await expect(playground.said).to_contain_text("did not answer for 2 s and was stopped")
     assert "hang" not in await listener.tools()
-    # The next program runs.
+    # The next programs run, in either language.
+    await playground.write("javascript", GREET)
+    await playground.run()
+    await listener.until_listed("greet")
     await playground.write("python", DOUBLE)
     await playground.run()
     await listener.until_listed("double")
     assert text(await listener.call("double", number=1)) == "2"
+
+
+async def test_the_starting_points_run_and_the_page_calls_their_tools(playground: Playground) -> None:
+    page = playground.page
+    tools = {
+        "typed": ("convert_temperature", {"value": "100", "unit": '"celsius"', "to": '"kelvin"'}, "373.15"),
+        "plot": ("plot_numbers", {}, None),
+        "dom": ("add_item", {"text": "Apples"}, "Apples"),
+        "question": ("order_drink", {}, "3 dl of tea"),
+        "long-job": ("count_slowly", {"steps": "1"}, "Counted to 1."),
+    }
+    for point, (tool, arguments, expected) in tools.items():
+        await playground.start_from(point)
+        await playground.run()
+        entry = page.locator(f"#tools [data-tool={tool}][data-from=relay]")
+        for name, value in arguments.items():
+            field = entry.locator(f"[name={name}]")
+            is_choice = await field.evaluate("field => field instanceof HTMLSelectElement")
+            await (field.select_option(value) if is_choice else field.fill(value))
+        await entry.get_by_role("button", name="Call it").click()
+        if point == "question":
+            await entry.locator(".question [name=drink]").fill("tea")
+            await entry.locator(".question [name=size]").fill("3")
+            await entry.get_by_role("button", name="Answer").click()
+        await expect(entry.locator(".result")).to_contain_text(expected or "")
+        if expected is None:
+            await expect(entry.locator(".result img")).to_be_visible()
+
+
+async def test_a_shared_program_is_in_the_address_and_runs_only_when_its_reader_presses_run(
+    playground: Playground, listener: Listener, context: BrowserContext
+) -> None:
+    await playground.write("python", DOUBLE.replace("double", "shared"))
+    await playground.page.locator("#share").click()
+    await expect(playground.said).to_contain_text("This page's address, with the program in it,")
+    address = await playground.page.locator("#by-hand").input_value()
+    assert address == playground.page.url and "#program=python." in address
+    reader = await context.new_page()
+    await reader.goto(address)
+    await expect(reader.locator("#origin")).to_contain_text("Read it before you press Run")
+    await expect(reader.locator("#editor .cm-content")).to_contain_text("def shared(number: int)")
+    await reader.locator("#state[data-state=connected]").wait_for()
+    assert "shared" not in await listener.tools()
+    await Playground(reader).run()
+    await listener.until_listed("shared")
+    await reader.close()
+
+
+async def test_saved_programs_are_chosen_replaced_and_deleted(playground: Playground) -> None:
+    page = playground.page
+    choice, said = page.locator("#starting-point"), playground.said
+    await playground.write("python", DOUBLE)
+    await page.locator("#save").click()
+    await page.locator("#save-name").fill("  Twice ")
+    await page.keyboard.press("Enter")
+    await expect(said).to_have_text('Saved as "Twice" in this browser.')
+    await expect(choice).to_have_value("saved:Twice")
+    await page.reload()
+    await page.locator("#editor[data-loaded=typed]").wait_for()
+    await choice.select_option("saved:Twice")
+    await expect(playground.editor).to_contain_text("def double(number: int)")
+    await page.locator("#delete").click()
+    await expect(choice.locator("option", has_text="Twice")).to_have_count(0)
+    await expect(page.locator("#delete")).to_be_hidden()
+    await page.locator("#state[data-state=connected]").wait_for()
+
+
+@pytest.mark.parametrize(("language", "source", "tool"), [("javascript", GREET, "greet"), ("python", DOUBLE, "double")])
+async def test_a_copied_page_offers_the_program_in_an_app(
+    playground: Playground, context: BrowserContext, demo: Demo, tmp_path: Path, language: str, source: str, tool: str
+) -> None:
+    await playground.write(language, source)
+    await playground.page.locator("#copy-page").click()
+    await expect(playground.said).to_contain_text("A complete page with this program is copied")
+    html = await playground.page.locator("#by-hand").input_value()
+    async with httpx2.AsyncClient(trust_env=False, headers={"Authorization": f"Bearer {demo.token}"}) as http:
+        here = f"http://127.0.0.1:{demo.port}"
+        (tmp_path / "tabrelay.js").write_text((await http.get(f"{here}/-/tabrelay.js")).text, encoding="utf-8")
+        (tmp_path / "index.html").write_text(html, encoding="utf-8")
+        with Site(tmp_path) as site:
+            page = await context.new_page()
+            await page.goto(site.origin)
+            asking: list[dict[str, str]] = []
+
+            async def asks() -> bool:
+                asking[:] = (await http.get(f"{here}/-/pairs")).json()["asking"]
+                return bool(asking)
+
+            await until(asks)
+            approved = await http.post(f"{here}/-/pairs", json={"approve": asking[0]["code"]})
+            assert approved.is_success, approved.text
+            async with named_client(demo, "notes") as client:
+
+                async def is_listed() -> bool:
+                    return tool in [each.name for each in (await client.list_tools()).tools]
+
+                await until(is_listed)
+                result = await client.call_tool(tool, {"number": 4} if tool == "double" else {})
+            assert text(result) == ("8" if tool == "double" else "Hello </script><!-- from JavaScript")
+            await page.close()
+
+
+@asynccontextmanager
+async def named_client(demo: Demo, server: str) -> AsyncIterator[Client]:
+    headers = {"Authorization": f"Bearer {demo.token}"}
+    async with httpx2.AsyncClient(headers=headers, trust_env=False, timeout=60) as http:
+        url = f"http://127.0.0.1:{demo.port}/{server}"
+        async with Client(streamable_http_client(url, http_client=http)) as client:
+            yield client

@@ -116,6 +116,34 @@ async def examples(stage: Stage) -> Page:
     return page
 
 
+async def playground(stage: Stage) -> Page:
+    """A program that has run, and whose tool was called."""
+    page = await stage.page("/-/demo/playground/")
+    await page.locator("#state[data-state=connected]").wait_for()
+    await page.locator("#editor[data-loaded]").wait_for()
+    await page.locator("#starting-point").select_option("plot")
+    await page.locator("#editor[data-loaded=plot]").wait_for()
+    await page.locator("#run").click()
+    tool = page.locator("#tools [data-from=relay]")
+    await tool.get_by_role("button", name="Call it").click()
+    await tool.locator(".result img").wait_for()
+    return page
+
+
+async def playground_error(stage: Stage) -> Page:
+    page = await stage.page("/-/demo/playground/")
+    await page.locator("#state[data-state=connected]").wait_for()
+    await page.locator("#editor[data-loaded]").wait_for()
+    await page.locator("#language").select_option("javascript")
+    await page.locator("#editor .cm-content").click()
+    await page.keyboard.press("ControlOrMeta+a")
+    await page.keyboard.insert_text("const a = 1;\nconst b = = 2;\n")
+    await page.locator("#run").click()
+    await page.locator("#fault").wait_for()
+    await page.locator("#save").click()
+    return page
+
+
 async def pairing_panel(stage: Stage) -> Page:
     page = await stage.page(stage.site.origin, is_paired=False, has_worker=False)
     await page.locator("tabrelay-panel section").wait_for()
@@ -149,6 +177,8 @@ STATES = (
     PageState("address-online", address_online),
     PageState("address-unknown", address_unknown),
     PageState("starter", starter),
+    PageState("playground", playground),
+    PageState("playground-error", playground_error),
     PageState("examples", examples),
     PageState("pairing-panel", pairing_panel),
     PageState("problem-panel", problem_panel),

@@ -126,7 +126,7 @@ class Demo:
         self.signal()
         code = await self.ended()
         # In every test: the relay's pages and workers never attempt what their policy forbids.
-        assert self.expects_reports or blocked(self.log) == []
+        assert self.expects_reports or blocked(self.log) == [], blocked(self.log)
         return code
 
     def signal(self, number: signal.Signals = signal.SIGTERM) -> None:

@@ -6,7 +6,9 @@
  */
 
 import { createEditor } from "/-/editor/editor.js";
-import { byId, element } from "/-/page/element.js";
+import { byId } from "/-/page/element.js";
+import { addActions } from "./program_actions.js";
+import { ProgramChoice } from "./program_choice.js";
 import { ProgramHost } from "./program_host.js";
 import { fromFragment, MAX_SOURCE } from "./share.js";
 import { loadProgram, STARTING_POINTS } from "./starting_points.js";
@@ -21,7 +23,6 @@ const isMac = /Mac|iP(hone|ad)/.test(navigator.platform);
 const runButton = byId("run", HTMLButtonElement);
 const stopButton = byId("stop", HTMLButtonElement);
 const languageChoice = byId("language", HTMLSelectElement);
-const startChoice = byId("starting-point", HTMLSelectElement);
 const faultNote = byId("fault", HTMLElement);
 const originNote = byId("origin", HTMLElement);
 const tools = new ToolList(byId("tools", HTMLElement), SERVER);
@@ -64,6 +65,8 @@ function load(language, source, origin = "") {
   editor.load(source, language);
   showNote(faultNote, "");
   showNote(originNote, origin);
+  // The address names the program that is shown, or none.
+  if (!origin && location.hash.startsWith("#program=")) history.replaceState(null, "", location.pathname);
   say("");
 }
 
@@ -135,7 +138,7 @@ async function loadStartingPoint(id) {
   if (!point) return;
   try {
     load(point.language, await loadProgram(point.file));
-    startChoice.value = id;
+    choice.show(id);
     byId("editor", HTMLElement).dataset.loaded = id;
   } catch (error) {
     say(String(error));
@@ -152,8 +155,15 @@ async function connectToRelay() {
 }
 
 byId("run-keys", HTMLElement).textContent = isMac ? "⌘-Enter" : "Ctrl-Enter";
-startChoice.append(element("option", { value: "" }, "Choose a program"), ...STARTING_POINTS.map(({ id, title }) => element("option", { value: id }, title)));
-startChoice.addEventListener("change", () => void loadStartingPoint(startChoice.value));
+/** @returns {import("./share.js").Program} */
+const read = () => ({ language: /** @type {Language} */ (languageChoice.value), source: editor.text });
+const choice = new ProgramChoice({
+  read,
+  load: ({ language, source }) => load(language, source),
+  loadStartingPoint: (id) => void loadStartingPoint(id),
+  say,
+});
+addActions(read, say);
 languageChoice.addEventListener("change", () => load(/** @type {Language} */ (languageChoice.value), editor.text));
 runButton.addEventListener("click", () => void run());
 stopButton.addEventListener("click", () => host?.stop());

@@ -5,6 +5,9 @@
  * and the next call uses the new code. Python's interpreter is started in advance and serves all runs; JavaScript gets a new frame for
  * each run. A program that was ended is withdrawn.
  *
+ * Chromium runs all frames of the playground in one process. A JavaScript program that computes without a pause ends with that process,
+ * and the process ends with its last frame. So the frame of Python is replaced too after such a program.
+ *
  * @import { CallContext, Connection, Tool } from "/-/client.js"
  * @import { Definition, Language } from "./sandbox.js"
  */
@@ -25,6 +28,8 @@ export class ProgramHost {
   /** @type {Sandbox} */
   #python;
   #isRunning = false;
+  /** Was a JavaScript program ended in the middle of its work, while Python's frame had to stay? */
+  #mayBeStuck = false;
   /** @type {Map<string, Offered>} */
   #offered = new Map();
 
@@ -56,6 +61,7 @@ export class ProgramHost {
   async run(language, source) {
     if (this.#isRunning) return;
     this.#isRunning = true;
+    if (language === "javascript" && this.#mayBeStuck) this.#renewPython();
     const sandbox = language === "python" ? this.#python : this.#newSandbox("javascript");
     try {
       const tools = await sandbox.port.run(source);
@@ -92,7 +98,7 @@ export class ProgramHost {
   #newSandbox(language) {
     const sandbox = new Sandbox(this.#place, language, {
       onTools: (tools) => sandbox === this.#current && this.#offer(tools),
-      onEnd: (reason) => this.#ended(sandbox, reason),
+      onEnd: (reason, wasBusy) => this.#ended(sandbox, reason, wasBusy),
     });
     return sandbox;
   }
@@ -100,13 +106,24 @@ export class ProgramHost {
   /**
    * @param {Sandbox} sandbox
    * @param {string} reason
+   * @param {boolean} wasBusy
    */
-  #ended(sandbox, reason) {
-    if (sandbox === this.#python) this.#python = this.#newSandbox("python");
-    if (sandbox !== this.#current) return;
-    this.#current = null;
-    this.#offer([]);
-    this.#onEnd(reason);
+  #ended(sandbox, reason, wasBusy) {
+    const isPython = sandbox === this.#python;
+    if (isPython) this.#python = this.#newSandbox("python");
+    if (sandbox === this.#current) {
+      this.#current = null;
+      this.#offer([]);
+      this.#onEnd(reason);
+    }
+    if (isPython || !wasBusy) return;
+    if (this.#current === this.#python) this.#mayBeStuck = true;
+    else this.#renewPython();
+  }
+
+  #renewPython() {
+    this.#mayBeStuck = false;
+    this.#python.close("The program before this one computed without a pause, and was ended with all frames.");
   }
 
   /** Offer these tools, and withdraw all others. @param {Definition[]} tools */

@@ -75,7 +75,7 @@ export class ProgramPort {
    * @param {MessagePort} port
    * @param {object} options
    * @param {(tools: Definition[]) => void} options.onTools the program offers other tools than before, without a new run
-   * @param {(reason: string) => void} options.onEnd
+   * @param {(reason: string, wasBusy: boolean) => void} options.onEnd `wasBusy`: something ran
    * @param {Partial<typeof LIMITS>} [options.limits]
    */
   constructor(port, { onTools, onEnd, limits = {} }) {
@@ -156,6 +156,7 @@ export class ProgramPort {
   end(reason) {
     if (this.#isEnded) return;
     this.#isEnded = true;
+    const wasBusy = this.isBusy || this.#isCancelled;
     clearTimeout(this.#starting);
     clearInterval(this.#ticks);
     this.#port.onmessage = null;
@@ -165,7 +166,7 @@ export class ProgramPort {
     this.#run?.reject(new ProgramFault({ message: reason, line: 0, column: 0 }));
     this.#run = null;
     for (const call of [...this.#calls.values()]) call.reject(error);
-    this.#onEnd(reason);
+    this.#onEnd(reason, wasBusy);
   }
 
   /** @param {any} message */

@@ -24,15 +24,15 @@ export class Sandbox {
    * @param {Language} language
    * @param {object} events
    * @param {(tools: Definition[]) => void} events.onTools
-   * @param {(reason: string) => void} events.onEnd the frame is removed already
+   * @param {(reason: string, wasBusy: boolean) => void} events.onEnd the frame is removed already
    */
   constructor(place, language, { onTools, onEnd }) {
     const { port1, port2 } = new MessageChannel();
     this.port = new ProgramPort(port1, {
       onTools,
-      onEnd: (reason) => {
+      onEnd: (reason, wasBusy) => {
         this.#frame.remove();
-        onEnd(reason);
+        onEnd(reason, wasBusy);
       },
     });
     // defence: code of the playground in an opaque origin
