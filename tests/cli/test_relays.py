@@ -268,3 +268,17 @@ async def test_a_relay_that_hangs_is_ended_by_force(tmp_path: Path, capsys: pyte
         assert await asyncio.to_thread(main, [*words, "--force"]) == 0
         assert await relay.ended() == -signal.SIGKILL
         assert relay_records.read(tmp_path) == []
+
+
+async def test_paired_pages_are_listed_while_a_relay_of_another_state_directory_has_the_default_port(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with RunningRelay(tmp_path / "home"):
+        pass  # it leaves a token
+    async with RunningRelay(tmp_path / "other") as other:
+        monkeypatch.setenv("TABRELAY_PORT", str(other.port))
+        home = ["--home", str(tmp_path / "home")]
+        assert await asyncio.to_thread(main, ["pairs", *home]) == 0
+        assert capsys.readouterr().out == "No page is paired.\n"
+        assert await asyncio.to_thread(main, ["pairs", *home, "--port", str(other.port)]) == 1
+        assert "does not know this token" in capsys.readouterr().err
