@@ -44,8 +44,7 @@ async def test_a_page_on_another_origin_offers_tools_in_javascript_and_python(
     site.folder.mkdir()
     async with Demo(tmp_path / "home", "notes", verb="serve") as relay:
         here = f"http://127.0.0.1:{relay.port}"
-        filled = html.replace('server: "notes"', 'server: "notes", modules: ["/tools.py"]')
-        (site.folder / "index.html").write_text(f"<!doctype html><p id=note>Buy milk.</p>{filled}")
+        (site.folder / "index.html").write_text(f"<!doctype html><p id=note>Buy milk.</p>{html}")
         await fetch_files(site.folder, relay)
         (site.folder / "tools.py").write_text(python)
         with site:
@@ -63,8 +62,7 @@ async def test_a_page_on_another_origin_offers_tools_in_javascript_and_python(
 
 # -- the lines of the README, in order ---------------------------------------------------------------------------------
 
-# `make demo` is the set-up of this test, and the relay; the others have tests that take longer.
-LEFT_OUT = ("make test", "pip install", "tabrelay demo ", "tabrelay dev ")
+# `make demo` is the set-up of this test, and the relay.
 
 
 def lines() -> list[str]:
@@ -79,14 +77,8 @@ def reader_in(folder: Path) -> TypedCommands:
     reader = TypedCommands(folder / "home", folder / "checkout")
     (reader.folder / ".venv").mkdir()
     (reader.folder / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
-    reader.add_program("claude", f'printf "%s\\n" "$@" > {given(reader)}')
     reader.add_program("make", f"exec {reader.folder}/.venv/bin/tabrelay demo --no-open")
     return reader
-
-
-def given(reader: TypedCommands) -> Path:
-    """The file with the arguments that the program `claude` got."""
-    return reader.home.parent / "claude.txt"
 
 
 async def test_the_lines_of_the_readme_work_in_order_in_an_empty_home(
@@ -94,11 +86,8 @@ async def test_the_lines_of_the_readme_work_in_order_in_an_empty_home(
 ) -> None:
     reader = reader_in(tmp_path)
     typed: list[str] = []
-    site = Site(reader.folder)
     try:
         for line in lines():
-            if line.startswith(LEFT_OUT) or line == "tabrelay demo":
-                continue
             said = await reader.type(line)
             typed.append(line)
             if line == "make demo":
@@ -108,25 +97,28 @@ async def test_the_lines_of_the_readme_work_in_order_in_an_empty_home(
                 await offered(reader, "demo", "add")
             elif line == "tabrelay call demo add a=2 b=3":
                 assert said == "5\n"
-            elif line.startswith("tabrelay install claude-code"):
-                servers = json.loads((reader.home / ".claude.json").read_text())["mcpServers"]
-                entry = servers["demo"]
+            elif line.startswith("tabrelay install"):
+                client, server = line.split()[2:]
+                assert client == "claude-code"
+                entry = json.loads((reader.home / ".claude.json").read_text())["mcpServers"][server]
                 shown = await reader.type(" ".join([entry["command"], *entry["args"], "--check"]))
                 assert "It works." in shown
-            elif line.startswith("claude mcp add"):
-                words = given(reader).read_text().splitlines()
-                assert words[-2:] == ["--header", f"Authorization: Bearer {reader.token}"]
-                assert words[-3] == f"http://127.0.0.1:{reader.port}/demo"
-                assert "add\n" in await reader.type(f"tabrelay tools {words[-3]}")
-            elif line.startswith("curl"):
-                await offer_from_own_page(context, reader, site)
-        assert [line.split()[0] for line in typed] == [
-            "make",
-            "export",
-            *["tabrelay"] * 2,
-            "claude",
-            *["tabrelay"] * 3,  # init, stop, serve
-            "curl",
+            elif line == "tabrelay dev notes":
+                # The demo has the first port, so this relay takes the next ones.
+                [url] = re.findall(r"Page +(\S+)", said)
+                assert url != f"http://127.0.0.1:{reader.port}/"
+                page = await context.new_page()
+                await page.goto(url)
+                await offered(reader, "notes", "word_count")
+                assert await reader.type("tabrelay call notes word_count text=one") == "1\n"
+                assert "All is well." in await reader.type("tabrelay doctor")
+        assert [" ".join(line.split()[:2]) for line in typed] == [
+            "make demo",
+            'export PATH="$PWD/.venv/bin:$PATH"',
+            "tabrelay call",
+            "tabrelay install",
+            "tabrelay init",
+            "tabrelay dev",
         ]
     finally:
         await context.close()
@@ -138,20 +130,7 @@ async def offered(reader: TypedCommands, server: str, tool: str) -> None:
     """Wait until the relay lists the page's tool."""
 
     async def is_there() -> bool:
-        rows = json.loads(await reader.type(".venv/bin/tabrelay status --json"))["servers"]
-        return any(row["name"] == server and tool in [one["name"] for one in row["tools"]] for row in rows)
+        rows = json.loads(await reader.type(f".venv/bin/tabrelay tools {server} --json"))
+        return tool in [row["name"] for row in rows]
 
     await until(is_there)
-
-
-async def offer_from_own_page(context: BrowserContext, reader: TypedCommands, site: Site) -> None:
-    [html] = blocks("html")
-    (site.folder / "index.html").write_text(f"<!doctype html><p id=note>Buy milk.</p>{html}")
-    with site:
-        page = await context.new_page()
-        await page.goto(site.origin)
-        code = await page.locator("tabrelay-panel .pairing-code").inner_text()
-        await reader.type(f"tabrelay pairs approve {code}")
-        await offered(reader, "notes", "current_note")
-        assert await reader.type("tabrelay call notes current_note") == "Buy milk.\n"
-        assert "All is well." in await reader.type("tabrelay doctor")

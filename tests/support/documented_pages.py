@@ -92,6 +92,7 @@ async def write_page(folder: Path, relay: Demo, way: str) -> str:
 
 def _written(way: str, folder: Path) -> str:
     if way == "README":
+        (folder / "tools.py").write_text(block("README.md", "python", "word_count"), encoding="utf-8")
         return block("README.md", "html", "connect(")
     if way == "guide":
         return block("docs/guides/pages.md", "html", "write_note")
