@@ -136,6 +136,16 @@ async def test_acpx_is_an_editor(tmp_path: Path) -> None:
         assert '"structuredContent": {"result": 5}' in said
 
 
+async def test_an_agent_that_accepts_servers_over_http_only_calls_the_browsers_tools(tmp_path: Path) -> None:
+    """As Copilot CLI 1.0 does: it advertises HTTP, refuses programs without a word, and opens the session."""
+    async with conductor(tmp_path) as command:
+        said = await acpx(tmp_path, [*command, sys.executable, AGENT, "http"], 'call notes add {"a": 2, "b": 3}')
+        assert '"structuredContent": {"result": 5}' in said
+    async with conductor(tmp_path / "other", "--bridge", "stdio") as command:
+        said = await acpx(tmp_path, [*command, sys.executable, AGENT, "http"], 'call notes add {"a": 2, "b": 3}')
+        assert "no such server: notes" in said
+
+
 @pytest.fixture
 def fast_agent() -> list[str]:
     """The command of an agent that follows the prompt. The set-up installs it where it is available."""
@@ -147,7 +157,7 @@ def fast_agent() -> list[str]:
 
 
 async def test_fast_agent_uses_browser_and_editor_by_way_of_programs(tmp_path: Path, fast_agent: list[str]) -> None:
-    async with conductor(tmp_path) as command:
+    async with conductor(tmp_path, "--bridge", "stdio") as command:
         prompts = ('***CALL_TOOL editor__greet {"name": "you"}', '***CALL_TOOL notes__add {"a": 2, "b": 3}')
         greeted, added = (await edit(tmp_path, [*command, *fast_agent], *prompts))["said"]
         assert "Hello you, says the editor to" in greeted
@@ -155,6 +165,6 @@ async def test_fast_agent_uses_browser_and_editor_by_way_of_programs(tmp_path: P
 
 
 async def test_fast_agent_uses_the_relay_itself(tmp_path: Path, fast_agent: list[str]) -> None:
-    async with conductor(tmp_path, "--bridge", "http") as command:
+    async with conductor(tmp_path) as command:
         said = await acpx(tmp_path, [*command, *fast_agent], '***CALL_TOOL notes__add {"a": 2, "b": 3}')
         assert "notes/add (completed)" in said and '\n{"result":5}\n' in said

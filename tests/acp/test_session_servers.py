@@ -229,7 +229,7 @@ async def test_a_conductor_that_ends_is_forgotten_at_once(tmp_path: Path) -> Non
 
 
 async def test_over_http_an_agent_gets_the_relays_address_and_a_token_for_that_server(tmp_path: Path) -> None:
-    async with scene(tmp_path, wants_http=True) as set:
+    async with scene(tmp_path) as set:
         stage, relay = set.stage, set.relay
         await stage.greet(http=True)
         [server] = await stage.open()
@@ -279,7 +279,7 @@ async def test_an_agent_for_which_no_token_can_be_made_gets_a_program(tmp_path: 
         (home / ".lock").mkdir(parents=True)
     else:
         home.touch()
-    async with ConductorHarness(NoRelay("notes", home=home), wants_http=True) as stage:
+    async with ConductorHarness(NoRelay("notes", home=home)) as stage:
         await stage.greet(http=True)
         [server] = await stage.open()
         assert server["args"][0] == "mcp"
@@ -287,7 +287,7 @@ async def test_an_agent_for_which_no_token_can_be_made_gets_a_program(tmp_path: 
 
 async def test_tokens_of_agents_that_are_over_leave_their_places_to_others(tmp_path: Path) -> None:
     fill(tmp_path, -1)
-    async with ConductorHarness(NoRelay("notes", home=tmp_path), wants_http=True) as stage:
+    async with ConductorHarness(NoRelay("notes", home=tmp_path)) as stage:
         await stage.greet(http=True)
         [server] = await stage.open()
         assert server["type"] == "http"
@@ -296,7 +296,7 @@ async def test_tokens_of_agents_that_are_over_leave_their_places_to_others(tmp_p
 
 async def test_a_token_that_can_not_be_revoked_does_not_keep_its_session_open(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    async with ConductorHarness(NoRelay("notes", home=home), wants_http=True) as stage:
+    async with ConductorHarness(NoRelay("notes", home=home)) as stage:
         await stage.greet(http=True)
         [server] = await stage.open()
         assert server["type"] == "http"
@@ -309,17 +309,29 @@ async def test_a_token_that_can_not_be_revoked_does_not_keep_its_session_open(tm
         await stage.open(session="s2", id=10)
 
 
-async def test_an_agent_that_can_not_do_http_gets_a_program_all_the_same(tmp_path: Path) -> None:
-    async with scene(tmp_path, wants_http=True) as set:
-        await set.stage.greet()
-        [server] = await set.stage.open()
-        assert server["args"][0] == "mcp"
+@pytest.mark.parametrize(
+    ("bridge", "http", "kind"),
+    [
+        ("auto", False, "stdio"),
+        ("auto", True, "http"),
+        ("http", False, "http"),
+        ("http", True, "http"),
+        ("stdio", True, "stdio"),
+    ],
+)
+async def test_the_bridge_is_what_the_agent_advertises_unless_the_user_chose_one(
+    tmp_path: Path, bridge: Any, http: bool, kind: str
+) -> None:
+    async with ConductorHarness(NoRelay("notes", home=tmp_path), bridge=bridge) as stage:
+        await stage.greet(http=http)
+        [server] = await stage.open()
+        assert server.get("type", "stdio") == kind
 
 
 @pytest.mark.parametrize(
     ("can", "kind"),
     [
-        ({"stdio": {}, "http": {}}, "stdio"),
+        ({"stdio": {}, "http": {}}, "http"),
         ({"stdio": {}}, "stdio"),
         ({"http": {}}, "http"),
         ({"stdio": {}, "http": {}, "acp": {}}, "acp"),
@@ -339,7 +351,7 @@ async def test_an_agent_of_acp_2_gets_the_kind_of_server_that_it_says_it_takes(
         asked = (await stage.agent.next())["params"]
         check_schema(asked, "v2", "NewSessionRequest")
         # If the agent supports none of them, it reports that itself.
-        assert (asked["mcpServers"][0] == theirs) == (kind != "stdio")
+        assert (asked["mcpServers"][0] == theirs) == ("acp" in can or not isinstance(can.get("stdio"), dict))
         assert [one["type"] for one in asked["mcpServers"][1:]] == ([] if kind is None else [kind])
         stage.agent.send(id=1, result={"sessionId": "s1"})
         assert (await stage.editor.next())["id"] == 1
@@ -347,7 +359,7 @@ async def test_an_agent_of_acp_2_gets_the_kind_of_server_that_it_says_it_takes(
 
 @pytest.mark.parametrize("can", [{}, {"http": True}, {"acp": True}])
 async def test_what_an_agent_of_acp_1_gets_is_what_the_protocol_has(tmp_path: Path, can: Any) -> None:
-    async with scene(tmp_path, wants_http=True) as set:
+    async with scene(tmp_path) as set:
         await set.stage.greet(**can)
         theirs = {"type": "acp", "name": "theirs", "serverId": "t"}
         check_schema({"cwd": "/", "mcpServers": await set.stage.open(theirs)}, "v1", "NewSessionRequest")

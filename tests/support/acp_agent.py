@@ -1,7 +1,8 @@
 """An agent for tests, as a real child process: ACP over stdin and stdout, written by hand, with the standard library.
 
 It starts the MCP servers that a session declares, and calls a tool when a prompt says so: `call SERVER TOOL {…}`. Run
-with `early`, it greets its servers before it answers `session/new`, as some agents do.
+with `early`, it greets its servers before it answers `session/new`, as some agents do. Run with `http`, it advertises
+servers over HTTP and ignores those that are programs.
 """
 
 import json
@@ -12,7 +13,10 @@ from typing import Any
 
 Message = dict[str, Any]
 EARLY = "early" in sys.argv
+INFO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "agent", "version": "1"}}
+HTTP_ONLY = "http" in sys.argv
 servers: dict[str, subprocess.Popen[str]] = {}
+addresses: dict[str, Message] = {}
 
 
 def write(**message: Any) -> None:
@@ -33,9 +37,35 @@ def ask(server: str, method: str, params: Message, id: int) -> Message:
     return {"error": {"message": "the MCP server is gone"}}
 
 
+def post(server: str, tool: str, arguments: Message) -> Message:
+    """One call to an MCP server over HTTP, in a session of its own."""
+    import urllib.request
+
+    if server not in addresses:
+        return {"error": {"message": f"no such server: {server}"}}
+    entry = addresses[server]
+    headers = {one["name"]: one["value"] for one in entry["headers"]}
+    headers |= {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+
+    def send(message: Message) -> Message:
+        body = json.dumps({"jsonrpc": "2.0", **message}).encode()
+        with urllib.request.urlopen(urllib.request.Request(entry["url"], body, headers), timeout=60) as response:
+            headers["Mcp-Session-Id"] = response.headers.get("Mcp-Session-Id") or headers["Mcp-Session-Id"]
+            text: str = response.read().decode()
+        lines = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith(("data: ", "{"))]
+        return json.loads(lines[-1]) if lines else {}
+
+    send({"id": 0, "method": "initialize", "params": INFO})
+    send({"method": "notifications/initialized"})
+    return send({"id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}})
+
+
 def start(declared: list[Message]) -> None:
     import os
 
+    if HTTP_ONLY:
+        addresses.update({entry["name"]: entry for entry in declared if entry.get("type") == "http"})
+        return
     for entry in declared:
         env = {**os.environ, **{one["name"]: one["value"] for one in entry["env"]}}
         command = [entry["command"], *entry["args"]]
@@ -55,8 +85,7 @@ def note(pid: int) -> None:
 
 
 def greet(server: str) -> None:
-    info = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "agent", "version": "1"}}
-    ask(server, "initialize", info, 0)
+    ask(server, "initialize", INFO, 0)
     pipe = servers[server].stdin
     assert pipe
     pipe.write('{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
@@ -72,7 +101,11 @@ def prompt(params: Message) -> str:
     if words[0] == "pids":
         return json.dumps([one.pid for one in servers.values()])
     if words[0] == "call":
-        answer = ask(words[1], "tools/call", {"name": words[2], "arguments": json.loads(words[3])}, 1)
+        arguments = json.loads(words[3])
+        if HTTP_ONLY:
+            answer = post(words[1], words[2], arguments)
+        else:
+            answer = ask(words[1], "tools/call", {"name": words[2], "arguments": arguments}, 1)
         return json.dumps(answer.get("result", answer.get("error")))
     return " ".join(words)
 
@@ -86,7 +119,8 @@ def flood(lines: int, size: int) -> None:
 def handle(message: Message) -> None:
     method, id, params = message.get("method"), message.get("id"), message.get("params") or {}
     if method == "initialize":
-        write(id=id, result={"protocolVersion": 1, "agentCapabilities": {}})
+        can = {"mcpCapabilities": {"http": True, "sse": True}} if HTTP_ONLY else {}
+        write(id=id, result={"protocolVersion": 1, "agentCapabilities": can})
     elif method == "session/new":
         if EARLY:
             start(params["mcpServers"])

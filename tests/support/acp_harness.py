@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from tabrelay.acp.child import ChildProcess
 from tabrelay.acp.conductor import Conductor
@@ -145,7 +145,7 @@ class ConductorHarness:
         access: RelayClient | None = None,
         *,
         profile: Dialect | None = None,
-        wants_http: bool = False,
+        bridge: Literal["auto", "stdio", "http"] = "auto",
         proxies: int = 0,
         agent: ScriptedComponent | None = None,
     ) -> None:
@@ -153,7 +153,7 @@ class ConductorHarness:
         self.agent = agent or ScriptedComponent()
         self.proxies = [ScriptedComponent() for _ in range(proxies)]
         self.access = access or NoRelay()
-        options = ConductorOptions(PROGRAM, wants_http=wants_http, dialect=profile)
+        options = ConductorOptions(PROGRAM, bridge=bridge, dialect=profile)
         self.conductor = Conductor(self.editor, self.agent, self.access, options, self.proxies)
         self._plugs: list[McpProgram] = []
 

@@ -15,7 +15,7 @@ import logging
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from tabrelay.acp import declarations, line_reader
 from tabrelay.acp.browser_servers import BrowserServers
@@ -40,13 +40,16 @@ CHUNK: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class ConductorOptions:
-    """`program`: the command that starts this installation, for agents. `wants_http`: agents connect to the relay.
+    """`program`: the command that starts this installation, for agents.
 
+    `bridge`: how agents reach a browser's server. `auto`: over HTTP if the agent advertises it, else as a program. Some
+    agents advertise HTTP and refuse programs, although ACP 1 requires those of all agents. `http`: also if the agent
+    does not advertise it.
     `dialect`: the form of MCP over ACP that the user chose; None: detect it.
     """
 
     program: tuple[str, ...]
-    wants_http: bool = False
+    bridge: Literal["auto", "stdio", "http"] = "auto"
     dialect: Dialect | None = None
 
 
@@ -133,7 +136,7 @@ class SessionServers:
             session.offers.append(offer)
             self._browser_servers.offer(offer)
             return declarations.native(name, offer.server_id, by_url=self._options.dialect in (G1, G2))
-        if self._router.takes_http and (self._options.wants_http or not self._router.takes_stdio):
+        if self._is_over_http:
             try:
                 token, offer.revoke = self._relay.token(server)
             except (StateError, TokenStoreError, OSError) as problem:
@@ -159,6 +162,16 @@ class SessionServers:
                 await outbound.close()
 
         return await self._open_port(offer, LocalPort(serve), None)
+
+    @property
+    def _is_over_http(self) -> bool:
+        """Does the agent connect to the relay for a browser's server?"""
+        match self._options.bridge:
+            case "http":
+                return True
+            case "stdio":
+                return self._router.takes_http and not self._router.takes_stdio
+        return self._router.takes_http
 
     async def _open_port(self, offer: OfferedServer, port: LocalPort, meta: Any) -> str | None:
         """Listens for `tabrelay mcp` and returns the declaration that starts it; None if there is no free port."""

@@ -25,7 +25,7 @@ PROFILES = ("g1", "g2", "g3", "g4")
 def add(commands: Any) -> None:
     about = "Run between an editor and its agent (Agent Client Protocol), and give the agent the browser's tools."
     parser = flags.add_command(
-        commands, "acp", about, "tabrelay acp -- claude-agent-acp\n  tabrelay acp --server notes -- gemini --acp"
+        commands, "acp", about, "tabrelay acp -- claude-agent-acp\n  tabrelay acp --server notes -- copilot --acp"
     )
     parser.advice = "The agent's command comes after --, as in: tabrelay acp -- gemini --acp"
     parser.add_argument("agent", nargs="+", metavar="AGENT", help="the agent's command, after --")
@@ -38,9 +38,10 @@ def add(commands: Any) -> None:
     )
     parser.add_argument(
         "--bridge",
-        choices=("stdio", "http"),
-        default="stdio",
-        help="how agents connect to browser servers: a program for each (default), or HTTP to the relay, if supported",
+        choices=("auto", "stdio", "http"),
+        default="auto",
+        help="how agents connect to browser servers: over HTTP to the relay, or by a program for each "
+        "(default: HTTP if the agent advertises it)",
     )
     parser.add_argument(
         "--profile", choices=PROFILES, help="the dialect of MCP over ACP, if it is not to be detected: g1 is the oldest"
@@ -78,7 +79,7 @@ async def _run(args: argparse.Namespace) -> int:
     log_setup.configure(settings.log_level)
     options = ConductorOptions(
         running_relay.program(),
-        wants_http=args.bridge == "http",
+        bridge=args.bridge,
         dialect=SHAPES.get(args.profile),
     )
     proxies = [ChildProcess(_command(text)) for text in args.proxy]
