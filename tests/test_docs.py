@@ -98,6 +98,7 @@ def test_every_limit_says_what_happens_at_it() -> None:
     limits = {item.name for item in fields(Settings) if isinstance(item.default, int | float)}
     limits -= (
         {"port", "no_auth", "open_browser", "json", "watch", "call_log_arguments", "metrics", "traces", "fast_lane"}
+        | {"inspect"}
         | NO_LIMITS
         | PLAIN
     )

@@ -28,6 +28,7 @@ ATTACKERS = {
     "another user of this computer",
     "a program that takes the port",
     "a program that fills the disk or deletes the call log",
+    "a page or program that reads what other clients call",
     "two relays that rotate one log file at once",
     "a malicious server (page or upstream): lists",
     "a malicious server: a description of itself",

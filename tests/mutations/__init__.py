@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutations import browser_package, faces, http_server, link, peers_and_clients, relay
+from tests.mutations import browser_package, console, faces, http_server, link, peers_and_clients, relay
 from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     *browser_package.MUTATIONS,
+    *console.MUTATIONS,
     *faces.MUTATIONS,
     *http_server.MUTATIONS,
     *link.MUTATIONS,

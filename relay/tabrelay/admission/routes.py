@@ -81,7 +81,7 @@ def route(kind: str, method: str, path: str) -> Route:
         return Route(is_public=method == "POST", is_for_any_origin=True, has_cors=True, needs=ADMIN)
     if kind == "http" and path == "/-/reports":
         return Route(is_public=method == "POST", needs=ADMIN)
-    if kind == "http" and (path in _MANAGED or path.startswith("/-/upstreams/")):
+    if kind == "http" and (path in _MANAGED or path.startswith(("/-/upstreams/", "/-/console/"))):
         return Route(needs=MANAGE)
     if kind == "http" and path == "/-/metrics":
         return Route(needs=METRICS)

@@ -219,6 +219,8 @@ class Pending:
 
     def notify(self, notice: Notice) -> None:
         if not self.is_done:
+            if self.call.trace is not None:
+                self.call.trace.noticed(notice)
             if self._notices is _NO_NOTICES:
                 self._notices = deque()
             self._notices.append(notice)
@@ -288,6 +290,11 @@ class Pending:
         return reply.error_code, raw.summary if isinstance(raw, SlicedPayload) else raw
 
     @property
+    def answer(self) -> Payload | None:
+        """The response as it was received; None if there is none, and after `body`."""
+        return None if self._reply is None else self._reply.raw
+
+    @property
     def is_success(self) -> bool:
         """Was it answered with a result? False again after `release`."""
         return self._reply is not None and self._reply.error_code is None
@@ -303,6 +310,8 @@ class Pending:
         """The caller has the reply or the error, or is gone."""
         self._is_released = True
         self._on_event = None
+        if self.call.trace is not None:
+            self.call.trace.released()
         if self._unread:
             _slow_readers.discard(self)
         reply, self._reply = self._reply, None

@@ -11,10 +11,15 @@ server.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tabrelay.errors import RelayError
 from tabserver.wire.trace_context import PARENT, STATE, TraceContext
+
+if TYPE_CHECKING:
+    from tabrelay.calls.calls import Call, Notice
+    from tabrelay.calls.peer import Peer
+    from tabrelay.payloads.sliced import Payload
 
 Headers = Mapping[bytes, str]  # of a request: the first value of each
 
@@ -25,13 +30,20 @@ STATE_HEADER: Final = STATE.encode()
 class Trace(Protocol):
     """Observer of one running call."""
 
-    def lookup_started(self, server: str) -> None:
+    def lookup_started(self, server: str, call: Call) -> None:
         """The switch has the call and looks for the peer of the name."""
 
-    def sent(self, place: str, kind: str) -> None:
-        """The call was sent to this address."""
+    def sent(self, place: str, kind: str, peer: Peer) -> None:
+        """The call is about to be sent to this peer, at this address."""
 
-    def ended(self, outcome: RelayError | tuple[int | None, str]) -> None: ...
+    def noticed(self, notice: Notice) -> None:
+        """The server sent a notification or a question during the call."""
+
+    def ended(self, outcome: RelayError | tuple[int | None, str], reply: Payload | None) -> None:
+        """`reply`: the server's response; None if there is none."""
+
+    def released(self) -> None:
+        """The caller has the reply or the error, or is gone."""
 
 
 class Traces(Protocol):
@@ -41,15 +53,36 @@ class Traces(Protocol):
         """Called with a client's request before it is forwarded; may change its `_meta`."""
 
 
+class CallTap(Protocol):
+    """Observer of all calls that can be on or off. `is_on` is read for each call."""
+
+    is_on: bool
+
+    def begin(self, headers: Headers, server: str, message: dict[str, Any], inner: Trace | None) -> Trace | None:
+        """The observer of this call: `inner`, or one that passes everything on to it."""
+
+
+class NoTap:
+    """An observer that is always off."""
+
+    is_on = False
+
+    def begin(self, headers: Headers, server: str, message: dict[str, Any], inner: Trace | None) -> Trace | None:
+        return inner
+
+
 class PassThroughTraces:
     """Without tracing: the context is forwarded unchanged."""
+
+    def __init__(self, tap: CallTap | None = None) -> None:
+        self._tap: CallTap = tap or NoTap()
 
     def begin(self, scope: Any, headers: Headers, server: str, message: dict[str, Any]) -> Trace | None:
         if PARENT_HEADER in headers and context_in(message) is None:
             context = context_in_headers(headers)
             if context is not None:
                 write_context(message, context)
-        return None
+        return self._tap.begin(headers, server, message, None) if self._tap.is_on else None
 
 
 def context_in(message: dict[str, Any]) -> TraceContext | None:

@@ -139,6 +139,12 @@ def _log_flags(parser: argparse.ArgumentParser) -> None:
         "--call-log-arguments", action="store_true", default=None, help="log the arguments of calls too"
     )
     parser.add_argument(
+        "--inspect",
+        action="store_true",
+        default=None,
+        help="capture calls for the console from the start, not only while one is open; in memory, without secrets",
+    )
+    parser.add_argument(
         "--traces",
         action="store_true",
         default=None,

@@ -30,6 +30,7 @@ from tabrelay.calls.calls import PLAIN_RESULT, Call
 from tabrelay.errors import RelayError
 from tabrelay.observe.log_file import PrivateRotatingFile
 from tabrelay.observe.log_setup import one_line, redact, secrets_version
+from tabrelay.observe.redaction import redacted
 from tabrelay.system.private_files import NO_LINK, NO_WAIT
 from tabserver.wire import methods
 from tabserver.wire.frames import well_formed
@@ -48,11 +49,6 @@ MAX_SECRET: Final = 4096
 TAIL: Final = 256 * 1024  # bytes at the end of the file that may hold the recent ones
 
 MILLISECONDS: Final = tuple(f".{number:03d}Z" for number in range(1000))  # looked up faster than formatted
-HIDDEN: Final = "[redacted]"
-# Names of arguments whose values are secrets.
-_SECRET_KEY: Final = re.compile(
-    r"pass(word|phrase|code|wd)|secret|token|(api|private)_?key|credential|authorization", re.IGNORECASE
-)
 
 Row = dict[str, Any]
 # A plain call: start, duration, and the rest of its line: server, method, name and caller.
@@ -279,7 +275,7 @@ def _ended_call(
 
 def _about(server: str, method: str, name: Any, principal: str, client: dict[str, Any] | None) -> Row:
     """The part of a line that is the same for many calls."""
-    about = {"server": server, "method": method, "name": _text(name), "principal": principal}
+    about = {"server": server, "method": method, "name": shown_text(name), "principal": principal}
     return {**about, "client": _client(client), "outcome": "ok"}
 
 
@@ -307,7 +303,7 @@ def _batches(lines: Iterable[str], most: int) -> Iterable[str]:
 
 def _outcome(ended: EndedCall) -> Row:
     if ended.error is not None:
-        return {"outcome": ended.error.reason, "why": _text(ended.error.message, 2 * MAX_TEXT)}
+        return {"outcome": ended.error.reason, "why": shown_text(ended.error.message, 2 * MAX_TEXT)}
     if ended.error_code is not None:
         return {"outcome": "error", "code": ended.error_code}
     if ended.reply is None:
@@ -321,30 +317,21 @@ def _outcome(ended: EndedCall) -> Row:
 
 def _arguments(value: Any) -> Row:
     """The arguments without secrets; only the start of their JSON text if that is too long."""
-    clean = _redacted(value)
+    clean = redacted(value)
     text = json.dumps(clean, ensure_ascii=False)
     if len(text) <= MAX_ARGUMENTS:
         return {"arguments": clean}
     return {"arguments": text[:MAX_ARGUMENTS], "arguments_size": len(text)}
 
 
-def _redacted(value: Any) -> Any:
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, list):
-        return [_redacted(each) for each in value]
-    if isinstance(value, dict):
-        return {redact(key): HIDDEN if _SECRET_KEY.search(key) else _redacted(each) for key, each in value.items()}
-    return value
-
-
 def _client(about: dict[str, Any] | None) -> str | None:
     """The client's name and version, as it sent them."""
     parts = [about.get(key) for key in ("name", "version")] if about else []
-    return _text(" ".join(part for part in parts if isinstance(part, str))) or None
+    return shown_text(" ".join(part for part in parts if isinstance(part, str))) or None
 
 
-def _text(value: Any, most: int = MAX_TEXT) -> str:
+def shown_text(value: Any, most: int = MAX_TEXT) -> str:
+    """Text of another program: on one line, shortened, without secrets; empty if it is no text."""
     # Truncated twice: a secret that the first cut splits would not be recognised.
     return _clean(value[: most + MAX_SECRET], secrets_version())[:most] if isinstance(value, str) else ""
 

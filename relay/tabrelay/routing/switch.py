@@ -12,7 +12,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -21,12 +21,13 @@ from tabrelay.calls.calls import LISTS, QUICK, Call, Pending, Reply, memory_of
 from tabrelay.calls.peer import CallObserver, CallOwner, Peer
 from tabrelay.calls.principal import PAGE
 from tabrelay.config.settings import Settings
-from tabrelay.errors import Busy, DeadlinePassed, RelayError, RelayUnavailable, ServerOffline, not_own_server
+from tabrelay.errors import Busy, DeadlinePassed, RelayError, not_own_server
 from tabrelay.payloads.list_checks import CHECKED_METHODS, ListBounds, Rejection
 from tabrelay.routing.deadline_queue import DeadlineQueue
 from tabrelay.routing.drain import unavailable
 from tabrelay.routing.entry import RemoteLookup, ServerEntry
 from tabrelay.routing.list_filter import ListFilter
+from tabrelay.routing.peer_wait import PeerWait, is_being_listed
 from tabrelay.routing.registry import Registry
 from tabserver.wire import eras, methods
 from tabserver.wire.control_messages import RELAY
@@ -35,8 +36,6 @@ from tabserver.wire.memory_budget import MemoryBudget
 
 log = logging.getLogger(__name__)
 
-# A reloaded page offers its tools a moment after its browser is connected: lists wait for that, but not longer.
-LIST_WAIT_S: Final = 1.0
 # After this long without an answer, clients get the cached catalogue: because of a browser that hangs or has just
 # disconnected, no client should give up or conclude that the server is of another era.
 FALLBACK_S: Final = 3.0
@@ -84,6 +83,7 @@ class Switch:
         """`on_end` is called whenever a call has ended. `call_log` records the calls in `RECORDED`, `metrics` all.
         `remote_lookup`: where relays share a bus."""
         self.remote_lookup = remote_lookup
+        self._peer_wait = PeerWait(registry, settings.away_wait_s, remote_lookup)
         self._call_log = call_log
         self._metrics = metrics
         self.registry = registry
@@ -120,17 +120,12 @@ class Switch:
 
     async def locate(self, server: str) -> None:
         """Where relays share a bus: find a server that this relay has never seen."""
-        if self.remote_lookup is not None and not self.remote_lookup.is_held(server):
-            try:
-                await self.remote_lookup.find(server)
-            except RelayUnavailable:
-                if not self.registry.knows(server):
-                    raise
+        if self.remote_lookup is not None:
+            await self._peer_wait.locate(server)
 
     async def wait_for_start(self, entry: ServerEntry) -> None:
         if entry.is_starting:
-            with suppress(ServerOffline):
-                await self.registry.wait_for_peer(entry.name, self._settings.away_wait_s)
+            await self._peer_wait.start_of(entry)
 
     def start(self, named: ServerEntry, call: Call, owner: CallOwner | None = None) -> Pending | WaitingCall:
         """Start a call, if that is possible at this moment. An error ends the call: nothing is raised.
@@ -140,13 +135,13 @@ class Switch:
         """
         began, server = time.monotonic(), named.name
         if call.trace is not None:
-            call.trace.lookup_started(server)
+            call.trace.lookup_started(server, call)
         lookup = self.remote_lookup
         if len(call.payload) > LARGE_CALL or (lookup is not None and not lookup.is_held(server)):
             return WaitingCall(call, server, owner, began, self)
         try:
             entry, peer = self.registry.acquire(named, call)
-            if peer is None or (call.method in LISTS and self._is_being_listed(entry, call)):
+            if peer is None or (call.method in LISTS and is_being_listed(entry, call)):
                 return WaitingCall(call, server, owner, began, self)
             cost = self._claim(call)
         except RelayError as error:
@@ -159,7 +154,7 @@ class Switch:
             cost = self._claim(call)
             try:
                 await asyncio.sleep(0)  # encoding a large call took a while, and so may starting it
-                entry, peer = await self._wait_for_peer(server, call)
+                entry, peer = await self._peer_wait.peer_for(server, call)
             except BaseException:
                 self._release(call, cost)
                 raise
@@ -192,7 +187,7 @@ class Switch:
         reply_filter = partial(self._filter_list, entry.name) if call.method in CHECKED_METHODS else None
         pending = Pending(call, owner, sent_at, reply_filter, self._ended)
         if call.trace is not None:
-            call.trace.sent(entry.name, "browser" if entry.connector is None else UPSTREAM)
+            call.trace.sent(entry.name, "browser" if entry.connector is None else UPSTREAM, peer)
         early_timer = None
         is_cached = call.method not in RECORDED and owner is not None and owner.may_be_cached(call.method)
         if is_cached and self.registry.cached_catalogue(server) is not None:
@@ -215,10 +210,17 @@ class Switch:
             self._count(call, entry)
         return pending
 
-    def _record(self, server: str, call: Call, started: float, outcome: RelayError | tuple[int | None, str]) -> None:
+    def _record(
+        self,
+        server: str,
+        call: Call,
+        started: float,
+        outcome: RelayError | tuple[int | None, str],
+        pending: Pending | None = None,
+    ) -> None:
         took_s = time.monotonic() - started
         if call.trace is not None:
-            call.trace.ended(outcome)
+            call.trace.ended(outcome, None if pending is None else pending.answer)
         if self._metrics is not None:
             self._metrics.record(server, call, took_s, outcome)
         # defence: every call is written down
@@ -232,7 +234,7 @@ class Switch:
         self._deadlines.pop(pending, None)
         self._release(pending.call, cost)
         self._on_end()
-        self._record(server, pending.call, began, pending.ended_with)
+        self._record(server, pending.call, began, pending.ended_with, pending)
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s %s took %.1f ms", server, pending.call.method, (time.monotonic() - began) * 1000)
 
@@ -262,20 +264,6 @@ class Switch:
             self.registry.catalogues.flag(server, pending.call.method, flaws, is_whole=is_whole)
 
         self._filter.apply(pending, reply, flag)
-
-    def _is_being_listed(self, entry: ServerEntry, call: Call) -> bool:
-        return call.method in LISTS and not entry.is_listed.is_set() and call.caller.principal != RELAY
-
-    async def _wait_for_peer(self, server: str, call: Call) -> tuple[ServerEntry, Peer]:
-        if self.remote_lookup is not None and not self.remote_lookup.is_held(server):
-            await self.remote_lookup.find(server)
-        entry, peer = await self.registry.wait_for_peer(server, self._settings.away_wait_s, call)
-        if self._is_being_listed(entry, call):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LIST_WAIT_S):
-                    await entry.is_listed.wait()
-            entry, peer = await self.registry.wait_for_peer(server, self._settings.away_wait_s, call)
-        return entry, peer
 
     @contextmanager
     def holding(self, call: Call) -> Iterator[None]:

@@ -21,6 +21,7 @@ from tabrelay.config.settings import ConfigError, Settings
 from tabrelay.config.specs import HttpSpec, Spec
 from tabrelay.faces.web.pairing import OnAsk, log_asking
 from tabrelay.http.addresses import bracketed, is_loopback, parse_public_url
+from tabrelay.observe.capture.call_capture import CallCapture
 from tabrelay.routing.drain import Drain
 from tabrelay.server.fast_path import FastPath
 from tabrelay.server.path_aliases import AliasTable, PathAliases
@@ -66,9 +67,8 @@ def create_app(
     policy = policy or Policy.for_address(
         settings.host, settings.port, settings.allow_hosts, settings.allow_origins, settings.public_url
     )
-    verifier = _make_token_verifier(settings)
     url = url or settings.public_url or f"http://{bracketed(settings.host)}:{settings.port}"
-    tracing = _make_tracing(settings, url)
+    tracing = _make_tracing(settings, url, capture := CallCapture(settings, url))
     parts = RelayParts(
         settings=settings,
         tokens=tokens,
@@ -80,13 +80,14 @@ def create_app(
         command=shown_command(settings),
         drain=drain or Drain.for_settings(settings),
         on_ask=on_ask,
-        verifier=verifier,
-        traces=tracing or PassThroughTraces(),
+        verifier=_make_token_verifier(settings),
+        traces=tracing or PassThroughTraces(capture),
         on_stop=(lambda: None) if tracing is None else tracing.close,
         specs=specs,
         sign_in=sign_in,
         bus=backplane or _make_bus(settings),  # style: ok, a public name
         record=record,
+        capture=capture,
     )
     relay = Relay(parts)
     gate = _make_gate(parts, relay)
@@ -130,14 +131,14 @@ def _make_gate(parts: RelayParts, relay: Relay) -> Gate:
     return gate
 
 
-def _make_tracing(settings: Settings, url: str) -> Tracing | None:
+def _make_tracing(settings: Settings, url: str, capture: CallCapture | None = None) -> Tracing | None:
     if not settings.traces:
         return None
     try:
         from tabrelay.server.otel import Tracing
     except ImportError:
         raise ConfigError(NO_TRACES) from None
-    return Tracing(url)
+    return Tracing(url, capture)
 
 
 def _make_token_verifier(settings: Settings) -> TokenVerifier | None:

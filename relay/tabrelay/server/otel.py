@@ -31,11 +31,22 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tabrelay import __version__
 from tabrelay.admission.routes import route
-from tabrelay.calls.trace_context import Headers, context_in_headers, context_of, write_context
+from tabrelay.calls.calls import Call, Notice
+from tabrelay.calls.peer import Peer
+from tabrelay.calls.trace_context import (
+    CallTap,
+    Headers,
+    NoTap,
+    Trace,
+    context_in_headers,
+    context_of,
+    write_context,
+)
 from tabrelay.errors import RelayError
 from tabrelay.http.headers import RequestHeaders
 from tabrelay.observe.call_metrics import outcome_of
 from tabrelay.observe.log_setup import redact
+from tabrelay.payloads.sliced import Payload
 from tabserver.wire import methods
 from tabserver.wire.trace_context import TraceContext
 
@@ -117,16 +128,20 @@ class CallTrace:
         parent = f"00-{context.trace_id:032x}-{self._link_id:016x}-{context.trace_flags:02x}"
         return TraceContext(parent, context.trace_state.to_header())
 
-    def lookup_started(self, server: str) -> None:
+    def lookup_started(self, server: str, call: Call) -> None:
         self._switch = self._tracer.start_span("switch", api.set_span_in_context(self._face))
 
-    def sent(self, place: str, kind: str) -> None:
+    def sent(self, place: str, kind: str, peer: Peer) -> None:
         above = api.set_span_in_context(self._switch or self._face)
         attributes = {**self._attributes, "tabrelay.place": place, "tabrelay.peer": kind}
         with self._ids.fixed(self._link_id):
             self._link = self._tracer.start_span(self._name, above, SpanKind.CLIENT, attributes)
 
-    def ended(self, outcome: RelayError | tuple[int | None, str]) -> None:
+    def noticed(self, notice: Notice) -> None: ...
+
+    def released(self) -> None: ...
+
+    def ended(self, outcome: RelayError | tuple[int | None, str], reply: Payload | None) -> None:
         how = outcome_of(outcome)
         code = outcome[0] if isinstance(outcome, tuple) else outcome.code
         for span in (self._link, self._switch, self._face):
@@ -144,15 +159,16 @@ class CallTrace:
 class Tracing:
     """Makes the spans. Implements Traces. One per relay."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, tap: CallTap | None = None) -> None:
         """`url` identifies this relay among several."""
+        self._tap: CallTap = tap or NoTap()
         self._ids = SpanIds()
         self._provider = TracerProvider(resource=_resource(url), id_generator=self._ids)
         self._exporter = Exporter()
         self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
         self._tracer = self._provider.get_tracer("tabrelay", __version__)
 
-    def begin(self, scope: Any, headers: Headers, server: str, message: dict[str, Any]) -> CallTrace:
+    def begin(self, scope: Any, headers: Headers, server: str, message: dict[str, Any]) -> Trace | None:
         request: TracedRequest = scope["state"][TRACED_REQUEST]
         method = message["method"]
         params = message.get("params")
@@ -172,7 +188,7 @@ class Tracing:
             request.spans.append(face)
         call = CallTrace(self._tracer, self._ids, face, name, attributes, ends_face=request.is_over)
         write_context(message, call.context)
-        return call
+        return self._tap.begin(headers, server, message, call) if self._tap.is_on else call
 
     def finish(self, request: TracedRequest, scope: Scope, status: int) -> None:
         """The response to a request was sent."""

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import orjson
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -25,7 +23,6 @@ from tabrelay.admission.routes import Route
 from tabrelay.bus.bus import Bus
 from tabrelay.calls.calls import Pending
 from tabrelay.calls.peer import Peer
-from tabrelay.calls.principal import Principal
 from tabrelay.config.settings import Settings
 from tabrelay.config.specs import BrowserSpec, Spec, UpstreamSpec
 from tabrelay.errors import RelayError, UnknownServer
@@ -52,14 +49,14 @@ from tabrelay.peers.browsers.peer import BrowserPeer
 from tabrelay.peers.browsers.plain_peer import PlainPeer
 from tabrelay.routing.catalogue_store import CatalogueStore
 from tabrelay.routing.registry import Registry
-from tabrelay.routing.status import encode_rows, iter_rows, server_state
 from tabrelay.routing.switch import Switch
 from tabrelay.server.cluster import Cluster
+from tabrelay.server.console_parts import Console
 from tabrelay.server.gauges import BusGauges, Gauges
 from tabrelay.server.registration import Registration
 from tabrelay.server.relay_parts import RelayParts
-from tabrelay.system.loop_turns import run_in_turns
-from tabserver.wire.names import INSTANCE_SEPARATOR, server_of
+from tabrelay.server.status_report import StatusReport
+from tabserver.wire.names import server_of
 from tabserver.wire.pending_calls import PendingCalls
 
 if TYPE_CHECKING:
@@ -76,18 +73,23 @@ class Relay:
         self._parts = parts
         self._catalogue_store = CatalogueStore(settings.home / "servers.json", most=settings.max_servers)
         self._configured = _browser_names(parts.specs)
+        self._console = Console(parts)
+        # The registry declares names while it is built.
         self._registration = (
-            None if parts.record is None else Registration(settings.home, parts.record, self._server_states)
+            None
+            if parts.record is None
+            else Registration(settings.home, parts.record, lambda: self._status.server_states())
         )
         self._registry = self._make_registry()
+        self._acp_sessions = AcpSessions()
+        self._refusals = PageRefusals(settings)
+        self._status = StatusReport(parts, self._registry, self._acp_sessions, self._refusals, lambda: self._cluster)
         self._call_log = _make_call_log(settings)
         self._metrics = CallMetrics(settings.metrics_servers) if settings.metrics else None
         pending_calls: dict[str, PendingCalls[Pending]] = {}
         self._cluster = None if parts.bus is None else self._make_cluster(parts.bus, pending_calls)
         lookup = None if self._cluster is None else self._cluster.locator
         self._switch = Switch(self._registry, settings, drain.changed, self._call_log, self._metrics, lookup)
-        self._acp_sessions = AcpSessions()
-        self._refusals = PageRefusals(settings)
         self.mcp_endpoint = McpEndpoint(
             self._switch,
             settings,
@@ -117,16 +119,7 @@ class Relay:
             self._catalogue_reader.describe_again,
         )
         self._upstreams: UpstreamPool | None = None
-        self._pairing = PairingRoutes(
-            tokens,
-            parts.policy,
-            on_ask=parts.on_ask,
-            on_paired=self._registry.declare,
-            public_url=settings.public_url,
-            loopback=LoopbackApprovals(tokens, is_direct=not settings.public_url and not settings.trusted_proxies),
-            declared=settings.servers,
-            command=parts.command,
-        )
+        self._pairing = self._make_pairing()
         self._pages = self._make_pages()
         self._leader_proxy = None if self._cluster is None else LeaderProxy(self._pages, self._cluster.members)
         drain.attach(self)
@@ -151,6 +144,20 @@ class Relay:
             drift_level=logging.INFO if self._parts.app_url else logging.WARNING,
         )
 
+    def _make_pairing(self) -> PairingRoutes:
+        parts = self._parts
+        settings, tokens = parts.settings, parts.tokens
+        return PairingRoutes(
+            tokens,
+            parts.policy,
+            on_ask=parts.on_ask,
+            on_paired=self._registry.declare,
+            public_url=settings.public_url,
+            loopback=LoopbackApprovals(tokens, is_direct=not settings.public_url and not settings.trusted_proxies),
+            declared=settings.servers,
+            command=parts.command,
+        )
+
     def _make_cluster(self, bus: Bus, pending_calls: dict[str, PendingCalls[Pending]]) -> Cluster:
         parts = self._parts
         return Cluster(
@@ -171,8 +178,9 @@ class Relay:
         parts = self._parts
         return web_app(
             parts.assets,
-            self._status,
+            self._status.json,
             groups=(
+                *self._console.groups,
                 self._pairing,
                 Proving(parts.tokens.prove, parts.policy.authorities),
                 CspReports(parts.policy),
@@ -224,46 +232,20 @@ class Relay:
             with suppress(ClientDisconnect):
                 await (self._leader_proxy or self._pages)(scope, receive, send)
 
-    async def _status(self, principal: Principal) -> bytes:
-        """JSON of the status route. Catalogues of many servers take several iterations of the event loop."""
-        parts = self._parts
-        rows = await run_in_turns(iter_rows(self._registry, parts.app_url or parts.url, principal.may_see, time.time()))
-        about = {
-            "version": __version__,
-            "build": parts.assets.build,
-            "url": parts.url,
-            **({"app_url": parts.app_url} if parts.app_url else {}),
-            "token_command": parts.token_command,
-        }
-        more: dict[str, Any] = {
-            "acp": self._acp_sessions.describe(principal.may_see),
-            "refused": self._refusals.recent(principal.may_see),
-        }
-        if self._cluster is not None:
-            rows, more["nodes"] = await self._cluster.status.gather(rows, principal.may_see)
-        servers = await run_in_turns(encode_rows(rows))
-        return orjson.dumps(about)[:-1] + b',"servers":' + servers + b"," + orjson.dumps(more)[1:]
-
-    def _server_states(self) -> dict[str, str]:
-        """What this relay has of each server, for its record."""
-        is_group = self._parts.settings.workers > 1  # the other processes are behind the same port
-        return {
-            entry.name: server_state(self._registry, entry, counts_nodes=is_group)
-            for entry in self._registry.entries()
-            if INSTANCE_SEPARATOR not in entry.name
-        }
-
     # -- events -------------------------------------------------------------------------------------------------------
 
     def _server_up(self, server: str) -> None:
+        self._console.status_changed()
         for name in {server, server_of(server)}:
             self.mcp_endpoint.came_up(name)
         self._catalogue_reader.came_up(server)
 
     def _follow(self, server: str) -> None:
+        self._console.status_changed()
         self._catalogue_reader.follow(server)
 
     def _names_changed(self) -> None:
+        self._console.status_changed()
         if self._registration is not None:
             self._registration.names_changed()
 
@@ -276,6 +258,7 @@ class Relay:
             self._cluster.locator.browsers.record_use(address)
 
     def _server_gone(self, server: str) -> None:
+        self._console.status_changed()
         self._catalogue_reader.peer_left(server)
         name = server_of(server)
         if name != server:
@@ -360,6 +343,7 @@ class Relay:
     # -- drain --------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
+        self._console.close()
         self._switch.close()
         self.mcp_endpoint.close()
         self._catalogue_reader.close()

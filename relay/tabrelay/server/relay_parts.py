@@ -17,6 +17,7 @@ from tabrelay.calls.trace_context import Traces
 from tabrelay.config.settings import Settings
 from tabrelay.config.specs import HttpSpec, Spec
 from tabrelay.faces.web.pairing import OnAsk
+from tabrelay.observe.capture.call_capture import CallCapture
 from tabrelay.routing.drain import Drain
 from tabrelay.system.relay_records import RelayRecord
 
@@ -46,3 +47,4 @@ class RelayParts:
     sign_in: Callable[[HttpSpec], SignIn | None] | None
     bus: Bus | None
     record: RelayRecord | None
+    capture: CallCapture

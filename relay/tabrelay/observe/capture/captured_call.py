@@ -1,0 +1,187 @@
+"""Captured call: one request with everything that the relay observed of it, as it happened.
+
+Implements `Trace`, so the switch and the pending call report to it. Texts are kept unchanged and cut at a bound; they
+are redacted when they are read, in `rows`. Does not decide which calls are captured, nor how many are kept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from tabrelay.calls.calls import Call, Notice
+from tabrelay.calls.peer import Peer, PeerKind
+from tabrelay.calls.trace_context import Headers, Trace
+from tabrelay.errors import RelayError
+from tabrelay.observe.call_metrics import outcome_of
+from tabrelay.payloads.sliced import Payload
+
+if TYPE_CHECKING:
+    from tabserver.wire.frames import Caller
+
+# Of one call. With more, the last ones are counted and not kept.
+MAX_NOTICES: Final = 1000
+MAX_EVENTS: Final = 200
+# Characters that are kept of a text which is too long: searching them for secrets takes a few milliseconds.
+MAX_BEGINNING: Final = 32 * 1024
+# Bytes of a captured call beside its texts.
+OVERHEAD: Final = 2048
+
+CANCELLED: Final = "cancelled"  # the reason of a call whose client hung up
+CLIENT: Final = "client"
+PEERS: Final = {PeerKind.PLAIN: "browser"}  # what a peer is called, if not by its kind
+CONSOLE: Final = "console"
+
+
+class TimedText(NamedTuple):
+    """A message at a time, in seconds since 1970. `kind`: `notice`, or what happened to the call."""
+
+    at: float
+    kind: str
+    text: str
+
+
+class CutText(NamedTuple):
+    """The beginning of a text, and the length of all of it in bytes."""
+
+    text: str
+    size: int
+    is_cut: bool
+
+
+NO_TEXT: Final = CutText("", 0, is_cut=False)
+
+
+class CapturedCall:
+    """`changed` is called whenever it has changed, with the bytes by which it grew."""
+
+    __slots__ = (
+        *("_changed", "_inner", "_most", "answer", "by", "caller", "cost", "dropped", "ended_at", "error", "events"),
+        *("group", "headers", "id", "is_kept", "is_waiting", "method", "name", "notices", "outcome", "peer", "place"),
+        *("released_at", "request", "sent_at", "seq", "server", "started", "trace_id"),
+    )
+
+    def __init__(
+        self,
+        seq: int,
+        id: str,
+        server: str,
+        method: str,
+        headers: Headers,
+        *,
+        most: int,
+        changed: Callable[[CapturedCall, int], None],
+        inner: Trace | None = None,
+        by: str = CLIENT,
+        trace_id: str | None = None,
+    ) -> None:
+        """`most`: bytes of each of its texts. `inner`: another observer, which gets everything too."""
+        self.seq, self.id, self.server, self.method, self.headers = seq, id, server, method, headers
+        self._most, self._changed, self._inner = most, changed, inner
+        self.by, self.trace_id = by, trace_id
+        self.group = id
+        self.is_kept = True
+        self.cost = OVERHEAD
+        self.started = time.time()
+        self.sent_at: float | None = None
+        self.ended_at: float | None = None
+        self.released_at: float | None = None
+        self.is_waiting = True
+        self.name: str | None = None
+        self.caller: Caller | None = None
+        self.peer, self.place = "relay", server
+        self.request = self.answer = NO_TEXT
+        self.notices: list[TimedText] = []
+        self.events: list[TimedText] = []
+        self.dropped = 0
+        self.outcome: str | None = None
+        self.error: RelayError | int | None = None
+
+    # -- Trace --------------------------------------------------------------------------------------------------------
+
+    def lookup_started(self, server: str, call: Call) -> None:
+        self.caller, self.name = call.caller, call.name
+        self.request = cut(call.payload, self._most)
+        if self._inner is not None:
+            self._inner.lookup_started(server, call)
+        self._grown(len(self.request.text))
+
+    def sent(self, place: str, kind: str, peer: Peer) -> None:
+        self.sent_at, self.is_waiting = time.time(), False
+        self.place, self.peer = place, PEERS.get(peer.kind, peer.kind.value)
+        if self._inner is not None:
+            self._inner.sent(place, kind, peer)
+        self._grown(0)
+
+    def noticed(self, notice: Notice) -> None:
+        if self._inner is not None:
+            self._inner.noticed(notice)
+        if not notice.ends_stream and not notice.is_ours:
+            self._keep(self.notices, MAX_NOTICES, "notice", notice.payload)
+
+    def happened(self, kind: str, text: str) -> None:
+        """Something that is no message of the server: a wait, a cut, a replay."""
+        self._keep(self.events, MAX_EVENTS, kind, text)
+
+    def ended(self, outcome: RelayError | tuple[int | None, str], reply: Payload | None) -> None:
+        self.ended_at, self.is_waiting = time.time(), False
+        self.outcome = outcome_of(outcome)
+        self.error = outcome if isinstance(outcome, RelayError) else outcome[0]
+        if reply is not None:
+            self.answer = cut(reply, self._most)
+        if self._inner is not None:
+            self._inner.ended(outcome, reply)
+        self._grown(len(self.answer.text))
+
+    def released(self) -> None:
+        self.released_at = time.time()
+        if self.ended_at is None:  # its caller left before it was started
+            self.ended_at, self.outcome, self.is_waiting = self.released_at, CANCELLED, False
+            self._grown(0)
+        if self._inner is not None:
+            self._inner.released()
+
+    # -- what is kept -------------------------------------------------------------------------------------------------
+
+    def _keep(self, texts: list[TimedText], most: int, kind: str, text: str) -> None:
+        if len(texts) >= most or not self.is_kept:
+            self.dropped += 1
+            return
+        text = text[: self._most]
+        texts.append(TimedText(time.time(), kind, text))
+        self._grown(len(text) + 100)
+
+    def _grown(self, size: int) -> None:
+        if self.is_kept:
+            self.cost += size
+            self._changed(self, size)
+
+    def forget(self) -> None:
+        """It was removed from the ring."""
+        self.is_kept = False
+        self.notices, self.events = [], []
+        self.request = self.answer = NO_TEXT
+
+
+def cut(payload: Payload, most: int) -> CutText:
+    """The whole text, if it has at most `most` characters, else its beginning."""
+    size = len(payload)
+    if isinstance(payload, str):
+        is_cut = size > most
+        return CutText(payload[:MAX_BEGINNING] if is_cut else payload, size, is_cut)
+    if size <= most:
+        return CutText(payload.decode(), size, is_cut=False)
+    parts: list[bytes] = []
+    left = MAX_BEGINNING
+    for part in payload:
+        parts.append(part[:left])
+        left -= len(part)
+        if left <= 0:
+            break
+    return CutText(b"".join(parts).decode("utf-8", "ignore"), size, is_cut=True)
+
+
+def client_of(caller: Caller | None) -> dict[str, Any]:
+    """What the client says of itself."""
+    return (caller.client or {}) if caller is not None else {}

@@ -1,0 +1,45 @@
+"""Console of one relay: builds its routes on capture, switch and registry, and reports changes to open consoles.
+
+One per relay, whether a console is open or not. The routes are in `faces.web`, the capture in `observe.capture`.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tabrelay import __version__
+from tabrelay.faces.web.console import ConsoleRoutes
+from tabrelay.faces.web.routes import RouteGroup
+from tabrelay.server.relay_parts import RelayParts
+
+
+class Console:
+    """`groups`: its routes."""
+
+    def __init__(self, parts: RelayParts) -> None:
+        self._parts = parts
+        self._capture = parts.capture
+        self.groups: tuple[RouteGroup, ...] = (ConsoleRoutes(self._capture, self._hello),)
+
+    def _hello(self) -> dict[str, Any]:
+        parts = self._parts
+        here = {"name": parts.url, "url": parts.url}
+        return {
+            "relay": here,
+            "version": __version__,
+            "now": round(time.time() * 1000),
+            "inspect": parts.settings.inspect,
+            "faults": False,
+            "is_on": self._capture.is_on,
+            "limits": self._capture.limits,
+            "relays": [here],
+        }
+
+    def status_changed(self) -> None:
+        """Servers, tabs, pairings or nodes are not what they were."""
+        self._capture.status_changed()
+
+    def close(self) -> None:
+        """The relay stops."""
+        self._capture.stop()
