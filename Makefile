@@ -11,7 +11,7 @@ PLOTS = build/bench
 SECONDS ?= 300
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test quick test-newest test-browsers screenshots check lint bench bench-full bench-rivals fuzz audit format build clean
+.PHONY: help demo serve docs test quick test-newest test-browsers screenshots check lint bench bench-full bench-rivals fuzz audit format build clean
 
 help: ## Show this list
 	@echo 'usage: make TARGET [ARGS="flags passed on"]'
@@ -24,6 +24,9 @@ demo: ## Start the relay and open the demo page (ARGS="--port 9000 --no-open")
 serve: ## Start the relay alone
 	@$(SETUP) demo
 	@exec $(BIN)/tabrelay serve $(ARGS)
+
+docs: ## Build the documentation in build/docs, and check its links
+	@$(SETUP) docs
 
 test: ## Run every test, in a real browser where it matters (ARGS="-k words")
 	@$(SETUP) test

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
-from steps.assets import runtime_assets, snapshot, wheel, wheelhouse
+from steps.assets import docs, runtime_assets, snapshot, wheel, wheelhouse
 from steps.console import SetupError, report, say, side_by_side
 from steps.node import check_javascript, is_node_here, node_packages, node_tools
 from steps.others import fast_agent, rival_programs, sdk_examples
@@ -45,10 +45,20 @@ def with_node(packages: Callable[[], None], modules: Callable[[], None]) -> None
 
 def demo() -> None:
     runtime()
-    try:
-        snapshot()
-    except SetupError as error:
-        say(f"   {error}. It works without; browsers take a few seconds longer to start.")
+
+    def optional(step: Callable[[], None], without: str) -> Callable[[], None]:
+        def take() -> None:
+            try:
+                step()
+            except SetupError as error:
+                say(f"   {error}. It works without; {without}.")
+
+        return take
+
+    side_by_side(
+        optional(snapshot, "browsers take a few seconds longer to start"),
+        optional(docs, "then the relay serves no documentation"),
+    )
 
 
 def check() -> None:
@@ -61,9 +71,12 @@ def build() -> None:
     node_packages(with_dev=False)
 
     def own() -> None:
+        side_by_side(served, docs)
+        wheel()
+
+    def served() -> None:
         runtime_assets()
         snapshot()
-        wheel()
 
     side_by_side(own, wheelhouse)
 
@@ -89,6 +102,11 @@ def test_newest() -> None:
 def quick() -> None:
     check()
     demo()
+
+
+def check_docs() -> None:
+    python_packages()
+    docs(is_strict=True)
 
 
 def browsers() -> None:
@@ -120,6 +138,7 @@ GOALS = {
     "tsc": check_javascript,
     "snapshot": snapshot,
     "build": build,
+    "docs": check_docs,
     "test": test,
     "quick": quick,
     "test-newest": test_newest,

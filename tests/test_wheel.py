@@ -97,6 +97,8 @@ def test_the_wheel_carries_everything_and_stays_small(wheel: Path) -> None:
         "tabrelay/_assets/editor/editor.js.zst",
         "tabrelay/_assets/demo/playground/frame/frame.html",
         "tabrelay/_assets/demo/playground/programs/typed.py",
+        "tabrelay/_assets/docs/index.html",
+        "tabrelay/_assets/docs/search.json.gz",
         "tabserver/micropython/tabserver.py",
     }
     assert not [name for name in names if "__pycache__" in name or name.endswith((".map", ".pyc"))]

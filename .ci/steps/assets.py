@@ -24,6 +24,18 @@ def runtime_assets() -> None:
         assets.prepare(node, say, run, side_by_side)
 
 
+def docs(is_strict: bool = False) -> None:
+    """The documentation site in build/docs. Strict: a link that leads nowhere is an error."""
+    sources = ("docs", ".ci/docs_site", "CONTRIBUTING.md", "CHANGELOG.md", "constraints.txt")
+    value = digest(*(ROOT / name for name in sources))
+    stamp = ROOT / "build" / "docs" / ".stamp"
+    if is_stamped(stamp, value) and not is_strict:
+        return
+    strict = ["--strict"] if is_strict else []
+    run(BIN / "python", ROOT / ".ci" / "docs_site" / "build.py", *strict, title="building the documentation")
+    stamp.write_text(value)
+
+
 def snapshot() -> None:
     """The memory image with which a worker starts in a sixth of the time. It contains tabserver, so a change there
     makes it again."""
@@ -32,7 +44,16 @@ def snapshot() -> None:
 
 def wheel() -> None:
     """One wheel that needs no network and no Node."""
-    sources = ("pyproject.toml", "README.md", "LICENSE", "relay", "browser_pkg", "web_demo", "build/assets")
+    sources = (
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "relay",
+        "browser_pkg",
+        "web_demo",
+        "build/assets",
+        "build/docs",
+    )
     value = digest(*(ROOT / name for name in sources))
     stamp = DIST / ".stamp-wheel"
     if is_stamped(stamp, value) and list(DIST.glob("tabrelay-*.whl")):

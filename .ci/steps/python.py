@@ -40,7 +40,8 @@ def metadata() -> dict[str, Any]:
 
 
 def python_packages(extra: str = "") -> None:
-    """Install the project in editable form, with this `extra`. The development set contains the runtime set."""
+    """Install the project in editable form, with this `extra` and what builds the documentation. The development set
+    contains the runtime set."""
     value = digest(str(ROOT), json.dumps(metadata(), sort_keys=True), CONSTRAINTS)
     stamps = {"": VENV / ".tabrelay-runtime", "dev": VENV / ".tabrelay-dev"}
     if any(is_stamped(stamps[name], value) for name in {extra, "dev"}):
@@ -49,7 +50,7 @@ def python_packages(extra: str = "") -> None:
     say(f"== installing Python packages ({extra or 'runtime'}), pinned in constraints.txt")
     # The build backend goes into the environment, where the constraints apply; pip's isolated builds ignore them.
     pip("install", "hatchling", "editables")
-    pip("install", "--no-build-isolation", "--editable", f".[{extra}]" if extra else ".")
+    pip("install", "--no-build-isolation", "--editable", f".[{extra or 'docs'}]")
     stamps[extra].write_text(value)
 
 

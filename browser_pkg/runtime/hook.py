@@ -1,4 +1,4 @@
-"""Hatch build hook: puts the runtime assets and the demo into the wheel.
+"""Hatch build hook: puts the runtime assets, the demo and the documentation into the wheel.
 
 An editable install gets none of this: there the relay finds the assets in the source tree.
 """
@@ -12,7 +12,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class AssetsHook(BuildHookInterface[Any]):
-    """Maps `build/assets/*` and `web_demo` to `tabrelay/_assets/`."""
+    """Maps `build/assets/*`, `build/docs` and `web_demo` to `tabrelay/_assets/`."""
 
     PLUGIN_NAME = "custom"
 
@@ -21,8 +21,9 @@ class AssetsHook(BuildHookInterface[Any]):
             return
         root = Path(self.root)
         prepared = root / "build" / "assets"
-        if not (prepared / ".stamp").is_file() or not (prepared / "snapshot" / "snapshot.json").is_file():
-            raise RuntimeError("the runtime assets are not prepared; `make build` prepares them and builds the wheel")
+        made = (prepared / ".stamp", prepared / "snapshot" / "snapshot.json", root / "build" / "docs" / "index.html")
+        if not all(path.is_file() for path in made):
+            raise RuntimeError("the assets are not prepared; `make build` prepares them and builds the wheel")
         for group, folder in {
             "pyodide": prepared / "pyodide",
             "pyscript": prepared / "pyscript",
@@ -30,6 +31,7 @@ class AssetsHook(BuildHookInterface[Any]):
             "snapshot": prepared / "snapshot",
             "editor": prepared / "editor",
             "demo": root / "web_demo",
+            "docs": root / "build" / "docs",
         }.items():
             for path in sorted(folder.rglob("*")):
                 if path.is_file() and "__pycache__" not in path.parts:

@@ -65,7 +65,7 @@ class WebRoutes:
         }.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
-        names = ("tabserver", "page", "demo", "pyodide", "pyscript", "micropython", "snapshot", "editor")
+        names = ("tabserver", "page", "demo", "pyodide", "pyscript", "micropython", "snapshot", "editor", "docs")
         folders = {name: root / name for name in names}
         self.assets = Assets(**folders, fix="Do this.")
         self.tokens = Tokens(root / "state")

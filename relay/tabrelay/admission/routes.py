@@ -26,7 +26,7 @@ MCP: Final = "mcp"
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 _METADATA: Final = re.compile(r"/\.well-known/oauth-(protected-resource(/[^/]+(/mcp)?)?|authorization-server)")
 _MANAGED: Final = ("/-/pairs", "/-/calls", "/-/drift", "/-/forget")
-_PUBLIC: Final = re.compile(r"/|/-/demo|/-/(demo|page)/.*|/\.well-known/.*|/favicon\.ico")
+_PUBLIC: Final = re.compile(r"/|/-/(demo|docs)|/-/(demo|docs|page)/.*|/\.well-known/.*|/favicon\.ico")
 
 
 @dataclass(frozen=True, slots=True)

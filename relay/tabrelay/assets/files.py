@@ -58,7 +58,7 @@ MAX_IN_MEMORY = 64 * 1024  # bytes; larger files of the runtimes are read from d
 Body = bytes | StoredFile
 
 # No segment of a path can be "..", hidden or empty: a path can't leave its folder.
-_PATH = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9_@+.-]*(/[A-Za-z0-9_@+-][A-Za-z0-9_@+.-]*)*")
+PATH = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9_@+.-]*(/[A-Za-z0-9_@+-][A-Za-z0-9_@+.-]*)*")
 _NOT_SERVED = (".zst", ".gz", ".pyc")
 # `retry/3/client.js` is `client.js`. Until the page is closed, Firefox does not load a module again that failed once,
 # nor modules that import it, so each attempt needs a new path.
@@ -92,7 +92,7 @@ class Folder:
         self._cache: dict[str, tuple[tuple[int, int], Asset]] = {}
 
     def get(self, path: str, immutable: bool = False) -> Asset | None:
-        if not _PATH.fullmatch(path) or path.endswith(_NOT_SERVED):
+        if not PATH.fullmatch(path) or path.endswith(_NOT_SERVED):
             return None
         cached = self._cache.get(path)
         if cached is not None and not self._is_live:
@@ -126,7 +126,7 @@ class Folder:
         """All files that can be requested, in a fixed order, for the hash."""
         for file in sorted(self.root.rglob("*")):
             name = file.relative_to(self.root).as_posix()
-            if file.is_file() and _PATH.fullmatch(name) and not name.endswith(_NOT_SERVED):
+            if file.is_file() and PATH.fullmatch(name) and not name.endswith(_NOT_SERVED):
                 yield name
 
     @cached_property
@@ -150,6 +150,7 @@ class Assets:
         micropython: Path,
         snapshot: Path,
         editor: Path,
+        docs: Path,
         fix: str = "",
     ) -> None:
         self._tabserver = tabserver
@@ -161,6 +162,7 @@ class Assets:
         made = {"pyodide": pyodide, "pyscript": pyscript, "micropython": micropython, "snapshot": snapshot}
         made["editor"] = editor
         self._runtimes = {name: Folder(folder) for name, folder in made.items()}
+        self.docs = docs  # the documentation site, which may be missing
         self._fix = fix
 
     @classmethod
@@ -174,10 +176,11 @@ class Assets:
         packed = package / "_assets"
         if packed.is_dir():
             fix = "Reinstall tabrelay: pip install --force-reinstall tabrelay"
-            demo, made = packed / "demo", packed
+            demo, made, docs = packed / "demo", packed, packed / "docs"
         else:
             fix = "In the source tree, `make demo` brings it."
-            demo, made = package.parents[1] / "web_demo", package.parents[1] / "build" / "assets"
+            root = package.parents[1]
+            demo, made, docs = root / "web_demo", root / "build" / "assets", root / "build" / "docs"
         return cls(
             tabserver=tabserver,
             page=package / "assets" / "page",
@@ -187,6 +190,7 @@ class Assets:
             micropython=made / "micropython",
             snapshot=made / "snapshot",
             editor=made / "editor",
+            docs=docs,
             fix=fix,
         )
 

@@ -20,6 +20,7 @@ from tabrelay import __version__
 from tabrelay.admission.page_refusals import PageRefusals
 from tabrelay.admission.policy import Refuse
 from tabrelay.admission.routes import Route
+from tabrelay.assets.docs_site import DocsSite
 from tabrelay.bus.bus import Bus
 from tabrelay.calls.calls import Pending
 from tabrelay.calls.peer import Peer
@@ -33,6 +34,7 @@ from tabrelay.faces.mcp.session_ids import SessionIdCodec
 from tabrelay.faces.nodes.leader import LeaderProxy
 from tabrelay.faces.web.admin import DriftRoutes, ForgetRoutes, LogRoutes, MetricsRoutes, ReconnectRoutes
 from tabrelay.faces.web.csp_reports import CspReports
+from tabrelay.faces.web.documentation import DocsRoutes
 from tabrelay.faces.web.loopback_approvals import LoopbackApprovals
 from tabrelay.faces.web.oauth_metadata import OAuthMetadata
 from tabrelay.faces.web.package_files import PackageRoutes
@@ -193,6 +195,7 @@ class Relay:
                 self._acp_sessions,
                 PackageRoutes(parts.settings.home),
                 PlaygroundRoutes(parts.assets, parts.settings.public_url),
+                DocsRoutes(DocsSite(parts.assets.docs)),
             ),
             probe=self._browser_endpoint.refusal,
             is_draining=lambda: parts.drain.is_on,

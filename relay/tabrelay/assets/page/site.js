@@ -13,6 +13,7 @@ const PAGES = [
   ["demo", "Demo", "/-/demo/"],
   ["playground", "Playground", "/-/demo/playground/"],
   ["examples", "Examples", "/-/demo/examples/"],
+  ["docs", "Docs", "/-/docs/"],
 ];
 const ANSWER_MS = 5000;
 

@@ -11,16 +11,18 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from tabrelay import __version__
 from tabrelay.admission.policy import Refuse
+from tabrelay.admission.routes import is_page_request
 from tabrelay.assets.files import LOADER, Asset, Assets, AssetsMissing
 from tabrelay.assets.stored_file import CHUNK, StoredFile
 from tabrelay.calls.principal import Principal
 from tabrelay.faces.web.csp_reports import ROUTE as REPORTS
+from tabrelay.http.headers import RequestHeaders
 from tabserver.wire.errors import ServerNameError
 from tabserver.wire.names import check_server_name
 
@@ -84,7 +86,7 @@ def web_app(
     """The application for ``/`` and ``/-/``. `groups` add further routes; `probe` may refuse a principal a name that
     its token would allow."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    app.add_exception_handler(404, _not_found)
+    app.add_exception_handler(404, not_found)
     _add_information(app, assets, status, probe, is_draining)
     for room in groups:
         room.add_routes(app)
@@ -172,6 +174,8 @@ def own_address(request: Request, public_url: str) -> str:
 def file_response(asset: Asset | None, request: Request, headers: dict[str, str]) -> Response:
     """RFC 9110 §8.8.3: two encodings of one file are two representations, so each has its own strong ETag."""
     if asset is None:
+        if is_page_request(RequestHeaders(request.scope["headers"])):
+            raise HTTPException(404)
         return JSONResponse({"error": "not_found", "message": "No such file."}, 404, headers=headers)
     accepted = _accepted_codings(request.headers.get("accept-encoding", ""))
     coding = next((coding for coding in asset.encoded if coding in accepted), None)
@@ -216,7 +220,7 @@ def _add_address_page(app: FastAPI, assets: Assets) -> None:
     async def address(path: str, request: Request) -> Response:
         # Other requests for such paths do not come here; one for a path of the relay itself finds nothing.
         if not request.scope.get("state", {}).get("is_page"):
-            return await _not_found(request, LookupError())
+            return await not_found(request, LookupError())
         found = file_response(await asyncio.to_thread(assets.lookup, "page/mcp.html"), request, PAGE_HEADERS)
         found.headers["Vary"] = "Accept, Accept-Encoding"  # the same address answers MCP clients
         found.headers["Cache-Control"] = "no-store"
@@ -225,5 +229,5 @@ def _add_address_page(app: FastAPI, assets: Assets) -> None:
     app.add_api_route("/{path:path}", address, methods=["GET"])
 
 
-async def _not_found(request: Request, error: Exception) -> Response:
+async def not_found(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": "not_found", "message": "The relay has nothing here."}, 404)
