@@ -22,6 +22,7 @@ from playwright.async_api import Browser, BrowserContext, Page, expect
 from tests.e2e.test_approval import Dialog
 from tests.e2e.test_page_api import ERAS, text
 from tests.support.demo import Demo
+from tests.support.example_page import ExamplePage
 from tests.support.other_origin import Site
 from tests.support.waiting import BOUND_S
 
@@ -43,7 +44,10 @@ class Visitor:
         page.on("request", lambda asked: self.hosts.add(asked.url.split("/")[2].split(":")[0]))
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         await page.goto(url or f"{self.here}/-/demo/examples/{folder}/")
-        await expect(page.locator("#status")).to_contain_text("MCP clients reach", timeout=self._boot_timeout_ms)
+        if url is None:
+            await page.locator("tabrelay-status[state=connected]").wait_for(timeout=self._boot_timeout_ms)
+        else:
+            await expect(page.locator("#status")).to_contain_text("MCP clients reach", timeout=self._boot_timeout_ms)
         return page
 
     @asynccontextmanager
@@ -112,10 +116,10 @@ async def test_the_todo_list_is_shared(visitor: Visitor, mode: str) -> None:
         row = page.locator("#list li", has_text=f"Water the plants ({mode})")
         await expect(row).to_have_count(1)
         await client.call_tool("finish_todo", {"id": added.structured_content["id"]})
-        await expect(row).to_have_class("done")
+        await expect(row).to_have_class("done is-new")  # marked, as an agent has changed it
         [listed] = (await client.read_resource("todo://list")).contents
         assert f"- [x] Water the plants ({mode})" in listed.text  # type: ignore[union-attr]
-        await page.get_by_placeholder("What needs doing?").fill("By hand")
+        await page.get_by_label("What needs doing?").fill("By hand")
         await page.get_by_role("button", name="Add").click()
         todos = (await client.call_tool("list_todos", {"only_open": True})).structured_content
         assert todos is not None and "By hand" in [todo["text"] for todo in todos["todos"]]
@@ -123,7 +127,7 @@ async def test_the_todo_list_is_shared(visitor: Visitor, mode: str) -> None:
         assert text(removed) == f"Removed “Water the plants ({mode})”."
         await expect(row).to_have_count(0)
         wrong = await client.call_tool("finish_todo", {"id": 999})
-        assert wrong.is_error and text(wrong) == "There is no to-do 999. list_todos gives those there are."
+        assert wrong.is_error and text(wrong) == "There is no to-do 999. Call list_todos for the ids."
         empty = await client.call_tool("add_todo", {"text": ""})
         assert empty.is_error and "arguments.text" in text(empty)
     await page.close()
@@ -162,7 +166,78 @@ async def test_the_shops_tools_come_and_go_with_its_basket(visitor: Visitor) -> 
         assert text(await allowed(page, client.call_tool("check_out", {}))) == "Paid 14 €. Thank you."
         await has(client, "check_out", there=False)
         wrong = await client.call_tool("add_to_basket", {"id": "yacht"})
-        assert wrong.is_error and text(wrong) == "The shop has no “yacht”. find_products says what it has."
+        assert wrong.is_error and text(wrong) == "The shop has no “yacht”. Call find_products for the ids."
+    await page.close()
+
+
+@pytest.mark.parametrize("folder", ["todo", "data", "webmcp", "ask"])
+async def test_each_example_shows_its_tools_how_to_connect_and_its_source(visitor: Visitor, folder: str) -> None:
+    page = await visitor.open(folder)
+    example = ExamplePage(page)
+    server = {"data": "weather", "webmcp": "shop", "ask": "album"}.get(folder, folder)
+    await expect(page.locator("tabrelay-header a[aria-current=page]")).to_have_text("Examples")
+    await expect(page.locator("#version")).to_contain_text("Tabrelay")
+    # The same recipe as on other pages, with the relay's own command for the token.
+    await expect(example.recipes).to_contain_text(f"{visitor.here}/{server}")
+    await expect(example.recipes).to_contain_text(" token --home ")
+    await expect(example.recipes).to_contain_text("Then ask it")
+    for link in await example.source.all():
+        answer = await page.request.get(await link.evaluate("link => link.href"))
+        assert answer.ok
+    await page.close()
+
+
+async def test_run_calls_the_tools_of_the_todo_list(visitor: Visitor) -> None:
+    page = await visitor.open("todo")
+    example = ExamplePage(page)
+    assert '"todos"' in await example.run("list_todos")
+    assert "Call the dentist" in await example.run("add_todo", text="Call the dentist")
+    await expect(page.locator("#list li.is-new")).to_contain_text("Call the dentist")
+    await example.start("remove_todo", id="1")
+    await (await Dialog.at(page)).click("Approve once")
+    assert "Removed" in await example.result("remove_todo")
+    await page.close()
+
+
+async def test_run_draws_the_plot_and_shows_it(visitor: Visitor) -> None:
+    page = await visitor.open("data")
+    example = ExamplePage(page)
+    assert '"coldest": "Jan"' in await example.run("temperatures", cities='["Oslo"]')
+    await example.run("plot", cities='["Quito"]')
+    await expect(example.tool("plot").locator(".result img")).to_be_visible()
+    # On a phone the canvas has the pixels of its place, so that its texts keep their size.
+    await page.set_viewport_size({"width": 390, "height": 844})
+    sizes = "canvas => [canvas.width / devicePixelRatio, canvas.clientWidth]"
+    async with asyncio.timeout(BOUND_S):
+        while len(set(await page.locator("#plot").evaluate(sizes))) > 1:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    await page.close()
+
+
+async def test_run_follows_tools_that_come_and_go(visitor: Visitor) -> None:
+    page = await visitor.open("webmcp")
+    example = ExamplePage(page)
+    await expect(example.tool("find_products")).to_be_visible()
+    await expect(example.tool("check_out")).to_have_count(0)
+    assert "is in the basket" in await example.run("add_to_basket", id="tea")
+    await example.start("check_out")
+    await (await Dialog.at(page)).click("Approve once")
+    await expect(page.locator("#total")).to_have_text("The basket is empty.")
+    await expect(example.tool("check_out")).to_have_count(0)
+    await page.close()
+
+
+async def test_run_asks_what_the_album_asks(visitor: Visitor) -> None:
+    page = await visitor.open("ask")
+    example = ExamplePage(page)
+    await example.start("delete_photos", ids="[2, 4]")
+    question = example.tool("delete_photos").locator(".question")
+    await expect(question).to_contain_text("Delete “Harbour again”, “Gulls” for good?")
+    await question.get_by_role("checkbox").check()
+    await question.get_by_role("button", name="Answer").click()
+    assert "4 photos are left" in await example.result("delete_photos")
+    await page.get_by_role("button", name="Restore").click()
+    await expect(page.locator("#photos li")).to_have_count(6)
     await page.close()
 
 

@@ -116,6 +116,20 @@ async def examples(stage: Stage) -> Page:
     return page
 
 
+def example(folder: str) -> Callable[[Stage], Awaitable[Page]]:
+    """The page of an example, with the result of its first tool."""
+
+    async def show(stage: Stage) -> Page:
+        page = await stage.page(f"/-/demo/examples/{folder}/")
+        await page.locator("tabrelay-status[state=connected]").wait_for()
+        tool = page.locator("#tools [data-tool]").first
+        await tool.get_by_role("button", name="Run").click()
+        await tool.locator(".result > *").first.wait_for()
+        return page
+
+    return show
+
+
 async def playground(stage: Stage) -> Page:
     """A program that has run, and whose tool was called."""
     page = await stage.page("/-/demo/playground/")
@@ -180,6 +194,10 @@ STATES = (
     PageState("playground", playground),
     PageState("playground-error", playground_error),
     PageState("examples", examples),
+    PageState("example-todo", example("todo")),
+    PageState("example-weather", example("data")),
+    PageState("example-shop", example("webmcp")),
+    PageState("example-album", example("ask")),
     PageState("pairing-panel", pairing_panel),
     PageState("problem-panel", problem_panel),
     PageState("approval-dialog", approval_dialog),

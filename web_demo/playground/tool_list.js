@@ -7,10 +7,10 @@
  * @import { Definition } from "./program_port.js"
  */
 
+import { callForm } from "/-/page/call_form.js";
 import { codeBlock } from "/-/page/code_block.js";
 import { element } from "/-/page/element.js";
 import { listTools } from "/-/page/tool_runner.js";
-import { callForm } from "./call_form.js";
 
 const RETRY_MS = 150;
 const ATTEMPTS = 40;
@@ -92,7 +92,7 @@ export class ToolList {
       { class: "tool", "data-tool": name, "data-from": from },
       element("h3", {}, title ?? name),
       element("p", {}, description ?? ""),
-      from === "relay" ? callForm(this.#server, tool) : null,
+      from === "relay" ? callForm(this.#server, tool, { client: "playground" }) : null,
       element("details", {}, element("summary", {}, "Definition"), codeBlock(JSON.stringify(shown, null, 2), "json")),
     );
   }

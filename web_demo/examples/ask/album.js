@@ -1,10 +1,10 @@
 /** Example of elicitation: a page that asks its user before it acts. The question appears in the agent's window. */
 
 import { connect } from "/-/client.js";
-import { showStatus } from "../status.js";
+import { showExample } from "../example_page.js";
 
 /** @type {{ id: number, title: string, blurred: boolean }[]} */
-let photos = [
+const ALL = [
   { id: 1, title: "Harbour", blurred: false },
   { id: 2, title: "Harbour again", blurred: true },
   { id: 3, title: "Lighthouse", blurred: false },
@@ -12,11 +12,12 @@ let photos = [
   { id: 5, title: "Dunes", blurred: false },
   { id: 6, title: "Evening", blurred: false },
 ];
+let photos = ALL;
 
 const album = /** @type {HTMLElement} */ (document.querySelector("#photos"));
 // By default, tools that are marked destructive ask in a dialog of the page. This page asks in its own way.
 const connection = connect({ server: "album", approve: "none" });
-showStatus(connection);
+const restore = /** @type {HTMLButtonElement} */ (document.querySelector("#restore"));
 
 connection.offerTool({
   name: "list_photos",
@@ -71,7 +72,13 @@ function picture(id, blurred) {
   return `data:image/svg+xml,${encodeURIComponent(svg)}`;
 }
 
+restore.addEventListener("click", () => {
+  photos = ALL;
+  draw();
+});
+
 function draw() {
+  restore.hidden = photos.length === ALL.length;
   album.replaceChildren(...photos.map(({ id, title, blurred }) => {
     const item = document.createElement("li");
     item.append(Object.assign(document.createElement("img"), { src: picture(id, blurred), alt: "" }), title);
@@ -80,3 +87,9 @@ function draw() {
 }
 
 draw();
+showExample(connection, {
+  server: "album",
+  files: [["album.js", "the album, and the tool that asks with elicit()"], ["index.html", "its page"]],
+  example: { tool: "list_photos", arguments: {}, prompt: "Delete the photos that are blurred." },
+  values: { delete_photos: { ids: [2, 4] } },
+});

@@ -1,7 +1,7 @@
 /** Example of a page with four tools and a resource in JavaScript: a to-do list that its user and an agent share. */
 
 import { connect } from "/-/client.js";
-import { showStatus } from "../status.js";
+import { showExample } from "../example_page.js";
 
 /** @typedef {{ id: number, text: string, done: boolean }} Todo */
 
@@ -13,30 +13,38 @@ let todos = JSON.parse(localStorage.getItem("todos") ?? "null") ?? [
 
 const list = /** @type {HTMLElement} */ (document.querySelector("#list"));
 const form = /** @type {HTMLFormElement} */ (document.querySelector("#new"));
-const connection = connect({ server: "todo" });
-showStatus(connection);
+const connection = connect({ server: "todo", title: "To-do list", instructions: "Call list_todos first: the other tools need the ids." });
+/** The to-do that an agent has changed last, which the page marks. @type {number | undefined} */
+let changedByAgent;
 
 // -- the app itself, for people and agents ----------------------------------------------------------------------------
 
-/** @param {Todo[]} changed */
-function save(changed) {
+/**
+ * @param {Todo[]} changed
+ * @param {number} [byAgent] the id of what an agent has changed
+ */
+function save(changed, byAgent) {
   todos = changed;
+  changedByAgent = byAgent;
   localStorage.setItem("todos", JSON.stringify(todos));
   connection.resourceUpdated("todo://list");
   draw();
 }
 
-/** @param {string} text */
-function add(text) {
+/**
+ * @param {string} text
+ * @param {boolean} [isAgent]
+ */
+function add(text, isAgent = false) {
   const todo = { id: Math.max(0, ...todos.map(({ id }) => id)) + 1, text, done: false };
-  save([...todos, todo]);
+  save([...todos, todo], isAgent ? todo.id : undefined);
   return todo;
 }
 
 /** @param {number} id */
 function find(id) {
   const todo = todos.find((one) => one.id === id);
-  if (!todo) throw new Error(`There is no to-do ${id}. list_todos gives those there are.`);
+  if (!todo) throw new Error(`There is no to-do ${id}. Call list_todos for the ids.`);
   return todo;
 }
 
@@ -61,7 +69,7 @@ connection.offerTool({
     required: ["text"],
     additionalProperties: false,
   },
-  execute: ({ text }) => add(text),
+  execute: ({ text }) => add(text, true),
 });
 
 connection.offerTool({
@@ -71,7 +79,7 @@ connection.offerTool({
   annotations: { idempotentHint: true },
   execute({ id }) {
     find(id).done = true;
-    save(todos);
+    save(todos, id);
     return find(id);
   },
 });
@@ -104,13 +112,16 @@ form.addEventListener("submit", (event) => {
 });
 
 function draw() {
+  /** @type {HTMLElement} */ (document.querySelector("#none")).hidden = todos.length > 0;
   list.replaceChildren(...todos.map((todo) => {
     const row = document.createElement("li");
     const box = Object.assign(document.createElement("input"), { type: "checkbox", checked: todo.done });
-    const remove = Object.assign(document.createElement("button"), { className: "copy", textContent: "Remove" });
+    const remove = Object.assign(document.createElement("button"), { className: "button is-quiet", textContent: "Remove" });
+    remove.ariaLabel = `Remove “${todo.text}”`;
     const label = document.createElement("label");
     label.append(box, todo.text);
-    row.className = todo.done ? "done" : "";
+    row.classList.toggle("done", todo.done);
+    row.classList.toggle("is-new", todo.id === changedByAgent);
     row.append(label, remove);
     box.onchange = () => {
       todo.done = box.checked;
@@ -122,3 +133,9 @@ function draw() {
 }
 
 draw();
+showExample(connection, {
+  server: "todo",
+  files: [["todo.js", "the app, four tools and a resource"], ["index.html", "its page"]],
+  example: { tool: "list_todos", arguments: {}, prompt: "What is left to do? Add watering the plants." },
+  values: { add_todo: { text: "Water the plants" }, finish_todo: { id: 2 }, remove_todo: { id: 1 } },
+});

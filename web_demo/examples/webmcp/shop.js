@@ -1,11 +1,11 @@
 /**
  * Example of a WebMCP page: its tools are registered with the browser. The script tag `webmcp.js` in the page's head offers them
- * to MCP clients. Only the last lines use Tabrelay, to show the connection.
+ * to MCP clients. Only the last lines use Tabrelay, for the parts of the page beside the shop.
  */
 
 import "./standin.js";
 import { connect } from "/-/client.js";
-import { showStatus } from "../status.js";
+import { showExample } from "../example_page.js";
 
 const PRODUCTS = [
   { id: "atlas", name: "Atlas of small islands", kind: "book", price: 24 },
@@ -36,7 +36,7 @@ modelContext.registerTool({
   inputSchema: { type: "object", properties: { id: { type: "string" } }, required: ["id"] },
   execute(/** @type {{ id: string }} */ { id }) {
     const product = PRODUCTS.find((one) => one.id === id);
-    if (!product) throw new Error(`The shop has no “${id}”. find_products says what it has.`);
+    if (!product) throw new Error(`The shop has no “${id}”. Call find_products for the ids.`);
     basket.push(product);
     draw();
     return `${product.name} is in the basket.`;
@@ -74,7 +74,8 @@ const total = () => basket.reduce((sum, { price }) => sum + price, 0);
 function fill(id, products) {
   document.querySelector(id)?.replaceChildren(...products.map(({ name, price }) => {
     const row = document.createElement("li");
-    row.append(Object.assign(document.createElement("span"), { textContent: name }), `${price} €`);
+    row.append(Object.assign(document.createElement("span"), { className: "name", textContent: name }));
+    row.append(Object.assign(document.createElement("span"), { className: "price", textContent: `${price} €` }));
     return row;
   }));
 }
@@ -83,10 +84,15 @@ function draw() {
   fill("#shelf", PRODUCTS);
   fill("#basket", basket);
   const sum = /** @type {HTMLElement} */ (document.querySelector("#total"));
-  sum.textContent = basket.length ? `${total()} €` : "empty";
+  sum.textContent = basket.length ? `Total: ${total()} €` : "The basket is empty.";
   offerCheckOut();
 }
 
 draw();
 // The connection that webmcp.js made: connect() returns the same one for the same server.
-showStatus(connect({ server: "shop" }));
+showExample(connect({ server: "shop" }), {
+  server: "shop",
+  files: [["shop.js", "the shop, and its tools in the way of WebMCP"], ["index.html", "its page, with one script tag for Tabrelay"], ["standin.js", "WebMCP for browsers that lack it"]],
+  example: { tool: "find_products", arguments: { word: "book" }, prompt: "Find something to read and put it in the basket." },
+  values: { find_products: { word: "book" }, add_to_basket: { id: "novel" } },
+});

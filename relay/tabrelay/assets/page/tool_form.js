@@ -93,7 +93,7 @@ function makeField(name, schema, isRequired, given) {
     isTouched = true;
     control.setCustomValidity("");
   });
-  const title = element("span", { class: "field-name" }, name, isRequired ? null : element("span", { class: "count" }, " optional"));
+  const title = element("span", { class: "field-name" }, schema.title ?? name, isRequired ? null : element("span", { class: "count" }, " optional"));
   const hint = schema.description ? element("span", { class: "field-hint" }, String(schema.description)) : null;
   const label = element("label", { class: "field", "data-kind": kind }, title, control, hint);
 

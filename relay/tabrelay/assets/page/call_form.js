@@ -4,24 +4,32 @@
  * One call at a time for each form. A result may be large; its text is cut. Images are shown as data, only in raster formats and SVG.
  */
 
-import { element } from "/-/page/element.js";
-import { toolForm } from "/-/page/tool_form.js";
-import { resultText, runTool } from "/-/page/tool_runner.js";
+import { duration, element } from "./element.js";
+import { toolForm } from "./tool_form.js";
+import { resultText, runTool } from "./tool_runner.js";
 
 const MAX_TEXT = 10_000;
 const IMAGE = /^image\/(png|jpeg|gif|webp|svg\+xml)$/;
 
-/** @typedef {import("/-/page/tool_runner.js").ToolResult} ToolResult */
-/** @typedef {import("/-/page/tool_runner.js").Question} Question */
+/** @typedef {import("./tool_runner.js").ToolResult} ToolResult */
+/** @typedef {import("./tool_runner.js").Question} Question */
+
+/**
+ * @typedef {object} CallFormOptions
+ * @property {string} client the name that calls show in lists and in questions to the user
+ * @property {string} [label] of the button
+ * @property {Record<string, unknown>} [values] arguments that are filled in
+ */
 
 /**
  * @param {string} server
  * @param {{ name: string, inputSchema?: Record<string, any> }} tool
+ * @param {CallFormOptions} options
  * @returns {HTMLElement}
  */
-export function callForm(server, { name, inputSchema }) {
-  const fields = toolForm(inputSchema);
-  const call = element("button", { type: "submit", class: "button" }, "Call it");
+export function callForm(server, { name, inputSchema }, { client, label = "Call it", values }) {
+  const fields = toolForm(inputSchema, values);
+  const call = element("button", { type: "submit", class: "button" }, label);
   const cancel = element("button", { type: "button", class: "button is-quiet", hidden: true }, "Cancel");
   const status = element("p", { class: "hint", role: "status" });
   const output = element("div", { class: "result stack" });
@@ -38,20 +46,21 @@ export function callForm(server, { name, inputSchema }) {
     cancel.hidden = false;
     output.replaceChildren();
     status.textContent = "Calling.";
+    const started_ms = performance.now();
     try {
       const result = await runTool({
         server,
         tool: name,
         args,
         schema: inputSchema ?? {},
-        client: "playground",
+        client,
         signal: running.signal,
         onProgress: ({ progress, total, message }) => {
           status.textContent = message ?? (total ? `${progress} of ${total}` : String(progress));
         },
         onQuestion: (question) => answer(output, question, running.signal),
       });
-      status.textContent = result.isError ? "The tool failed:" : "Result:";
+      status.textContent = `${result.isError ? "The tool failed" : "Result"} after ${duration(performance.now() - started_ms)}:`;
       output.replaceChildren(...resultElements(result));
     } catch (error) {
       status.textContent = error instanceof Error ? error.message : String(error);
