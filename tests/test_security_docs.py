@@ -1,4 +1,4 @@
-"""docs/concepts/security.md: every row of the threat table names existing tests, and every mutation has its marker."""
+"""docs/reference/threats.md: every row names existing tests, and every mutation has its marker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tests.mutations import MUTATIONS, Mutation
 from tests.mutations.mutation import marked
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "concepts" / "security.md"
+PAGE = ROOT / "docs" / "reference" / "threats.md"
+MODEL = ROOT / "docs" / "concepts" / "security.md"
 # A row that is removed from the page would be a defence without a check.
 ATTACKERS = {
     "a malicious page",
@@ -146,6 +147,7 @@ def test_mutations_are_programs_whose_names_are_all_defined(tmp_path: Path) -> N
     assert done.returncode == 0, done.stdout
 
 
-def test_links_of_the_page_have_a_target() -> None:
-    for target in re.findall(r"\]\(([^)#]+)(?:#[\w-]+)?\)", PAGE.read_text(encoding="utf-8")):
-        assert (PAGE.parent / target).exists(), target
+@pytest.mark.parametrize("page", [PAGE, MODEL], ids=lambda page: page.stem)
+def test_links_of_the_pages_have_a_target(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[\w-]+)?\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target

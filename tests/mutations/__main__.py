@@ -1,6 +1,6 @@
 """Mutation test of the defences: removes each in a copy of the tree and runs the tests that must fail then.
 
-The rows are defences of the threat table in docs/concepts/security.md and rules of docs/reference/link.md. A row whose tests all pass
+The rows are defences of the threat table in docs/reference/threats.md and rules of docs/reference/link.md. A row whose tests all pass
 without the defence, or do not end in time, is reported as not caught, and the exit code is 1. A whole run takes hours
 and is not part of `make test`. Each verdict is one line of build/mutations.jsonl. `--resume` runs only the rows without
 a verdict, and those whose marked file has changed since.
