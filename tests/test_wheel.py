@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.demo import TOOLS
 from tests.support.recorder import Wiretap
 
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
 MAX_WHEEL_BYTES = 40_000_000
-DEMO_TOOLS = ["add", "count_words", "page_info"]
 
 
 def run(*command: str | Path, **env: str) -> str:
@@ -127,7 +127,7 @@ def test_the_demo_runs_with_network_and_node_cut_off(installed: Path, tmp_path: 
     script = ROOT / "tests" / "support" / "offline_demo.py"
     tap = Wiretap()
     flags = ["--home", str(tmp_path), "--tap", json.dumps(tap.env), *(["--namespace"] if prefix else [])]
-    flags += ["--expect", *DEMO_TOOLS]
+    flags += ["--expect", *list(TOOLS)]
     # -P: the script's folder stays off its path, because a file there may share its name with a standard module.
     saw = json.loads(run(*prefix, sys.executable, "-P", script, installed, *flags, **bare_environment(tmp_path)))
     if prefix:
@@ -135,7 +135,7 @@ def test_the_demo_runs_with_network_and_node_cut_off(installed: Path, tmp_path: 
     assert saw["health"]["status"] == "ok"
     assert saw["wasm"] == ["0061736d", "application/wasm"]
     assert saw["library"] == "PK"
-    assert saw["tools"] == DEMO_TOOLS
+    assert saw["tools"] == list(TOOLS)
     assert saw["booted_from"] == "snapshot"
     tap.read()
     assert tap.checked["relay"] > 0

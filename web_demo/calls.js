@@ -1,11 +1,12 @@
 /**
- * Live list of calls on the demo page, newest first.
+ * Live list of calls on the demo page, newest first, with arguments and results.
  *
  * It keeps the last 50 calls, so that a page that is left open for a week does not grow. It shows what the worker reports and
  * starts no call.
  */
 
 import { byId, duration, element, setText } from "/-/page/element.js";
+import { callText, resultLine } from "./call_text.js";
 
 /**
  * @typedef {import("/-/client.js").Activity} Activity
@@ -22,21 +23,16 @@ export class CallList {
   #list = byId("calls", HTMLOListElement);
   #empty = byId("calls-empty", HTMLElement);
   #counter = byId("calls-count", HTMLElement);
-  #nameOwner;
-  #onInFlight;
+  #describeOwner;
   /** @type {Map<string, Entry>} */
   #entries = new Map();
   #seen = 0;
   /** @type {ReturnType<typeof setInterval> | undefined} */
   #ticking;
 
-  /**
-   * @param {(owner: string) => string} nameOwner names the tab or worker where a call ran
-   * @param {(inFlight: number) => void} onInFlight
-   */
-  constructor(nameOwner, onInFlight) {
-    this.#nameOwner = nameOwner;
-    this.#onInFlight = onInFlight;
+  /** @param {(owner: string) => string} describeOwner names the tab or worker where a call ran */
+  constructor(describeOwner) {
+    this.#describeOwner = describeOwner;
   }
 
   /** @param {Activity} activity */
@@ -46,8 +42,9 @@ export class CallList {
     entry.isOpen = PHASES[activity.phase] === "running";
     row.dataset.phase = activity.phase;
     write(row, ".phase", PHASES[activity.phase]);
-    write(row, ".where", [activity.client, this.#nameOwner(activity.owner)].filter(Boolean).join(" → "));
+    write(row, ".where", [activity.client, this.#describeOwner(activity.owner)].filter(Boolean).join(" → "));
     if (activity.ms !== undefined) write(row, ".took", duration(activity.ms));
+    if (activity.phase === "done" && activity.kind === "tools") write(row, ".result", `→ ${resultLine(activity.result)}`);
     progress(row, activity, entry.isOpen);
     const wrong = row.querySelector(".wrong");
     if (wrong instanceof HTMLElement) {
@@ -91,7 +88,6 @@ export class CallList {
     const seen = this.#seen;
     this.#empty.hidden = seen > 0;
     setText(this.#counter, seen === 0 ? "" : `${seen} since this page opened${inFlight ? `, ${inFlight} running` : ""}`);
-    this.#onInFlight(inFlight);
     // The timer runs only while a call does.
     if (inFlight && this.#ticking === undefined) this.#ticking = setInterval(() => this.#tick(), TICK_MS);
     if (!inFlight) {
@@ -102,19 +98,21 @@ export class CallList {
 }
 
 /** @param {Activity} activity */
-function newRow({ call, name, at_ms }) {
+function newRow(activity) {
+  const { call, name, kind, at_ms } = activity;
   const when = new Date(at_ms);
   const clock = when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
   return element(
     "li",
     { "data-call": call, "data-phase": "started" },
     element("span", { class: "dot" }),
-    element("span", { class: "name" }, name),
+    element("code", { class: "name" }, kind === "tools" ? callText(name, activity.arguments) : name),
     element("span", { class: "took" }),
     element("span", { class: "where" }),
     element("span", { class: "phase" }),
     element("time", { datetime: when.toISOString() }, clock),
     element("progress", { max: 1, hidden: true, "aria-label": `Progress of ${name}` }),
+    element("code", { class: "result" }),
     element("p", { class: "wrong", hidden: true }),
   );
 }

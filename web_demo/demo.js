@@ -1,18 +1,22 @@
 /**
- * Entry point of the demo page: shows the connection, the tools and the calls.
+ * Entry point of the demo page: connects its parts with the connection's events.
  *
- * It draws what the worker reports and decides nothing. It offers no tool itself: see page_tools.js, page_tools.py and tools.py.
+ * It shows what the worker reports and decides nothing. It offers no tool: see page_tools.js and tools.py.
  */
 
 import { clientPanel } from "/-/page/clients.js";
 import { byId, setText } from "/-/page/element.js";
+import { toast } from "/-/page/toast.js";
 import { askRelay } from "/-/client/redeem_code.js";
 import { CallList } from "./calls.js";
-import { catalogue } from "./catalogue.js";
-import { callPath } from "./call_path.js";
-import { startPython } from "./python.js";
+import { CallPath } from "./call_path.js";
+import { CanvasView } from "./drawing/canvas.js";
+import { OWN_CLIENT } from "./drawing/people.js";
+import { Guide } from "./guide.js";
+import { GuideProgress } from "./guide_progress.js";
 import { StatusText } from "./status_text.js";
 import { describeTab } from "./tab.js";
+import { ToolList } from "./tool_list.js";
 
 /**
  * @typedef {import("/-/client.js").State} StateMessage
@@ -23,7 +27,9 @@ import { describeTab } from "./tab.js";
  */
 
 const SERVER = "demo";
-const EXAMPLE = { tool: "add", arguments: { a: 2, b: 3 }, prompt: `Use ${SERVER} to add 2 and 3.` };
+const EXAMPLE = { tool: "add", arguments: { a: 2, b: 3 }, prompt: `Look at my drawing on ${SERVER}, and add a tree.` };
+/** When the guide cuts the connection of its long call. */
+const CUT_AFTER_MS = 1500;
 /** The label of the worker, and the style of the track to the tabs, while the worker starts. */
 const BOOTS = /** @type {const} */ ({
   download: ["starting", "caution"],
@@ -33,7 +39,7 @@ const BOOTS = /** @type {const} */ ({
 });
 
 /** From the relay's status; until that arrives, derived from the page's address. */
-const place = { origin: location.origin, tokenCommand: "tabrelay token", server: SERVER };
+const place = { origin: location.origin, url: `${location.origin}/${SERVER}`, tokenCommand: "tabrelay token", server: SERVER };
 
 /** @type {Connection | null} */
 let connection = null;
@@ -44,28 +50,51 @@ let lastTools = [];
 let hasClient = false;
 
 const panel = clientPanel(byId("connect-panel", HTMLElement), "MCP clients");
-const path = callPath();
-const tools = catalogue();
-const log = new CallList(nameOwner, (inFlight) => path.busy(inFlight > 0));
+const path = new CallPath(describeOwner);
+const tools = new ToolList(SERVER);
+const log = new CallList(describeOwner);
+const progress = new GuideProgress();
+const guide = new Guide(progress, { run: (tool) => void runTool(tool), cut: runAndCut });
 const statusPanel = new StatusText((action) => (action === "reload" ? location.reload() : connection?.retry()));
 
 /** @param {string} owner */
-function nameOwner(owner) {
+function describeOwner(owner) {
   if (owner === "worker") return "worker";
   return owner === connection?.tab.id ? "this tab" : "another tab";
 }
 
-/** @param {string} [url] */
-function showConnect(url = `${place.origin}/${SERVER}`) {
-  panel.update({ name: SERVER, url, tokenCommand: place.tokenCommand, example: EXAMPLE });
+/** @param {string} name */
+function runTool(name) {
+  const running = tools.run(name);
+  if (!running) toast(`${name} is not offered yet. Wait until the page is connected.`);
+  return running;
+}
+
+/** A long call, whose connection is lost while it runs. */
+async function runAndCut() {
+  const running = runTool("draw_spiral");
+  if (!running) return;
+  setTimeout(() => connection?.interrupt(), CUT_AFTER_MS);
+  await running;
+}
+
+function showPlace() {
+  const { url, tokenCommand } = place;
+  panel.update({ name: SERVER, url, tokenCommand, example: EXAMPLE });
+  guide.setPlace({ url, tokenCommand, server: SERVER });
 }
 
 /** @param {StateMessage} state */
 function onState(state) {
+  const wasConnected = lastState?.state === "connected";
+  const isConnected = state.state === "connected";
   lastState = state;
   path.setTrack("worker", statusPanel.show(state, place));
+  path.connection(isConnected);
+  progress.connection(isConnected);
   showPath();
-  if (state.state === "connected") void askStatus();
+  if (isConnected !== wasConnected) tools.connection(isConnected);
+  if (isConnected && !wasConnected) void askStatus();
 }
 
 /**
@@ -84,16 +113,15 @@ function onBoot(boot) {
   const [label, track] = BOOTS[boot.stage];
   path.setLabel("worker", label);
   path.setTrack("tabs", track);
-  if (boot.stage !== "ready") return;
   // From now on the panel shows the state again.
-  if (lastState) onState(lastState);
-  startPythonOnce();
+  if (boot.stage === "ready" && lastState) onState(lastState);
 }
 
 /** @param {CatalogueMessage} message */
-function onCatalogue({ tools: entries }) {
+function onCatalogue({ tools: entries, tabs = 1 }) {
   lastTools = entries;
   tools.show(entries, connection?.tab.id ?? "");
+  progress.tabs(tabs);
   showPath();
 }
 
@@ -102,7 +130,6 @@ function showPath() {
   const id = connection?.tab.id ?? "";
   const isConnected = lastState?.state === "connected";
   path.setTrack("relay", isConnected && hasClient ? "clear" : "dark");
-  setText(byId("tools-title", HTMLElement), isConnected ? "Tools on offer" : "Tools");
   const described = describeTab(lastTools, id, isConnected);
   path.setLabel("tabs", described.short);
   const note = byId("tab", HTMLElement);
@@ -111,12 +138,27 @@ function showPath() {
   setText(note, described.text);
 }
 
-/** @param {ActivityMessage} activity */
-function onActivity(activity) {
-  path.setLabel("client", activity.client || "unnamed");
+/** @param {ActivityMessage} reported */
+function onActivity(reported) {
+  const activity = { ...reported, client: clientName(reported.client) };
+  path.setLabel("client", activity.client);
   hasClient = true;
   showPath();
+  path.show(activity);
   log.show(activity);
+  progress.activity(reported);
+}
+
+/** @param {string | undefined} name as the client calls itself */
+function clientName(name) {
+  if (name === OWN_CLIENT) return "this page";
+  return name || "unnamed client";
+}
+
+/** @param {import("/-/client.js").Approval} approval */
+function onApproval({ name }) {
+  path.asks(name);
+  progress.asks(name);
 }
 
 /** Read the relay's addresses from its status. Without an answer the derived ones stay. */
@@ -127,23 +169,11 @@ async function askStatus() {
     const status = await answer.json();
     place.tokenCommand = status.token_command;
     const own = status.servers.find((/** @type {{ name: string }} */ { name }) => name === SERVER);
-    showConnect(own?.mcp_url);
-    setText(byId("version", HTMLElement), `Tabrelay ${status.version} · ${status.build}`);
+    if (own?.mcp_url) place.url = own.mcp_url;
+    showPlace();
   } catch {
     // The connection's state already shows that the relay is gone.
   }
-}
-
-/** Python in the page starts after the worker's: two starts at a time would slow each other down. */
-function startPythonOnce() {
-  if (document.querySelector('script[type="py"]')) return;
-  const note = byId("tools-note", HTMLElement);
-  /** @param {string} message */
-  const complain = (message) => {
-    note.hidden = false;
-    setText(note, `Python in this page (PyScript) failed: ${message}`);
-  };
-  startPython("/-/demo/page_tools.py", complain).catch((error) => complain(String(error)));
 }
 
 /** @param {Connection} made */
@@ -156,20 +186,23 @@ function listen(made) {
   on("state", onState);
   on("catalogue", onCatalogue);
   on("activity", onActivity);
+  on("approval", onApproval);
   if (made.boot) onBoot(made.boot);
   onState(made.state);
   if (made.catalogue) onCatalogue(made.catalogue);
 }
 
 async function start() {
-  path.setLabel("relay", location.host);
+  path.setLabel("relay", location.port ? `port ${location.port}` : location.host);
   path.setLabel("tabs", "this one");
-  showConnect();
+  showPlace();
   // A pairing link that is opened in this page changes only the fragment, which does not reload the page.
   addEventListener("hashchange", () => location.hash.startsWith("#pair=") && location.reload());
   try {
     // Imported here, so that the page can show an error of the import.
-    listen((await import("./page_tools.js")).connection);
+    const own = await import("./page_tools.js");
+    new CanvasView(own.drawing, toast);
+    listen(own.connection);
   } catch (error) {
     couldNotStart(String(error));
   }

@@ -1,26 +1,25 @@
 /**
- * The demo's server, and its JavaScript tools, which run in the tab.
+ * The demo's server and the tools that run in the tab: an agent draws on the canvas that the visitor draws on.
  *
- * This is the file to copy from: a page needs one call of `connect` and one of `offerTool` per tool. The other files of this
- * folder draw the demo page, or do the same in Python.
+ * This is the file to copy from: a page needs one call of `connect` and one of `offerTool` for each tool. The Python tools of the worker
+ * are in tools.py. Files of this folder that show the page's parts offer no tools.
  */
 
 import { connect } from "/-/client.js";
+import { drawTools } from "./drawing/draw_tools.js";
+import { canvasTools } from "./drawing/canvas_tools.js";
+import { openDrawing } from "./drawing/shared_drawing.js";
+import { HEIGHT, WIDTH } from "./drawing/shapes.js";
 
-export const connection = connect({ server: "demo", modules: ["/-/demo/tools.py"] });
+export const drawing = openDrawing();
 
-connection.offerTool({
-  name: "page_info",
-  title: "Page info",
-  description: "Title, address, size and visibility of the page. Runs in JavaScript, in the tab.",
-  inputSchema: { type: "object", properties: {}, additionalProperties: false },
-  annotations: { readOnlyHint: true },
-  execute: () => ({
-    title: document.title,
-    url: location.origin + location.pathname,
-    viewport: { width: innerWidth, height: innerHeight },
-    visible: document.visibilityState === "visible",
-    language: navigator.language,
-    dark: matchMedia("(prefers-color-scheme: dark)").matches,
-  }),
+export const connection = connect({
+  server: "demo",
+  modules: ["/-/demo/tools.py"],
+  title: "Tabrelay demo",
+  instructions:
+    `A canvas of ${WIDTH} by ${HEIGHT} units in the user's browser tab, (0, 0) at the top left. You and the user draw on it together. ` +
+    "Look at the drawing before you add to it, and draw with several small calls. undo takes back the newest step, also the user's.",
 });
+
+for (const tool of [...drawTools(drawing), ...canvasTools(drawing)]) connection.offerTool(tool);

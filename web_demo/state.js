@@ -31,8 +31,8 @@ export function noticeOf(state, place) {
   if (state.state === "connected" && state.why === "version") {
     return {
       lamp: "clear",
-      title: "Connected, with an update at hand",
-      text: "The relay was upgraded while this page was open. It works as it is; a reload brings the new version.",
+      title: "Connected, and a new version is there",
+      text: "The relay was upgraded while this page was open. Both still work together. Reload to use the new version.",
       action: "reload",
     };
   }
@@ -40,21 +40,21 @@ export function noticeOf(state, place) {
     return {
       lamp: "clear",
       title: "Connected",
-      text: `MCP clients reach this browser as “${place.server}”. Keep at least one tab open.`,
+      text: `MCP clients reach this browser as “${place.server}” while one of its tabs is open.`,
     };
   }
   if (state.why === "version") {
     return {
       lamp: "dark",
       title: "Another tab has the new version",
-      text: "The relay was upgraded, and a tab with the new version has taken over. A reload brings this one along.",
+      text: "The relay was upgraded, and a tab with the new version has the connection. Reload this one too.",
       action: "reload",
     };
   }
   const known = state.why && REASONS[state.why];
   if (known) return known(place);
   if (state.state === "connecting") {
-    return { lamp: "caution", title: "Connecting", text: `Dialling the relay at ${place.origin}.` };
+    return { lamp: "caution", title: "Connecting", text: `The worker connects to the relay at ${place.origin}.` };
   }
   return {
     lamp: state.state === "stopped" ? "stop" : "caution",
@@ -73,8 +73,8 @@ export function bootNotice(boot) {
   return boot.stage === "download"
     ? {
         lamp: "caution",
-        title: "Fetching Python",
-        text: "The first visit brings Python into this browser: about 30 MB, from your own computer. Then it is cached.",
+        title: "Loading Python",
+        text: "The first visit loads Python from the relay on your computer: about 7 MB. The browser keeps it.",
       }
     : { lamp: "caution", title: "Starting Python", text: "The worker that serves all tabs of this browser starts." };
 }
@@ -84,22 +84,22 @@ const REASONS = {
   relay_down: ({ origin, tokenCommand }) => ({
     lamp: "stop",
     title: "The relay is not running",
-    text: `Nothing answers at ${origin}. Start it again; this page reconnects by itself.`,
+    text: `Nothing answers at ${origin}. Start it, and this page connects by itself.`,
     todo: "In a terminal",
     command: startCommand(tokenCommand, "demo", origin),
     action: "retry",
   }),
   blocked: ({ origin }) => ({
     lamp: "stop",
-    title: "The browser blocks the way to the relay",
-    text: `This page may not reach ${origin}, which is on this computer. Allow it in the site's settings, then try again.`,
+    title: "The browser blocks the relay",
+    text: `This page may not reach ${origin}, which is on this computer. Allow it in the site’s settings, then try again.`,
     action: "retry",
     hasDetail: true,
   }),
   not_paired: ({ tokenCommand }) => ({
     lamp: "stop",
     title: "This page is not paired",
-    text: "The relay only lets in pages that came through a pairing link. A link works once and for a short time.",
+    text: "The relay accepts only pages that were opened with a pairing link. A link works once and for a short time.",
     todo: "Get a new link in a terminal, and open it in this browser",
     command: sibling(tokenCommand, "pair"),
     hasDetail: true,
@@ -112,8 +112,8 @@ const REASONS = {
   }),
   unauthorized: ({ tokenCommand }) => ({
     lamp: "stop",
-    title: "The relay does not know this page any more",
-    text: "The token this page holds was refused: it was revoked, or the relay has a new home. Pair it once more.",
+    title: "The relay does not accept this page any more",
+    text: "It refused the key of this page: the pairing was revoked, or the relay has another state directory. Pair the page again.",
     todo: "Get a new link in a terminal, and open it in this browser",
     command: sibling(tokenCommand, "pair"),
     hasDetail: true,
@@ -121,14 +121,14 @@ const REASONS = {
   unproven: ({ origin }) => ({
     lamp: "stop",
     title: "Another program has the relay’s port",
-    text: `What answers at ${origin} could not prove that it is your relay. Stop it and start the relay; this page connects again.`,
+    text: `What answers at ${origin} could not prove that it is your relay. Stop it and start the relay. This page connects again.`,
     action: "retry",
     hasDetail: true,
   }),
   forbidden: ({ origin, tokenCommand }) => ({
     lamp: "stop",
     title: "The relay refuses this address",
-    text: `It takes no pages from ${origin}, or not for this server. Open the page at the address that the relay prints.`,
+    text: `It accepts no pages of ${origin}, or not for this server. Open the page at the address that the relay prints.`,
     todo: "Get a link that fits",
     command: sibling(tokenCommand, "pair"),
     hasDetail: true,
@@ -136,63 +136,63 @@ const REASONS = {
   replaced: ({ server }) => ({
     lamp: "dark",
     title: `Another browser now offers “${server}”`,
-    text: "MCP clients reach that browser or profile. This one waits, and does not fight for it: take over to bring them here.",
+    text: "MCP clients reach that browser or profile. Press Take over, and they reach this one.",
     action: "take",
   }),
   taken: ({ server }) => ({
     lamp: "caution",
     title: `Another page holds “${server}”`,
-    text: "It is of another origin, or has another token. This page tries again by itself, and gets the name when that page is closed.",
+    text: "It is of another origin, or has another token. This page tries again by itself and gets the name when that page is closed.",
     action: "retry",
   }),
   version: () => ({
     lamp: "stop",
     title: "This page is out of date",
-    text: "The relay was upgraded and speaks another version than this page. A reload brings the matching one.",
+    text: "The relay was upgraded and needs another version of this page. Reload it.",
     action: "reload",
     hasDetail: true,
   }),
   timeout: ({ origin }) => ({
     lamp: "caution",
     title: "The relay does not answer",
-    text: `${origin} took the connection but said nothing in time. It may be busy, or something in between is.`,
+    text: `${origin} accepted the connection and did not answer in time. It may be busy.`,
     action: "retry",
   }),
   restarting: () => ({
     lamp: "caution",
     title: "The relay is restarting",
-    text: "It answered its calls and said goodbye. This page connects again by itself when it is back.",
+    text: "It has finished its calls. This page connects again by itself.",
     action: "retry",
   }),
   lost: () => ({
     lamp: "caution",
     title: "The connection was lost",
-    text: "It was open a moment ago. The worker is dialling again by itself.",
+    text: "The worker connects again by itself. Running calls continue.",
     action: "retry",
   }),
   closed: () => ({
     lamp: "dark",
     title: "Disconnected",
-    text: "This page closed its connection. Its tools are not on offer now.",
+    text: "This page closed its connection. It offers no tools now.",
     action: "retry",
   }),
   boot_failed: () => ({
     lamp: "stop",
     title: "The worker could not start",
-    text: "Python did not come up in this browser, so no tool can be offered.",
+    text: "Python did not start in this browser, so the page offers no tools.",
     action: "reload",
     hasDetail: true,
   }),
   misconfigured: () => ({
     lamp: "stop",
     title: "This page passes wrong options",
-    text: "Its call of connect() lacks an option, or one of them is wrong.",
+    text: "An option of its connect() call is missing or wrong.",
     hasDetail: true,
   }),
   unsupported: () => ({
     lamp: "stop",
-    title: "This browser cannot do it",
-    text: "Tabrelay needs shared workers. Current Chrome, Edge, Firefox and Safari on a computer have them.",
+    title: "This browser lacks something",
+    text: "Tabrelay needs Web Locks and workers. Current Chrome, Edge, Firefox and Safari have them.",
     hasDetail: true,
   }),
 };

@@ -19,7 +19,6 @@ const SECOND_MS = 1000;
 
 export class StatusText {
   #section = byId("state", HTMLElement);
-  #lamp = byId("state-lamp", HTMLElement);
   #title = byId("state-title", HTMLElement);
   #text = byId("state-text", HTMLElement);
   #detail = byId("state-detail", HTMLElement);
@@ -70,7 +69,7 @@ export class StatusText {
 
   /** @param {Notice} notice @param {string | null} message */
   #showNotice(notice, message) {
-    this.#lamp.dataset.lamp = notice.lamp;
+    this.#title.dataset.lamp = notice.lamp;
     setText(this.#title, notice.title);
     setText(this.#text, notice.text);
     const isDetailShown = notice.hasDetail && message;

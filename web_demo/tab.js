@@ -17,14 +17,13 @@ export function describeTab(tools, id, isConnected) {
   const isTarget = tools.some(({ owner }) => owner === id);
   const [other] = others;
   if (!isConnected) {
-    const text = `This tab is ${id}. No calls come while there is no connection; its tools are on offer again with the next one.`;
+    const text = `This tab is ${id}. No calls come while there is no connection.`;
     return { isTarget: false, short: "this one", text };
   }
   if (isTarget || !other) {
     const rest = others.size ? " Other tabs offer what it does not have." : "";
     return { isTarget, short: "this one", text: `This tab is ${id}. Calls of its tools come here.${rest}` };
   }
-  const text = `This tab is ${id}. Another one with the same tools, ${other[0]} (“${other[1]}”), was looked at last, so calls ` +
-    `go there. Come back to this tab to have them here; a client that names it gets it in any case.`;
-  return { isTarget, short: `another one, ${other[0]}`, text };
+  const text = `This tab is ${id}. You used the tab ${other[0]} (“${other[1]}”) last, so calls go there.`;
+  return { isTarget, short: `another, ${other[0]}`, text };
 }

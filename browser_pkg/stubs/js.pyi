@@ -44,6 +44,14 @@ class _AbortControllerFactory:
 class _AbortSignal:
     def timeout(self, delay_ms: float) -> Any: ...
 
+class _BroadcastChannel:
+    def postMessage(self, message: Any) -> None: ...
+    def addEventListener(self, kind: str, listener: Any) -> None: ...
+    def close(self) -> None: ...
+
+class _BroadcastChannelFactory:
+    def new(self, name: str) -> _BroadcastChannel: ...
+
 console: _Console
 performance: _Performance
 location: _Location
@@ -54,6 +62,7 @@ Promise: _Promise
 Error: _Error
 AbortController: _AbortControllerFactory
 AbortSignal: _AbortSignal
+BroadcastChannel: _BroadcastChannelFactory
 
 def fetch(
     resource: str,

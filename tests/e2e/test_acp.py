@@ -32,8 +32,8 @@ async def test_a_prompt_calls_tools_of_the_page_and_they_know_the_session(
         assert (await editor.ask(1, "session/new", cwd="/", mcpServers=[]))["result"] == {"sessionId": "s1"}
         added = json.loads(await editor.prompt(2, 'call demo add {"a": 2, "b": 3}'))
         assert added["content"][0]["text"] == "5"
-        info = json.loads(await editor.prompt(3, "call demo page_info {}"))
-        assert info["structuredContent"]["title"] == await page.title()
+        info = json.loads(await editor.prompt(3, "call demo list_shapes {}"))
+        assert info["structuredContent"]["tab"] == await page.title()
         whose = json.loads(await editor.prompt(4, "call demo whose {}"))
         assert whose["structuredContent"] == {"session": "s1"}
         editor.stdin.close()

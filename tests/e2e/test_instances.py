@@ -16,9 +16,9 @@ INSTANCE = "import('/-/demo/page_tools.js').then(({ connection }) => connection.
 
 async def title(client: Client) -> str:
     """The page that answers."""
-    found = await client.call_tool("page_info", {})
+    found = await client.call_tool("list_shapes", {})
     assert found.structured_content is not None
-    return str(found.structured_content["title"])
+    return str(found.structured_content["tab"])
 
 
 async def comes_to(client: Client, wanted: str, page: Page) -> None:

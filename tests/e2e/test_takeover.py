@@ -61,9 +61,9 @@ async def test_the_newest_browser_has_the_name_and_the_other_can_take_it_back(
     async with demo.client() as client:
         await page.evaluate("document.title = 'the first browser'")
         for _ in range(20):
-            info = await client.call_tool("page_info", {})
+            info = await client.call_tool("list_shapes", {})
             assert info.structured_content is not None
-            assert info.structured_content["title"] == "the first browser"
+            assert info.structured_content["tab"] == "the first browser"
     await expect(second.locator("#state")).to_have_attribute("data-why", "replaced")
     await expect(page.locator("#state")).to_have_attribute("data-state", "connected")
     assert sockets(demo) == 3

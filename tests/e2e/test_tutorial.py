@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
-from tests.e2e.test_approval import Dialog
+from tests.support.approval_dialog import Dialog
 from tests.support.typed_commands import TypedCommands
 from tests.support.waiting import BOUND_S, until
 

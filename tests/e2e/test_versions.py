@@ -66,8 +66,8 @@ async def test_a_new_relay_brings_a_new_worker_and_retires_the_old_one(
     await expect(newest.locator("#state")).to_have_attribute("data-state", "connected")
     await newest.evaluate("document.title = 'newest'")
     async with demo.client() as client:
-        info = (await client.call_tool("page_info", {})).structured_content
-        assert info is not None and info["title"] == "newest"
+        info = (await client.call_tool("list_shapes", {})).structured_content
+        assert info is not None and info["tab"] == "newest"
 
     # The old worker does not dial again, and its page uses the new one when it is reloaded.
     await page.locator("#state-action").click()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 
 from playwright.async_api import Page, Route
 
@@ -23,6 +24,24 @@ OFFER = """async () => {
         inputSchema: { type: "object" }, annotations: { destructiveHint: true }, execute: () => "deleted",
     });
 }"""
+FIRST_VISIT = """async () => {
+    const { drawing } = await import("/-/demo/page_tools.js");
+    drawing.undo(1000);
+    localStorage.removeItem("tabrelay-demo-guide");
+}"""
+ALL_STEPS = """() => localStorage.setItem("tabrelay-demo-guide", '["run", "connect", "tab", "cut", "approve"]')"""
+STOP = """async () => {
+    const { connection } = await import("/-/demo/page_tools.js");
+    connection.stop();
+}"""
+DRAWING: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("draw_circle", {"x": 660, "y": 105, "radius": 56, "color": "yellow"}),
+    ("draw_rectangle", {"x": 400, "y": 270, "width": 240, "height": 160, "color": "orange"}),
+    ("draw_line", {"points": [[380, 272], [520, 165], [660, 272]], "color": "red", "width": 22}),
+    ("draw_circle", {"x": 165, "y": 265, "radius": 72, "color": "green"}),
+    ("draw_rectangle", {"x": 148, "y": 330, "width": 34, "height": 100, "color": "brown"}),
+    ("write_text", {"x": 262, "y": 96, "text": "Hello, agent!", "size": 42, "color": "purple"}),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +124,59 @@ async def starter(stage: Stage) -> Page:
 
 
 async def demo(stage: Stage) -> Page:
+    """As a visitor sees it first."""
     page = await stage.demo()
-    await stage.call("add", {"a": 2, "b": 3})
+    await page.evaluate(FIRST_VISIT)
+    await page.reload()
+    await page.locator("#tools [data-tool=add] .run:enabled").wait_for()
+    return page
+
+
+async def demo_drawing(stage: Stage) -> Page:
+    """With a drawing of a client and of the visitor, a result, and all kinds of calls in the list."""
+    page = await stage.demo()
+    for tool, arguments in DRAWING:
+        await stage.call(tool, arguments)
+    for tool in ("add", "measure_drawing", "look_at_drawing"):
+        row = page.locator(f"#tools [data-tool={tool}]").first
+        await row.locator(".run").click()
+        await row.locator(".output > *").first.wait_for()
+    await stage.call("draw_circle", {"x": -1, "y": 1, "radius": 1})
+    await page.locator("#calls [data-phase=failed]").first.wait_for()
+    await page.evaluate("document.querySelector('#tools').scrollTop = 0")
+    return page
+
+
+async def demo_connect(stage: Stage) -> Page:
+    page = await stage.demo()
+    await page.locator("#guide-steps [data-step=connect]").click()
+    return page
+
+
+async def demo_cut(stage: Stage) -> Page:
+    """A call runs, and its connection is cut. The worker's next attempt does not come."""
+    page = await stage.demo()
+    await page.locator("#guide-steps [data-step=cut]").click()
+    await stage.unfinished_call("draw_spiral", {"x": 320, "y": 200, "seconds": 60, "color": "purple"})
+    await page.locator("#lane .trip").first.wait_for()
+    await page.evaluate(STOP)
+    await page.locator("#line[data-cut]").wait_for()
+    return page
+
+
+async def demo_done(stage: Stage) -> Page:
+    page = await stage.demo()
+    await page.evaluate(ALL_STEPS)
+    await page.reload()
+    await page.locator("#guide-step a", has_text="Write your own tool").wait_for()
+    await page.locator("#tools [data-tool=add] .run:enabled").wait_for()
+    return page
+
+
+async def demo_not_paired(stage: Stage) -> Page:
+    """What is wrong, and the command that helps."""
+    page = await stage.page("/-/demo/", is_paired=False)
+    await page.locator("#state[data-why=not_paired]").wait_for()
     return page
 
 
@@ -185,6 +255,8 @@ STATES = (
     PageState("console-not-paired", console_not_paired),
     PageState("console-empty", console_empty),
     PageState("demo", demo),
+    PageState("demo-drawing", demo_drawing),
+    PageState("demo-connect", demo_connect),
     PageState("console", console_with_everything),
     PageState("console-without-relay", console_without_relay),
     PageState("address-not-paired", address_not_paired),
@@ -201,4 +273,7 @@ STATES = (
     PageState("pairing-panel", pairing_panel),
     PageState("problem-panel", problem_panel),
     PageState("approval-dialog", approval_dialog),
+    PageState("demo-done", demo_done),
+    PageState("demo-cut", demo_cut),
+    PageState("demo-not-paired", demo_not_paired),
 )

@@ -21,7 +21,10 @@ from tests import canary
 from tests.support.recorder import Wiretap
 from tests.support.waiting import BOUND_S
 
-TOOLS = ("add", "count_words", "page_info")
+TOOLS = (
+    *("add", "clear_drawing", "draw_circle", "draw_line", "draw_rectangle", "draw_spiral", "find_areas", "list_shapes"),
+    *("look_at_drawing", "measure_drawing", "undo", "write_text"),
+)
 
 
 def blocked(log: list[str]) -> list[str]:

@@ -13,7 +13,8 @@ const VERSION = "2026-07-28";
 const DEFAULT_PORT = "4747";
 
 /**
- * @typedef {{ text: string, code?: string }} Step
+ * @typedef {{ label: string, href: string }} OneClickLink
+ * @typedef {{ text: string, code?: string, link?: OneClickLink | undefined }} Step
  * @typedef {{ id: string, label: string, steps: Step[] }} Recipe
  * @typedef {{ tool: string, arguments: Record<string, unknown>, prompt: string }} Example
  * @typedef {{ name: string, url: string, tokenCommand: string, example?: Example }} Target
@@ -23,6 +24,7 @@ const CLIENTS = /** @type {const} */ ([
   ["claude-code", "Claude Code"],
   ["cursor", "Cursor"],
   ["vscode", "VS Code"],
+  ["others", "Others"],
   ["curl", "curl"],
 ]);
 
@@ -38,6 +40,7 @@ export function recipes(target) {
     "claude-code": [...claudeCode(target), ...ask],
     cursor: [...cursor(target), ...ask],
     vscode: [...vscode(target), ...ask],
+    others: [...others(target), ...ask],
     curl: curl(target),
   };
   return CLIENTS.map(([id, label]) => ({ id, label, steps: steps[id] }));
@@ -67,6 +70,40 @@ export function startCommand(tokenCommand, verb, origin) {
   return sibling(tokenCommand, verb) + (port === "" || port === DEFAULT_PORT ? "" : ` --port ${port}`);
 }
 
+/**
+ * Links that add the server to Cursor and VS Code, which ask before they do. The client starts the stdio bridge, and that reads the
+ * token, so no link contains a secret.
+ *
+ * @param {Pick<Target, "name" | "tokenCommand">} target
+ * @returns {{ cursor: OneClickLink, vscode: OneClickLink }}
+ */
+export function oneClickLinks({ name, tokenCommand }) {
+  const [command = "", ...args] = shellWords(sibling(tokenCommand, `stdio ${name}`));
+  const config = btoa(String.fromCharCode(...new TextEncoder().encode(JSON.stringify({ command, args }))));
+  const query = `name=${encodeURIComponent(name)}&config=${encodeURIComponent(config)}`;
+  const entry = encodeURIComponent(JSON.stringify({ name, type: "stdio", command, args }));
+  return {
+    cursor: { label: "Add to Cursor", href: `cursor://anysphere.cursor-deeplink/mcp/install?${query}` },
+    vscode: { label: "Add to VS Code", href: `vscode:mcp/install?${entry}` },
+  };
+}
+
+/**
+ * The line that adds the server to a client.
+ *
+ * @param {Pick<Target, "name" | "tokenCommand">} target
+ * @param {string} client as `tabrelay install` lists it
+ */
+export function installCommand({ name, tokenCommand }, client) {
+  return sibling(tokenCommand, `install ${client} ${name}`);
+}
+
+/** The words of a command as Python's shlex writes it. @param {string} command */
+function shellWords(command) {
+  const words = command.match(/(?:'[^']*'|"[^"]*"|\\.|[^\s'"\\])+/g) ?? [];
+  return words.map((word) => word.replace(/'([^']*)'|"([^"]*)"|\\(.)/g, (_, single, double, escaped) => single ?? double ?? escaped));
+}
+
 /** @param {Target} target @returns {Step[]} */
 function claudeCode({ name, url, tokenCommand }) {
   const header = `"Authorization: Bearer $(${tokenCommand})"`;
@@ -78,7 +115,8 @@ function claudeCode({ name, url, tokenCommand }) {
 function cursor({ name, url, tokenCommand }) {
   const headers = { Authorization: "Bearer ${env:TABRELAY_TOKEN}" };
   return [
-    { text: "Add this to ~/.cursor/mcp.json.", code: json({ mcpServers: { [name]: { url, headers } } }) },
+    { text: "Cursor asks before it adds the server.", link: oneClickLinks({ name, tokenCommand }).cursor },
+    { text: "Or add this to ~/.cursor/mcp.json.", code: json({ mcpServers: { [name]: { url, headers } } }) },
     {
       text: "Cursor reads the token from its environment, so start it like this.",
       code: `TABRELAY_TOKEN="$(${tokenCommand})" cursor .`,
@@ -91,12 +129,20 @@ function vscode({ name, url, tokenCommand }) {
   const headers = { Authorization: "Bearer ${input:tabrelay-token}" };
   const input = { type: "promptString", id: "tabrelay-token", description: "Tabrelay token", password: true };
   return [
+    { text: "VS Code asks before it adds the server.", link: oneClickLinks({ name, tokenCommand }).vscode },
     {
-      text: "Add this to .vscode/mcp.json.",
+      text: "Or add this to .vscode/mcp.json.",
       code: json({ servers: { [name]: { type: "http", url, headers } }, inputs: [input] }),
     },
     { text: "VS Code asks for the token once and keeps it safe. This prints it.", code: tokenCommand },
   ];
+}
+
+/** @param {Target} target @returns {Step[]} */
+function others(target) {
+  const names = "claude-desktop, codex, gemini, zed, windsurf, opencode, cline and others";
+  const text = `One line, for ${names}. It writes the server into the client’s configuration and keeps a copy of the file.`;
+  return [{ text, code: installCommand(target, "claude-desktop") }];
 }
 
 /** @param {Target} target @returns {Step[]} */
@@ -185,8 +231,9 @@ export function clientPanel(host, label) {
 }
 
 /** @param {Step} step @returns {HTMLElement[]} */
-function stepNodes({ text, code }) {
+function stepNodes({ text, code, link }) {
   const paragraph = element("p", {}, text);
+  if (link) return [paragraph, element("p", {}, element("a", { class: "button", href: link.href }, link.label))];
   if (code === undefined) return [paragraph];
   return [paragraph, codeBlock(code, code.startsWith("{") ? "json" : "shell")];
 }
