@@ -19,8 +19,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, ElicitResult
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
-from tests.support.approval_dialog import Dialog
 from tests.e2e.test_page_api import ERAS, text
+from tests.support.approval_dialog import Dialog
 from tests.support.demo import Demo
 from tests.support.example_page import ExamplePage
 from tests.support.other_origin import Site
