@@ -50,6 +50,7 @@ ATTACKERS = {
     "a client that opens sessions until",
     "a server that asks its clients without end",
     "a client or page that fills a table",
+    "a client that looks for another's tasks",
     "a server whose lists are many small values",
     "a client without a token that takes all connections",
     "request smuggling",

@@ -111,6 +111,8 @@ class _OfferedItem:
         self._functions: list[Any] = []
         offered = to_javascript({**item, "uri": key} if kind == "Resource" else item)
         if kind == "Tool":
+            if "execution" in item:
+                offered.task = item["execution"]["taskSupport"]
             offered.execute = self._function(self._execute)
             offered.omitsNull = to_javascript(box.omits_null(key))
             offer = connection.offerTool
@@ -204,6 +206,8 @@ class PageRequest:
         self.input_responses: Mapping[str, Answer] = to_python(context.inputResponses)
         self.request_state: Any = to_python(context.requestState)
         self.trace = TraceContext.read(to_python(context.trace))
+        self.task_id: str | None = to_python(context.taskId)
+        self.saved: Any = to_python(context.saved)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -236,6 +240,9 @@ class PageRequest:
         except Rejected as error:
             raise _to_exception(error) from None
         return answer
+
+    def save(self, state: Any) -> None:
+        self._context.save(to_javascript(state))
 
     def close_stream(self, retry_ms: int | None) -> None:
         """No effect: a page has no response stream."""

@@ -7,9 +7,15 @@ HTTP 200 with a JSON-RPC error, because clients lose code and data on any other 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from tabserver.wire import jsonrpc
+from tabserver.wire import jsonrpc, methods
+
+# What a client can do whose call took too long.
+TASKS_HINT: Final = (
+    "Clients that support tasks get the results of such calls later, from tools that allow it "
+    '(@tool(task=True), offerTool({ task: "optional" })). All others need a longer call_deadline_s of the relay.'
+)
 
 Delivered = Literal["no", "unknown"]
 
@@ -160,3 +166,8 @@ def not_own_server(server: str) -> BadRequest:
     """A page calls a server that another origin, a child process or a URL offers."""
     text = f'This page may call only servers that pages of its own origin offer now. "{server}" is not one of them.'
     return BadRequest(text, status=403, reason="forbidden")
+
+
+def took_too_long(server: str, method: str, limit_s: float) -> DeadlinePassed:
+    text = f'Server "{server}" did not answer "{method}" within {limit_s:g} s.'
+    return DeadlinePassed(f"{text} {TASKS_HINT}" if method == methods.TOOLS_CALL else text)

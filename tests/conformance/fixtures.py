@@ -20,6 +20,7 @@ from tabserver import (
     InputRequired,
     ListRoots,
     Question,
+    Refusal,
     Sample,
     ToolError,
     default_toolbox,
@@ -432,3 +433,70 @@ def watched() -> str:
 def template(id: str) -> dict[str, Any]:
     """Data for any id."""
     return {"id": id, "templateTest": True, "data": f"Data for ID: {id}"}
+
+
+# -- tasks ------------------------------------------------------------------------------------------------------------
+
+
+@tool
+def greet(name: str) -> Any:
+    """Greet at once."""
+    return f"Hello, {name}!"
+
+
+@tool(task=True)
+async def slow_compute(ctx: Context, seconds: float, label: str = "") -> Any:
+    """Compute for some seconds."""
+    ctx.progress(0, seconds, label)
+    await asyncio.sleep(seconds)
+    return f"Computed {label} for {seconds:g} s"
+
+
+@tool(task="required")
+async def failing_job() -> None:
+    """Fail after a second."""
+    await asyncio.sleep(1)
+    raise ToolError("This job intentionally fails")
+
+
+@tool(task=True)
+async def protocol_error_job() -> None:
+    """End with a protocol error after a second."""
+    await asyncio.sleep(1)
+    raise Refusal(-32603, "This job intentionally ends with a protocol error")
+
+
+@dataclass
+class Agreement:
+    confirm: bool
+
+
+@tool(task=True)
+async def confirm_delete(ctx: Context, filename: str) -> Any:
+    """Ask before something is deleted."""
+    answer = await ctx.elicit(f"Delete {filename}?", Agreement)
+    return f"{filename} is deleted." if answer.accepted else f"{filename} is kept."
+
+
+@dataclass
+class NamedAgreement:
+    name: str
+    confirm: bool
+
+
+@tool(task=True)
+async def multi_input(ctx: Context) -> Any:
+    """Ask two questions at once."""
+    answers = await asyncio.gather(ctx.elicit("The first?", NamedAgreement), ctx.elicit("The second?", NamedAgreement))
+    return f"Answers: {', '.join(answer.data.name for answer in answers)}"
+
+
+@tool(task="required")
+async def test_tool_with_task(ctx: Context) -> Any:
+    """Ask for a name before the task begins."""
+    question = Elicit("What is your name?", Name)
+    answer = ctx.answer("user_name", question)
+    if answer is None:
+        return InputRequired({"user_name": question})
+    await asyncio.sleep(1)
+    return f"Hello, {answer.data.name}, from a task!"

@@ -167,6 +167,22 @@ REQUIREMENTS = (
         "A batch is received and answered with an array; initialize is never in one; other versions have none.",
     ),
     Requirement(
+        "tasks-modern",
+        "SEP-2663, io.modelcontextprotocol/tasks: task creation, polling, update, cancellation",
+        "A tool call of a client that declares the extension may be answered with a task, whose state, questions and "
+        "result the client asks for; other clients never get one.",
+    ),
+    Requirement(
+        "tasks-notifications",
+        "SEP-2663, io.modelcontextprotocol/tasks: task status notifications",
+        "A client that listens to its tasks gets each state of them, and of no others.",
+    ),
+    Requirement(
+        "tasks-handshake",
+        "MCP 2025-11-25, basic/utilities/tasks",
+        "A tool call with `task` is answered with a task at once; tasks/result waits for the result of the tool.",
+    ),
+    Requirement(
         "http-sse",
         "MCP 2024-11-05, basic/transports: HTTP with SSE",
         "A stream that names its endpoint, messages POSTed there, everything else on the stream.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tabserver.handlers.context import Done, Request
@@ -10,7 +12,7 @@ from tabserver.handlers.target import Target
 from tabserver.handlers.tools import text_result
 from tabserver.mcp.server import MAX_RUNNING
 from tabserver.wire.control_messages import PIN
-from tabserver.wire.eras import META_LOG_LEVEL, META_SERVER_INFO
+from tabserver.wire.eras import META_LOG_LEVEL, META_SERVER_INFO, TASKS
 from tabserver.wire.errors import BufferFull, MessageTooLarge
 from tabserver.wire.events import Closed, Received
 from tabserver.wire.frames import Kind
@@ -24,6 +26,7 @@ CAPABILITIES = {
     "completions": {},
     "logging": {},
 }
+TASKS_OF_SESSIONS: dict[str, Any] = {"tasks": {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}}
 
 
 @pytest.fixture
@@ -49,7 +52,7 @@ def test_initialize_negotiates_the_version(asked: object, given: str) -> None:
     bench.open(LEGACY)
     assert bench.request("initialize", {"protocolVersion": asked, "capabilities": {}})["result"] == {
         "protocolVersion": given,
-        "capabilities": CAPABILITIES,
+        "capabilities": CAPABILITIES | (TASKS_OF_SESSIONS if given == "2025-11-25" else {}),
         "serverInfo": INFO,
         "instructions": "Be kind.",
     }
@@ -95,7 +98,7 @@ def test_discover_returns_versions_and_capabilities() -> None:
     assert HeldServer("Be kind.").modern("server/discover")["result"] == {
         "resultType": "complete",
         "supportedVersions": ["2026-07-28"],
-        "capabilities": CAPABILITIES,
+        "capabilities": CAPABILITIES | {"extensions": {TASKS: {}}},
         "instructions": "Be kind.",
         "ttlMs": 0,
         "cacheScope": "private",

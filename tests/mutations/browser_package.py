@@ -7,6 +7,14 @@ from typing import Final
 from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
+    Mutation("tasks of another principal", "if task is None:", "tests/mcp/test_tasks.py -k another_principal"),
+    Mutation("bounds: tasks of one principal, and of all", "if False:", "tests/mcp/test_tasks.py -k bound"),
+    Mutation("bounds: results of tasks", "if False:", "tests/mcp/test_tasks.py -k do_not_fit"),
+    Mutation(
+        "bounds: the time to live of a task",
+        "for task in list[Task]():",
+        "tests/mcp/test_tasks.py -k longer_than_its_time_to_live",
+    ),
     Mutation(
         "the size of what a page says of its server",
         "if not isinstance(value, str):",

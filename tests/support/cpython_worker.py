@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from tabserver.handlers.toolbox import Toolbox, default_toolbox
 from tabserver.mcp.server import Server
+from tabserver.mcp.tasks import TaskTerms
 from tabserver.tabs.hub import Hub
 from tabserver.timing import DEFAULTS, Timing
 from tests.support.cpython_dialer import RemoteWorker
@@ -47,6 +48,7 @@ class CPythonWorker(RemoteWorker):
     def _opened(self) -> None:
         assert self.transport.welcome is not None
         self.core.use_key(self.transport.welcome.key)
+        self.core.tasks.terms = TaskTerms.read(self.transport.welcome.tasks)
 
     async def __aenter__(self) -> CPythonWorker:
         await self.transport.start()

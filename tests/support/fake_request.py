@@ -34,6 +34,8 @@ class RecordingRequest:
         self.request_state: Any = None
         self.goes_on = False
         self.trace: TraceContext | None = None
+        self.task_id: str | None = None
+        self.saved: Any = None
 
     def pin(self, tab: str | None) -> None:
         self.caller = replace(self.caller, tab=tab)
@@ -49,6 +51,9 @@ class RecordingRequest:
     async def ask(self, question: Question[Any], key: str | None) -> Answer:
         self.asked.append((key, question.method, question.params()))
         return self.answers.pop(0)
+
+    def save(self, state: Any) -> None:
+        self.said.append(("save", state))
 
     def close_stream(self, retry_ms: int | None) -> None:
         self.said.append(("close_stream", retry_ms))

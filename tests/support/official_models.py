@@ -12,6 +12,8 @@ from mcp_types import methods
 from mcp_types.jsonrpc import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 from pydantic import BaseModel
 
+from tests.support import task_models
+
 # Methods between the browser and the relay that are not part of MCP.
 OUR_OWN = "$/tabrelay/"
 
@@ -19,7 +21,9 @@ OUR_OWN = "$/tabrelay/"
 def check_note(version: str, message: dict[str, Any]) -> None:
     """A notification that a server sends."""
     JSONRPCNotification.model_validate(message)
-    if not message["method"].startswith(OUR_OWN):
+    if message["method"].startswith(OUR_OWN):
+        return
+    if not task_models.check_notification(version, message["method"], message.get("params") or {}):
         methods.parse_server_notification(message["method"], version, message.get("params"))
 
 
@@ -38,7 +42,8 @@ def check_response(version: str, method: str | None, message: dict[str, Any]) ->
     if method is None:
         raise ValueError("an answer to a request that was not made")
     result = message["result"]
-    methods.parse_server_result(method, version, result)
+    if not task_models.check_result(version, method, result):
+        methods.parse_server_result(method, version, result)
     for question in (result.get("inputRequests") or {}).values():
         _check_question(question)
 

@@ -35,6 +35,10 @@ class BoxCatalogue:
     def tools(self) -> list[dict[str, Any]]:
         return self._box.tools()
 
+    def task_support(self, name: str) -> str | None:
+        found = (tool for tool in self._box.tools() or () if tool["name"] == name)
+        return next((tool.get("execution", {}).get("taskSupport") for tool in found), None)
+
     def call(self, name: str, arguments: dict[str, Any], call: RunningCall) -> Cancel:
         return self._box.call(name, arguments, call, call.finish)
 
@@ -117,7 +121,8 @@ class CoreHarness:
         if caller is not None:
             self._versions[channel] = caller.version
         self.receive(Received(channel, Kind.REQ, id, None, text, caller))
-        return next((message for _, kind, message, _, _ in self.sent[before:] if kind is Kind.RES), None)
+        mine = (channel, Kind.RES, id)
+        return next((message for c, kind, message, of, _ in self.sent[before:] if (c, kind, of) == mine), None)
 
     def modern(
         self,

@@ -102,6 +102,11 @@ class Request(Protocol):
         """The client's answer, unchanged. Raises MissingCapability, ClientError, or TimeoutError."""
 
     def close_stream(self, retry_ms: int | None) -> None: ...
+    @property
+    def task_id(self) -> str | None: ...
+    @property
+    def saved(self) -> Any: ...
+    def save(self, state: Any) -> None: ...
 
 
 class Context:
@@ -193,6 +198,25 @@ class Context:
         Only sessions can do that. For a caller without a session this does nothing.
         """
         self._request.close_stream(retry_ms)
+
+    # -- tasks --------------------------------------------------------------------------------------------------------
+
+    @property
+    def task_id(self) -> str | None:
+        """The id of the task that this call is, or may become; None for a call that never becomes one."""
+        return self._request.task_id
+
+    @property
+    def saved(self) -> Any:
+        """What an earlier run of this task gave to `save`, before its page or worker ended; None in the first run."""
+        return self._request.saved
+
+    def save(self, state: Any) -> None:
+        """Keep the state of a task. Should the page or the worker end, the handler is run again, with it in `saved`.
+
+        `state` is anything that JSON can hold, of up to 64 KiB. In a call that is no task, this does nothing.
+        """
+        self._request.save(state)
 
     # -- asking -------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar, overload
+from typing import Any, Final, Literal, TypeVar, overload
 
 from ..schema.shapes import Schema
 from .completion import Completer
@@ -226,6 +226,7 @@ def tool(
     output_schema: Schema | None = None,
     icons: list[dict[str, Any]] | None = None,
     meta: dict[str, Any] | None = None,
+    task: bool | Literal["optional", "required"] = False,
     toolbox: Toolbox | None = None,
 ) -> Callable[[F], F]: ...
 def tool(
@@ -244,9 +245,13 @@ def tool(
     output_schema: Schema | None = None,
     icons: list[dict[str, Any]] | None = None,
     meta: dict[str, Any] | None = None,
+    task: bool | Literal["optional", "required"] = False,
     toolbox: Toolbox | None = None,
 ) -> F | Callable[[F], F]:
     """Offer a function as a tool. `input_schema` replaces the schema of the signature.
+
+    `task`: a call may outlive its request: the client asks for its state, and gets the result when there is one. True
+    is "optional": other clients wait. "required": other clients get an error.
 
     `params` declares parameters for pages that also run in MicroPython, which keeps no annotations: for each one its
     type, `(type, default)`, a JSON Schema, or `Context`.
@@ -271,6 +276,7 @@ def tool(
             output_schema=output_schema,
             icons=icons,
             meta=meta,
+            task=task,
         )
         (default_toolbox if toolbox is None else toolbox).add(declared)
         return function

@@ -17,7 +17,7 @@ import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from ..rpc import Refusal, quote
 from ..schema.compounds import bare
@@ -232,6 +232,7 @@ def declare(
     output_schema: Schema | None = None,
     icons: list[dict[str, Any]] | None = None,
     meta: dict[str, Any] | None = None,
+    task: bool | Literal["optional", "required"] = False,
 ) -> Tool:
     """Make a Tool of a function; raises SchemaError, naming function and parameter, for what has no JSON form.
 
@@ -253,6 +254,10 @@ def declare(
         described["outputSchema"] = object_schema(returns[1]) if is_wrapped else returns[1]
     optional = {"annotations": annotations, "icons": icons, "_meta": meta}
     described |= {key: value for key, value in optional.items() if value}
+    if task not in (False, True, "optional", "required"):
+        raise SchemaError(f'tool {name}: task must be True, "optional" or "required", not {task!r}')
+    if task:
+        described["execution"] = {"taskSupport": "optional" if task is True else task}
     try:
         check_caps(described)
     except ValueError as error:

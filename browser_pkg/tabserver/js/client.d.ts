@@ -434,6 +434,11 @@ export interface ToolDefinition {
   outputSchema?: object;
   annotations?: Annotations;
   icons?: Icon[];
+  /**
+   * May a call outlive its request, as a task whose state and result the client asks for? "optional": clients without tasks wait
+   * for the result. "required": they get an error. Without it, no call of this tool is a task.
+   */
+  task?: "optional" | "required";
   /** Further metadata for clients, with prefixed names as MCP defines them. */
   _meta?: Record<string, unknown>;
 }
@@ -567,6 +572,15 @@ export interface CallContext {
   inputResponses: Record<string, Record<string, unknown>>;
   /** The `state` of an `InputRequired` that was returned before; null the first time. */
   requestState: unknown;
+  /** The id of the task that this call is, or may become; null for a call that never becomes one. */
+  taskId: string | null;
+  /** What an earlier run of this task gave to `save`, before its page was left; null in the first run. */
+  saved: unknown;
+  /**
+   * Keep the state of a task: JSON data of up to 64 KiB characters. Should the page be left, `execute` is called again when this
+   * tab offers the tool again, with the state in `saved`. In a call that is no task, this does nothing.
+   */
+  save(state: unknown): void;
 }
 
 export interface ReadContext extends CallContext {

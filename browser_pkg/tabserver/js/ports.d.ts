@@ -27,7 +27,8 @@ export interface Since {
 
 /** The offers of a tab, by kind. */
 export interface Offers {
-  tools?: (ToolDefinition & Since)[];
+  /** `execution` is `task` in MCP's form. */
+  tools?: (Omit<ToolDefinition, "task"> & { execution?: { taskSupport: string } } & Since)[];
   resources?: (ResourceOffer & Since)[];
   templates?: (TemplateOffer & Since)[];
   prompts?: (PromptDefinition & Since)[];
@@ -82,6 +83,8 @@ export type FromPage =
   | { t: "error"; call: string; message: string; name?: string; code?: number; data?: unknown }
   | { t: "progress"; call: string; progress: number; total?: number; message?: string }
   | { t: "log"; call: string; level: LogLevel; data: unknown; logger?: string }
+  // The state with which the handler of a task can be run again.
+  | { t: "save"; call: string; state: unknown }
   // A request to the client of a call; `ask` is the page's number for it.
   | { t: "ask"; call: string; ask: number; method: string; params: object; key?: string }
   // The user's decision about a call that must be allowed first.
@@ -126,6 +129,8 @@ export type CallMessage = {
   /** For a handler that is called again: the answers to its requests. */
   responses?: Record<string, Record<string, unknown>>;
   state?: unknown;
+  /** The task that the call is or may become. `saved`: what an earlier run of its handler saved. */
+  task?: { id: string; saved?: unknown };
 } & CallTarget;
 
 export type AnswerMessage = { t: "answer"; call: string; ask: number } & (

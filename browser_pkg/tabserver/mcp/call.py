@@ -94,6 +94,10 @@ class RunningCall:
     input_responses: Mapping[str, Answer] = MappingProxyType({})
     request_state: Any = None
     goes_on = False
+    # Of a call that may become a task: see task_call.py.
+    task_id: str | None = None
+    is_task = False
+    saved: Any = None
     _stop: Cancel | None = None
     _held_outcome: Outcome | None = None
     _last_progress: float = -math.inf
@@ -194,11 +198,15 @@ class RunningCall:
         if self.is_over:
             return
         if not self.is_awaited:
-            self._held_outcome = outcome  # no request waits: the retry gets it
+            self.hold_outcome(outcome)
         elif isinstance(outcome, InputRequired):
             self.questions.require(outcome)
         else:
             self.end(outcome)
+
+    def hold_outcome(self, outcome: Outcome) -> None:
+        """No request waits for the outcome: the retry gets it."""
+        self._held_outcome = outcome
 
     def stop_running(self, phase: str, error: str | None = None) -> None:
         """It does not run any more: it has ended, was cancelled, or could not start."""
@@ -279,7 +287,7 @@ class RunningCall:
     def notify_progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Notify the client only, not the pages that watch calls."""
         token = self.meta.token
-        if self.is_over or not self.is_awaited or token is None or not is_finite(progress):
+        if self.is_over or token is None or not is_finite(progress) or not self.may_notify():
             return
         # MCP: the progress value MUST increase with each notification, and they MUST stop after completion.
         if progress <= self._last_progress:
@@ -290,22 +298,32 @@ class RunningCall:
             params["total"] = total
         if message is not None:
             params["message"] = str(message)
-        self.services.outbox.notify(self.session, methods.PROGRESS, params, self.request_id)
+        self.send_note(methods.PROGRESS, params)
+
+    def may_notify(self) -> bool:
+        """Can the client get a notification of this call now?"""
+        return self.is_awaited
+
+    def send_note(self, method: str, params: Params) -> None:
+        self.services.outbox.notify(self.session, method, params, self.request_id)
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
         if level not in methods.LOG_LEVELS:
             raise ValueError(f"unknown log level {level!r}; use one of {', '.join(methods.LOG_LEVELS)}")
-        if self.is_over or not self.is_awaited:
+        if self.is_over or not self.may_notify():
             return
         # A session may change its level while the call runs. A modern request has its own level.
         floor = self.meta.level if self.session.era is Era.MODERN else self.session.level
         if floor is None or methods.LOG_LEVELS.index(level) < methods.LOG_LEVELS.index(floor):
             return
         params = {"level": level} | ({"logger": str(logger)} if logger else {}) | {"data": loggable(data)}
-        self.services.outbox.notify(self.session, methods.LOG_MESSAGE, params, self.request_id)
+        self.send_note(methods.LOG_MESSAGE, params)
 
     async def ask(self, question: Question[Any], key: str | None) -> Answer:
         return await self.questions.ask(question, key)
+
+    def save(self, state: Any) -> None:
+        """Only a task has a state that is kept."""
 
     def close_stream(self, retry_ms: int | None) -> None:
         """Ask the relay to close the SSE stream. The relay does not forward this notification."""

@@ -20,6 +20,9 @@ class ToolCatalogue(Protocol):
     def templates(self) -> list[dict[str, Any]]: ...
     def prompts(self) -> list[dict[str, Any]]: ...
     def has_resource(self, uri: str) -> bool: ...
+    def task_support(self, name: str) -> str | None:
+        """May calls of the tool run as tasks: "optional", "required", or None."""
+
     def call(self, name: str, arguments: dict[str, Any], call: RunningCall) -> Cancel:
         """Raises UnknownTool or InvalidArguments."""
 

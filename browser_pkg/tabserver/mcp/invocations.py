@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 from ..handlers.context import Cancel, Outcome, Result
 from ..handlers.execute import nothing_to_cancel
 from ..handlers.prompts import UnknownPrompt
-from ..handlers.questions import Answer
+from ..handlers.questions import Answer, MissingCapability
 from ..handlers.signature import InvalidArguments
 from ..handlers.target import META_PIN, read_target
 from ..handlers.tools import UnknownTool, failure, text_result, with_structured_object
@@ -22,7 +22,7 @@ from ..rpc import Refusal, read_level, unknown
 from ..wire import methods
 from ..wire.eras import META_LOG_LEVEL, Era
 from ..wire.frames import META_ACP, Acp
-from ..wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RequestId, is_request_id, show
+from ..wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RequestId, is_request_id, show
 from ..wire.static_tools import META_TAB
 from ..wire.trace_context import PARENT as TRACE_PARENT
 from ..wire.trace_context import TraceContext
@@ -32,6 +32,9 @@ from .catalogue import ToolCatalogue
 from .legacy import legacy_prompt, legacy_result
 from .parked_calls import BUSY, GONE, ParkedHandles, StateSeal, UsedStates, digest
 from .sessions import CallerSession, Outbox
+from .task_call import TaskCall
+from .task_forms import NEEDED, declares, has_tasks
+from .tasks import TaskTable
 
 MAX_RUNNING: Final = 64
 # What a browser offers changes whenever a tab opens or closes, so clients must not use a copy without asking again.
@@ -41,6 +44,9 @@ _LOST: Final = (
     "The page was reloaded or its browser restarted since it asked, and the call that waited for this answer is gone. "
     "It may have done a part of its work. Make the call again, without requestState, if doing that twice is safe."
 )
+
+MAX_TTL_MS: Final = 2**53
+NewCall = Callable[[MethodKind, CallerSession, RequestId, RequestMeta, str, Params], RunningCall]
 
 
 def _gone(server: str) -> dict[str, Any]:
@@ -56,10 +62,11 @@ class Invocations:
         catalogue: ToolCatalogue,
         outbox: Outbox,
         clock: Callable[[], float],
+        tasks: TaskTable,
         on_parked: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_parked`: the first call was parked, or the last one went on."""
-        self._name, self._catalogue = name, catalogue
+        self._name, self._catalogue, self._tasks = name, catalogue, tasks
         parked: ParkedHandles[RunningCall] = ParkedHandles(on_change=on_parked)
         self._services = CallServices(outbox, parked, StateSeal(), UsedStates(), CallerStates(clock), clock)
         self._tool = MethodKind(methods.TOOLS_CALL, self._start_tool, _format_tool_result, failure)
@@ -68,6 +75,9 @@ class Invocations:
         self._completion = MethodKind(methods.COMPLETION_COMPLETE, self._start_completion, _unchanged, _format_failure)
         # The last `_meta` and what was read from it: most clients send the same each time.
         self._last_meta: tuple[Params, RequestMeta] = {}, NO_META
+
+    def format_tool_result(self, session: CallerSession, result: Result, params: Params) -> Result:
+        return _format_tool_result(session, result, params)
 
     @property
     def parked(self) -> int:
@@ -78,9 +88,50 @@ class Invocations:
         self._services.seal.use(key)
 
     def call_tool(self, session: CallerSession, id: RequestId, params: Params, payload: str) -> None:
-        _text(params, "name")
+        name = _text(params, "name")
         _object(params, "arguments")
-        self._start_or_resume(self._tool, session, id, params, payload)
+        support = self._catalogue.task_support(name)
+        if support is None and "task" not in params:
+            self._start_or_resume(self._tool, session, id, params, payload)
+        else:
+            self._call_task_tool(session, id, params, payload, name, support)
+
+    def _call_task_tool(
+        self, session: CallerSession, id: RequestId, params: Params, payload: str, name: str, support: str | None
+    ) -> None:
+        """A call of a tool that may run as a task, or a call that asks for one. `support`: "optional" or "required"."""
+        is_modern = session.era is Era.MODERN
+        if is_modern and support is not None and declares(session.caller):
+            self._start_or_resume(self._tool, session, id, params, payload, self._new_task_call)
+        elif is_modern and support == "required":
+            raise MissingCapability(f'the tool "{name}"', NEEDED)
+        elif "task" in params and has_tasks(session.caller) and (support is not None or self._offers(name)):
+            if support is None:
+                raise Refusal(METHOD_NOT_FOUND, f'The tool "{name}" does not run as a task. Call it without `task`.')
+            self._begin_task(session, id, params, payload)
+        elif support == "required":
+            raise Refusal(METHOD_NOT_FOUND, f'The tool "{name}" runs as a task only, and this call asks for none.')
+        else:
+            self._start_or_resume(self._tool, session, id, params, payload)
+
+    def _offers(self, name: str) -> bool:
+        return any(tool.get("name") == name for tool in self._catalogue.tools())
+
+    def _begin_task(self, session: CallerSession, id: RequestId, params: Params, payload: str) -> None:
+        """2025-11-25: the client asks for a task, and gets it before the handler runs."""
+        ttl = _object(params, "task").get("ttl")
+        if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, int | float) or not ttl > 0):
+            raise Refusal(INVALID_PARAMS, f"params.task.ttl: expected a number of milliseconds, got {show(ttl)}")
+        call = self._new_task_call(self._tool, session, id, self._read_meta(session, params), payload, params)
+        try:
+            task = call.become_task(None if ttl is None else int(min(ttl, MAX_TTL_MS)))
+        except BaseException:
+            call.cancel("refused")
+            raise
+        try:
+            call.begin()
+        except Refusal as refusal:
+            self._tasks.finish(task, refusal)
 
     def get_prompt(self, session: CallerSession, id: RequestId, params: Params, payload: str) -> None:
         _text(params, "name")
@@ -146,20 +197,36 @@ class Invocations:
 
     # -- new calls and retries ----------------------------------------------------------------------------------------
 
+    def _new_call(
+        self, kind: MethodKind, session: CallerSession, id: RequestId, meta: RequestMeta, payload: str, params: Params
+    ) -> RunningCall:
+        return RunningCall(self._services, kind, session, id, meta, payload, params)
+
+    def _new_task_call(
+        self, kind: MethodKind, session: CallerSession, id: RequestId, meta: RequestMeta, payload: str, params: Params
+    ) -> TaskCall:
+        return TaskCall(self._services, kind, session, id, meta, payload, params, self._tasks)
+
     def _start_or_resume(
-        self, kind: MethodKind, session: CallerSession, id: RequestId, params: Params, payload: str
+        self,
+        kind: MethodKind,
+        session: CallerSession,
+        id: RequestId,
+        params: Params,
+        payload: str,
+        new_call: NewCall | None = None,
     ) -> None:
         """Start a call, or resume the one that this request is a retry of."""
         if len(session.running) >= MAX_RUNNING:
             data = {"reason": "busy", "delivered": "no", "retryable": True, "server": self._name}
             raise Refusal(BUSY, f"{MAX_RUNNING} calls of this caller are running; wait for one to end", data)
-        meta = self._read_meta(session, params)
+        meta, new_call = self._read_meta(session, params), new_call or self._new_call
         is_modern = session.era is Era.MODERN and kind is not self._completion
         answers = _answers(params) if is_modern and "inputResponses" in params else {}
         state = params.get("requestState") if is_modern else None
         if state is None:
             # Answers without a state: the client answers before it is asked. The handler runs from its beginning.
-            RunningCall(self._services, kind, session, id, meta, payload, params).begin(answers)
+            new_call(kind, session, id, meta, payload, params).begin(answers)
             return
         held = None
         if isinstance(state, str):
@@ -168,14 +235,14 @@ class Invocations:
         if held is not None and "s" in held:
             if not self._services.used_states.use(held):
                 raise _invalid()
-            call = RunningCall(self._services, kind, session, id, meta, payload, params)
+            call = new_call(kind, session, id, meta, payload, params)
             self._continue_from_state(call, answers, held)
             return
         if held is not None and held.get("p") != self._services.parked.worker_id:
             # Sealed by an earlier worker, which ended, and the parked handler with it.
             if not self._is_safe(kind, params):
                 raise Refusal(GONE, _LOST, _gone(self._name))
-            RunningCall(self._services, kind, session, id, meta, payload, params).begin(answers)
+            new_call(kind, session, id, meta, payload, params).begin(answers)
             return
         parked = self._services.parked.take(held["h"]) if held is not None else None
         if parked is None:

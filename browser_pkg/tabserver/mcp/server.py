@@ -32,25 +32,23 @@ from ..wire.jsonrpc import (
     is_request_id,
     show,
 )
+from ..wire.names import INSTANCE_SEPARATOR
 from .call import RequestMeta, RunningCall
+from .capabilities import MODERN_CAPABILITIES, legacy_capabilities
 from .catalogue import ToolCatalogue
 from .invocations import MAX_RUNNING, UNCACHED, Invocations
 from .paging import page
 from .sessions import CallerSession, CallerSessions, Outbox
 from .subscriptions import LISTS, SubscribedTo, read_wanted
+from .task_forms import has_tasks, tools_for
+from .task_methods import TaskMethods
+from .tasks import Task, TaskTable
 
 __all__ = ["MAX_RUNNING", "Server", "ToolCatalogue"]
 
-MOST_SUBSCRIPTIONS: Final = 1000
+Params = dict[str, Any]
 
-# The same for all clients at all times: a session asks once, and a tab that opens later may offer any of it.
-_CAPABILITIES: Final = {
-    "tools": {"listChanged": True},
-    "resources": {"subscribe": True, "listChanged": True},
-    "prompts": {"listChanged": True},
-    "completions": {},
-    "logging": {},
-}
+MOST_SUBSCRIPTIONS: Final = 1000
 
 _REASONS: Final = {
     INVALID_REQUEST: "invalid_request",
@@ -58,7 +56,6 @@ _REASONS: Final = {
     METHOD_NOT_FOUND: "method_not_found",
 }
 
-Params = dict[str, Any]
 # The result of a method; None: the response is sent later.
 _Method = Callable[[CallerSession, RequestId, Params], Result | None]
 
@@ -86,7 +83,9 @@ class Server:
         self._describe(ServerIdentity(instructions=instructions))
         self._sessions = CallerSessions()
         self.outbox = Outbox(self._info, self._sessions, send)
-        self._invocations = invocations = Invocations(name, catalogue, self.outbox, clock, self.tabs_changed)
+        self.tasks = tasks = TaskTable(clock, self._task_changed)
+        self._invocations = invocations = Invocations(name, catalogue, self.outbox, clock, tasks, self.tabs_changed)
+        self._task_methods = task_methods = TaskMethods(tasks, self.outbox, invocations.format_tool_result)
         # Requests that run a handler: the same in both eras, and the call sends the response.
         self._calls = {
             methods.TOOLS_CALL: invocations.call_tool,
@@ -94,29 +93,43 @@ class Server:
             methods.PROMPTS_GET: invocations.get_prompt,
             methods.COMPLETION_COMPLETE: invocations.complete,
         }
+        # A method that an era does not have is not in its table, and gets METHOD_NOT_FOUND.
+        self._methods = self._make_methods(task_methods)
+        # Of the handshake era, only 2025-11-25 has these.
+        self._legacy_task_methods: dict[str, _Method] = {
+            methods.TASKS_GET: task_methods.get_legacy,
+            methods.TASKS_LIST: task_methods.list_all,
+            methods.TASKS_RESULT: task_methods.result,
+            methods.TASKS_CANCEL: task_methods.cancel_legacy,
+        }
+
+    def _make_methods(self, task_methods: TaskMethods) -> dict[Era, dict[str, _Method]]:
         shared: dict[str, _Method] = {
             methods.TOOLS_LIST: self._list_tools,
             methods.RESOURCES_LIST: self._list_resources,
             methods.RESOURCES_TEMPLATES_LIST: self._list_templates,
             methods.PROMPTS_LIST: self._list_prompts,
         }
-        # A method that an era does not have is not in its table, and gets METHOD_NOT_FOUND.
-        self._methods: dict[Era, dict[str, _Method]] = {
-            Era.MODERN: shared | {methods.SERVER_DISCOVER: self._discover, methods.SUBSCRIPTIONS_LISTEN: self._listen},
-            Era.LEGACY: shared
-            | {
-                methods.INITIALIZE: self._initialize,
-                methods.PING: self._ping,
-                methods.LOGGING_SET_LEVEL: self._set_level,
-                methods.RESOURCES_SUBSCRIBE: self._subscribe,
-                methods.RESOURCES_UNSUBSCRIBE: self._unsubscribe,
-            },
+        modern: dict[str, _Method] = {
+            methods.SERVER_DISCOVER: self._discover,
+            methods.SUBSCRIPTIONS_LISTEN: self._listen,
+            methods.TASKS_GET: task_methods.get,
+            methods.TASKS_UPDATE: task_methods.update,
+            methods.TASKS_CANCEL: task_methods.cancel,
         }
+        legacy: dict[str, _Method] = {
+            methods.INITIALIZE: self._initialize,
+            methods.PING: self._ping,
+            methods.LOGGING_SET_LEVEL: self._set_level,
+            methods.RESOURCES_SUBSCRIBE: self._subscribe,
+            methods.RESOURCES_UNSUBSCRIBE: self._unsubscribe,
+        }
+        return {Era.MODERN: shared | modern, Era.LEGACY: shared | legacy}
 
     def _describe(self, identity: ServerIdentity) -> None:
         self._info = identity.info(self._name, self._version)
         self._instructions: Params = {"instructions": identity.instructions} if identity.instructions else {}
-        about = {"supportedVersions": list(MODERN_VERSIONS), "capabilities": _CAPABILITIES}
+        about = {"supportedVersions": list(MODERN_VERSIONS), "capabilities": MODERN_CAPABILITIES}
         # With its icons, which other results leave out.
         self._discovery = dump(about | self._instructions | UNCACHED), dump({META_SERVER_INFO: self._info})
 
@@ -127,6 +140,10 @@ class Server:
         for session in self._sessions:
             if session.caller.principal == RELAY and session.is_ready:
                 self.outbox.notify(session, ABOUT, {})
+
+    def use_home(self, instance: str) -> None:
+        """The name of this browser, where several offer the server: the ids of its tasks contain it."""
+        self.tasks.home = f"{INSTANCE_SEPARATOR}{instance}"
 
     def use_key(self, key: str) -> None:
         """Seal the states that clients carry with this key."""
@@ -219,7 +236,7 @@ class Server:
         try:
             method, params = parse(payload, id)
             run = self._calls.get(method)
-            handler = None if run is not None else self._methods[session.era].get(method)
+            handler = None if run is not None else self._find_method(session, method)
             if run is None and handler is None:
                 raise Refusal(METHOD_NOT_FOUND, f"Method not found: {method}")
             if not session.is_greeted and method not in (methods.INITIALIZE, methods.PING):
@@ -237,6 +254,12 @@ class Server:
         else:
             if result is not None:
                 self.outbox.answer(session, id, result)
+
+    def _find_method(self, session: CallerSession, method: str) -> _Method | None:
+        found = self._methods[session.era].get(method)
+        if found is None and has_tasks(session.caller):
+            return self._legacy_task_methods.get(method)
+        return found
 
     def _not_run(self, refusal: Refusal) -> Refusal:
         """State that a request which was refused before it started did not run: agents decide on retries by it."""
@@ -289,7 +312,7 @@ class Server:
             client=client if isinstance(client, dict) else session.caller.client,
             capabilities=capabilities if isinstance(capabilities, dict) else session.caller.capabilities,
         )
-        result: Result = {"protocolVersion": version, "capabilities": _CAPABILITIES, "serverInfo": {}}
+        result: Result = {"protocolVersion": version, "capabilities": legacy_capabilities(version), "serverInfo": {}}
         result["serverInfo"] = server_info_of(self._info, version)
         return result | self._instructions
 
@@ -309,11 +332,11 @@ class Server:
             # The catalogue returns the same list until something changes, and most clients read the first page.
             listed, text = self._listed_tools
             if tools is not listed:
-                text = dump(_listed(session, "tools", tools, params))
+                text = dump(_listed(session, "tools", tools_for(tools, session.caller), params))
                 self._listed_tools = tools, text
             self.outbox.answer_text(session, id, text)
             return None
-        return _listed(session, "tools", tools, params)
+        return _listed(session, "tools", tools_for(tools, session.caller), params)
 
     def _list_resources(self, session: CallerSession, id: RequestId, params: Params) -> Result:
         return _listed(session, "resources", self._catalogue.resources(), params)
@@ -339,10 +362,16 @@ class Server:
 
     def _listen(self, session: CallerSession, id: RequestId, params: Params) -> None:
         """Sends the acknowledgement first, then the notifications. The response follows when the server stops."""
-        wanted = read_wanted(params)
+        wanted = self._task_methods.check_listener(session, read_wanted(params))
         session.listening[id] = wanted
         acknowledged = {"notifications": wanted.honoured(), "_meta": {META_SUBSCRIPTION: id}}
         self.outbox.notify(session, methods.SUBSCRIPTIONS_ACKNOWLEDGED, acknowledged, id)
+        for task in self.tasks:
+            if task.id in wanted.tasks:
+                self._task_methods.send_state(session, id, task)
+
+    def _task_changed(self, task: Task) -> None:
+        self._task_methods.changed(task, list(self._sessions))
 
 
 def _listed(session: CallerSession, key: str, items: list[dict[str, Any]], params: Params) -> Result:

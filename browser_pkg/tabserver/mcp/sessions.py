@@ -36,6 +36,7 @@ from .subscriptions import SubscribedTo
 
 if TYPE_CHECKING:
     from .call import RunningCall
+    from .task_methods import ResultWait
 
 DEFAULT_LEVEL: Final = "info"
 # Outside the ranges that JSON-RPC and MCP reserve.
@@ -57,7 +58,7 @@ class CallerSession:
         is_modern = era is Era.MODERN
         self.is_greeted = self.is_ready = is_modern or caller.ready
         self.level: str | None = None if is_modern else DEFAULT_LEVEL
-        self.running: dict[RequestId, RunningCall] = {}
+        self.running: dict[RequestId, RunningCall | ResultWait] = {}
         # By the id of the request that listens.
         self.listening: dict[RequestId, SubscribedTo] = {}
 
@@ -145,6 +146,15 @@ class Outbox:
             # A notification without room in the buffer is dropped; the response is still sent.
             with suppress(BufferFull, MessageTooLarge):
                 self._send(session.id, Kind.NOTE, dump(notification(method, params)), related=related)
+
+    def notify_text(
+        self, session: CallerSession, method: str, members: str, more: dict[str, Any], related: RequestId
+    ) -> None:
+        """A notification whose params are the members of a JSON object in `members`, and `more`."""
+        if self.sessions.has(session):
+            text = f'{{"jsonrpc":"2.0","method":"{method}","params":{members[:-1]},{dump(more)[1:]}}}'
+            with suppress(BufferFull, MessageTooLarge):
+                self._send(session.id, Kind.NOTE, text, related=related)
 
     def notify_relay(self, session: CallerSession, method: str, params: dict[str, Any], related: RequestId) -> None:
         """A notification that must not get lost. Raises BufferFull if the link has no room for it."""

@@ -15,6 +15,7 @@ from ..handlers.context import Cancel
 from ..handlers.toolbox import Toolbox
 from ..handlers.tools import Tool, text_result
 from ..mcp.call import RunningCall
+from ..mcp.parked_calls import GONE
 from ..timing import Timing
 from . import messages
 from .activity import CallActivity
@@ -28,6 +29,7 @@ from .requests import RoutedRequest
 from .routing import (
     Destination,
     RoutingError,
+    changed_meanwhile,
     find_destination,
     gone_in_call,
     silent_in_call,
@@ -245,7 +247,7 @@ class TabCalls:
                 # The approval is for what was shown: this tool of this tab, with the definition it had then.
                 # defence: a tool that changed while the user was asked
                 if destination is None or item is None or not asked.matches(destination.key, item, destination.tab):
-                    raise _changed_meanwhile(routed.key)
+                    raise changed_meanwhile(routed.key)
                 stops.append(self._run_at(call, routed, destination, None, is_new=False))
             except RoutingError as error:
                 _fail(call, error)
@@ -359,7 +361,7 @@ class TabCalls:
         if asked is None or (allowed is not None and allowed.matches(asked.name, asked.item, asked.owner)):
             self._send(call, routed, destination, is_new=False)
         elif allowed is not None:
-            _fail(call, _changed_meanwhile(routed.key))
+            _fail(call, changed_meanwhile(routed.key))
         else:
             # Until the call is sent, messages of tabs must not affect it.
             del self.running[call.number]
@@ -391,9 +393,7 @@ def _stop_own(call: RunningCall, stop: Cancel) -> Cancel:
 
 def _fail(call: RunningCall, why: RoutingError) -> None:
     """End the call with an error, because no tab will answer it."""
-    call.finish(why.result() if call.purpose == "tools" else why.refusal())
-
-
-def _changed_meanwhile(name: str) -> RoutingError:
-    text = f'The definition of "{name}" changed, or another page offers it now. Try again. It was not run.'
-    return RoutingError(text, "tab_gone")
+    if call.is_task:
+        call.finish(why.refusal(GONE))
+    else:
+        call.finish(why.result() if call.purpose == "tools" else why.refusal())

@@ -81,6 +81,7 @@ class Hub:
         self._is_change_due = False
         self._cached_listing: Listing | None = None
         self._cached_tools: list[dict[str, Any]] | None = None
+        self._cached_task_support: dict[str, str] | None = None
         self._published: dict[str, Any] = {"tools": [], "resources": ([], []), "prompts": []}
         self._published_catalogue: dict[str, Any] = {}
         self._published_census: dict[str, Any] = {}
@@ -146,7 +147,7 @@ class Hub:
             # defence: calls that JavaScript carries out: an audience takes back all grants
             self._presence.watch(tab)
             self._grants.revoke()
-        elif kind in ("required", "error", "progress", "log", "ask"):
+        elif kind in ("required", "error", "progress", "log", "ask", "save"):
             self.calls.receive(tab, kind, message)
         self.calls.release_held()
 
@@ -187,6 +188,15 @@ class Hub:
             ]
         return self._cached_tools
 
+    def task_support(self, name: str) -> str | None:
+        """May calls of the tool run as tasks: "optional", "required", or None."""
+        known = self._cached_task_support
+        if known is None:
+            items = ((entry.item["name"], entry.item.get("execution")) for entry in self.tool_entries())
+            known = {name: execution["taskSupport"] for name, execution in items if execution}
+            self._cached_task_support = known
+        return known.get(name)
+
     def tool_entries(self) -> Iterable[ListedItem]:
         return self.listing.entries("tools")
 
@@ -208,7 +218,7 @@ class Hub:
         # defence: calls that JavaScript carries out: a change takes back all grants
         self._cached_listing = None
         self._grants.revoke()
-        self._cached_tools = None
+        self._cached_tools = self._cached_task_support = None
         self.calls.changed()
         if not self._is_change_due:
             self._is_change_due = True

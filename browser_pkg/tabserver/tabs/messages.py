@@ -7,6 +7,7 @@ decided in `calls` and `routing`.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any, Final
 
 from ..handlers.context import Outcome, Result, Written
@@ -84,6 +85,7 @@ def is_plain(call: RunningCall, routed: RoutedRequest) -> bool:
     return (
         session.is_single
         and not session.is_repeated
+        and call.task_id is None
         and meta.token is None
         and meta.target is None
         and meta.acp is None
@@ -98,11 +100,14 @@ def is_plain(call: RunningCall, routed: RoutedRequest) -> bool:
 
 
 def _more(call: RunningCall) -> str:
-    """Members of the message to a tab that few calls have: the trace, answers to questions, and the tab's own state."""
-    trace, answers, state = call.meta.trace, call.input_responses, call.request_state
-    if trace is None and not answers and state is None:
+    """Members of the message to a tab that few calls have: trace, answers to questions, the tab's own state, and the
+    task."""
+    trace, answers, state, task = call.meta.trace, call.input_responses, call.request_state, call.task_id
+    if trace is None and not answers and state is None and task is None:
         return ""
     more: dict[str, Any] = {} if trace is None else {"trace": trace.to_dict()}
+    if task is not None:
+        more["task"] = {"id": task} if call.saved is None else {"id": task, "saved": call.saved}
     if answers:
         more["responses"] = answers
     if isinstance(state, dict) and state.get("state") is not None:
@@ -119,6 +124,9 @@ def receive(call: RunningCall, kind: str, message: Message) -> None:
             call.log(message["level"], message.get("data"), message.get("logger"))
         except ValueError as error:  # no such level: log it where the page's author reads
             call.log("warning", f"{error}: {message.get('data')}")
+    elif kind == "save":
+        with suppress(ValueError):  # too large: the page has refused it already
+            call.save(message.get("state"))
     elif kind == "ask":
         _ask(call, message)
     elif kind == "required":

@@ -16,8 +16,10 @@ from ..schema.size_caps import check_caps
 Item = dict[str, Any]
 
 _TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+# May calls of a tool run as tasks? A tool without this can't.
+TASK_SUPPORT: Final = ("optional", "required")
 _SHOWN: Final = ("title", "description", "icons", "_meta")
-_TOOL_FIELDS: Final = ("name", *_SHOWN, "inputSchema", "outputSchema", "annotations")
+_TOOL_FIELDS: Final = ("name", *_SHOWN, "inputSchema", "outputSchema", "annotations", "execution")
 _RESOURCE_FIELDS: Final = ("name", *_SHOWN, "mimeType", "size", "annotations")
 _ARGUMENT_FIELDS: Final = ("name", "title", "description", "required")
 _TYPES: Final[Mapping[str, tuple[type, str]]] = {
@@ -44,6 +46,10 @@ def check_tool(tool: Any) -> Item:
         raise ValueError('Its inputSchema must be a JSON Schema with "type": "object".')
     if not isinstance(checked.get("outputSchema", {}), dict):
         raise ValueError("Its outputSchema must be a JSON Schema.")
+    if (execution := checked.pop("execution", None)) is not None:
+        if not isinstance(execution, dict) or execution.get("taskSupport") not in TASK_SUPPORT:
+            raise ValueError('Its task must be "optional" or "required".')
+        checked["execution"] = {"taskSupport": execution["taskSupport"]}
     return checked
 
 

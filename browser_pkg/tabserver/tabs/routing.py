@@ -53,10 +53,10 @@ class RoutingError(Exception):
         meta = {META_ERROR: self.data} | (self.tab.meta if self.tab else {})
         return text_result(self.text, is_error=True) | {"_meta": meta}
 
-    def refusal(self) -> Refusal:
-        """The error as a JSON-RPC error, for methods whose results can't be errors."""
+    def refusal(self, code: int = INVALID_PARAMS) -> Refusal:
+        """The error as a JSON-RPC error, for methods whose results can't be errors, and for tasks."""
         data = self.data | ({"tab": self.tab.id} if self.tab else {})
-        return Refusal(INVALID_PARAMS, self.text, data)
+        return Refusal(code, self.text, data)
 
 
 def find_destination(
@@ -121,6 +121,11 @@ def tab_not_back(tab: Tab, key: str) -> RoutingError:
     """The page went away, and the item was not offered again in time."""
     text = f'The tab {tab.label} was left and does not offer "{key}" any more, so it was not called.'
     return RoutingError(text, "tab_gone", tab)
+
+
+def changed_meanwhile(name: str) -> RoutingError:
+    text = f'The definition of "{name}" changed, or another page offers it now. Try again. It was not run.'
+    return RoutingError(text, "tab_gone")
 
 
 def _in_tab(tab: Tab, kind: str, key: str) -> Destination:

@@ -30,6 +30,11 @@ META_CAPABILITIES: Final = META_PREFIX + "clientCapabilities"
 META_LOG_LEVEL: Final = META_PREFIX + "logLevel"
 META_SERVER_INFO: Final = META_PREFIX + "serverInfo"
 META_SUBSCRIPTION: Final = META_PREFIX + "subscriptionId"
+# Extension of the modern era; the handshake version 2025-11-25 has tasks in its core, in another form.
+TASKS: Final = META_PREFIX + "tasks"
+TASKS_SINCE: Final = "2025-11-25"
+# In messages of a handshake session that belong to a task.
+META_RELATED_TASK: Final = META_PREFIX + "related-task"
 
 
 def negotiate(requested: object) -> str:

@@ -19,7 +19,7 @@ class Welcomed:
     """The link is up. `resumed` is False for a new session: all channels of the last one are gone.
 
     `static_tools`: this server has them. `approve`: which calls need an approval. `key`: the key with which the server
-    seals the state that its clients carry for it.
+    seals the state that its clients carry for it. `tasks`: bounds of its tasks.
     """
 
     resumed: bool
@@ -28,6 +28,7 @@ class Welcomed:
     static_tools: bool = False
     approve: str = "page"
     key: str = field(default="", repr=False)
+    tasks: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,7 @@ class Terms:
     """Content of a `welcome`. `sid` is a secret: a peer that has it (and the principal) may resume.
     `static_tools`: this server has them. `approve`: which calls need an approval, unless the page decides.
     `beat_ms`: the relay is silent for no longer than this. `key`: the key with which the server seals the state that
-    its clients carry for it; the next worker of the same page gets the same key.
+    its clients carry for it; the next worker of the same page gets the same key. `tasks`: bounds of its tasks.
     """
 
     sid: str
@@ -180,6 +180,7 @@ class Terms:
     static_tools: bool = False
     approve: str = "page"
     key: str = field(default="", repr=False)
+    tasks: dict[str, Any] | None = None
 
 
 # name -> (type, required). F3: a field of another type is a violation; a field that is not listed is ignored, so that
@@ -207,6 +208,7 @@ _FIELDS: Final[dict[str, dict[str, tuple[type, bool]]]] = {
         "static": (bool, False),
         "approve": (str, False),
         "key": (str, False),
+        "tasks": (dict, False),
     },
     "open": {"s": (int, True), "a": (int, True), "c": (str, True), "o": (dict, True)},
     "msg": {
@@ -356,6 +358,8 @@ def welcome_header(terms: Terms, resumed: bool, rx: int) -> str:
         more["approve"] = terms.approve
     if terms.key:
         more["key"] = terms.key
+    if terms.tasks:
+        more["tasks"] = terms.tasks
     return encode(
         t="welcome",
         sid=terms.sid,

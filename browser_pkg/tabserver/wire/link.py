@@ -305,7 +305,7 @@ class Link(LinkShortcuts[P]):
             self._watchdog_s = watchdog_s(frame["beat_ms"] / 1000)
         self._sender.max_message = min(self._limits.max_message, frame["max_msg"])
         self._receiver.max_message = frame["max_msg"]
-        more = frame.get("static", False), frame.get("approve", "page"), frame.get("key", "")
+        more = frame.get("static", False), frame.get("approve", "page"), frame.get("key", ""), frame.get("tasks")
         self._greeted(frame["resumed"], frame["epoch"], frame["build"], now, *more)
 
     def _greeted(self, resumed: bool, epoch: str, build: str, now: float, *more: Any) -> None:

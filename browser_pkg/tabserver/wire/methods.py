@@ -47,6 +47,8 @@ RESOURCES_UPDATED: Final = "notifications/resources/updated"
 PROMPTS_LIST_CHANGED: Final = "notifications/prompts/list_changed"
 SUBSCRIPTIONS_ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 ELICITATION_COMPLETE: Final = "notifications/elicitation/complete"
+TASKS_NOTIFICATION: Final = "notifications/tasks"
+TASKS_STATUS: Final = "notifications/tasks/status"
 
 # Severities of `notifications/message`, from the lowest to the highest (RFC 5424).
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")

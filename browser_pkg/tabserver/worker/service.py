@@ -21,6 +21,7 @@ from ..browser.websocket import CallRecorder, Dialer
 from ..handlers.identity import ServerIdentity
 from ..handlers.toolbox import default_toolbox
 from ..mcp.server import Server
+from ..mcp.tasks import TaskTerms
 from ..tabs.hub import Hub
 from ..timing import Timing
 from ..transport.dialing import DialError
@@ -75,6 +76,8 @@ class Service:
 
         def serve(send: Callable[..., None]) -> Callable[[Received[str] | Opened | Closed], None]:
             self._core = Server(server, version, self.hub, send, census=self.hub.census)
+            if instance:
+                self._core.use_home(instance)
             return self._core.receive
 
         greeting = Greeting(server=server, inst=uuid.uuid4().hex, build=build, browser=instance)
@@ -159,6 +162,7 @@ class Service:
             self.hub.use_static_tools(welcome.static_tools)
             self.hub.use_approval(welcome.approve)
             self._core.use_key(welcome.key)
+            self._core.tasks.terms = TaskTerms.read(welcome.tasks)
             self._is_outdated = welcome.build != self._build
         # An outdated worker keeps serving until a page starts a worker with the relay's build, which then takes the
         # name.

@@ -58,7 +58,13 @@ QUICK: Final = frozenset(LISTS) | {
     methods.LOGGING_SET_LEVEL,
     methods.RESOURCES_SUBSCRIBE,
     methods.RESOURCES_UNSUBSCRIBE,
+    methods.TASKS_GET,
+    methods.TASKS_LIST,
+    methods.TASKS_UPDATE,
+    methods.TASKS_CANCEL,
 }
+# Methods without a deadline: a subscription, and the result of a task, which has a deadline itself.
+UNLIMITED: Final = frozenset({methods.SUBSCRIPTIONS_LISTEN, methods.TASKS_RESULT})
 Header = tuple[bytes, bytes]
 Response = tuple[int, tuple[Header, ...], bytes]  # status, headers and body
 # Outcome of a call with a normal result: no error code, and no text that needs to be examined.
@@ -214,7 +220,7 @@ class Pending:
         self._is_released = False
 
     async def started(self) -> Pending:
-        """It was sent, or has failed: see `routing.switch.WaitingCall`."""
+        """It was sent, or has failed: see `routing.waiting_call`."""
         return self
 
     def notify(self, notice: Notice) -> None:

@@ -142,6 +142,11 @@ class Settings:
     in_flight_caller: int = _setting(
         16, "running calls per session; clients of 2026-07-28 have none and share the server's"
     )
+    task_ttl_s: float = _setting(3600.0, "a task may run this long, and its result is kept as long again")
+    max_task_ttl_s: float = _setting(86_400.0, "longest such time that a client may ask for")
+    max_tasks: int = _setting(256, "tasks of one server, with those whose result is kept")
+    max_tasks_token: int = _setting(64, "tasks that one token may have on one server")
+    task_budget: int = _setting(32 * MIB, "results of tasks of one server, in characters, together")
     greet_s: float = _setting(1.0, "the handshake with a plain page that does not answer is repeated after this")
     park_s: float = _setting(600.0, "a call that asked its client something waits this long for the answer")
     park_caller: int = _setting(16, "calls of one caller that wait for an answer of theirs")

@@ -18,10 +18,21 @@ from tabrelay.calls.calls import QUICK, Call
 from tabserver.wire import methods
 from tabserver.wire.control_messages import RELAY
 from tabserver.wire.eras import Era
+from tabserver.wire.names import INSTANCE_SEPARATOR
 from tabserver.wire.static_tools import META_TAB, STATIC_NAMES, TAB_ARGUMENT
 
 MAX_TABS: Final = 64  # of one browser; a longer list does not help to tell browsers apart
 MAX_TEXT: Final = 200
+# Requests about a task, which one of the browsers has.
+OF_TASKS: Final = frozenset(
+    {
+        methods.SUBSCRIPTIONS_LISTEN,
+        methods.TASKS_GET,
+        methods.TASKS_UPDATE,
+        methods.TASKS_CANCEL,
+        methods.TASKS_RESULT,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +48,18 @@ class TabInfo:
 @dataclass(frozen=True, slots=True)
 class TabRequest:
     """What a request implies about its browser. `session`: the channel of a legacy session. `named`: the tab that the
-    request names; `pinned`: the tab that its caller has pinned."""
+    request names; `pinned`: the tab that its caller has pinned; `home`: the browser that has the task it is about."""
 
     session: str | None = None
     named: str | None = None
     pinned: str | None = None
+    home: str | None = None
 
     @classmethod
     def of(cls, call: Call) -> TabRequest:
         session = call.channel if call.caller.era is Era.LEGACY else None
-        return cls(session, _named_tab(call.payload), call.caller.tab)
+        home = _home_of_task(call) if call.method in OF_TASKS else None
+        return cls(session, _named_tab(call.payload), call.caller.tab, home)
 
 
 ANY: Final = TabRequest()
@@ -90,7 +103,8 @@ class SharedName:
     def choose(self, request: TabRequest, is_up: Iterable[str]) -> str | None:
         """The browser for a request; None if there is no browser."""
         return (
-            self._with(request.named)
+            self._at(request.home)
+            or self._with(request.named)
             or self.bound_to(request.session)
             or self._with(request.pinned)
             or self.front(is_up)
@@ -98,6 +112,10 @@ class SharedName:
 
     def _with(self, tab: str | None) -> str | None:
         return next((address for address, tabs in self._tabs.items() if tab in tabs), None) if tab else None
+
+    def _at(self, home: str | None) -> str | None:
+        end = None if home is None else f"{INSTANCE_SEPARATOR}{home}"
+        return next((address for address in self._used if address.endswith(end)), None) if end else None
 
     def bound_to(self, channel: str | None) -> str | None:
         addresses = self._bindings.get(channel) if channel is not None else None
@@ -158,6 +176,18 @@ def _tab(row: dict[str, Any]) -> TabInfo:
         row.get("visible") is True,
         row.get("awake") is not False,
     )
+
+
+def _home_of_task(call: Call) -> str | None:
+    """The browser in the id of the task, which its worker wrote there."""
+    if INSTANCE_SEPARATOR not in call.payload:
+        return None
+    params = call.message().get("params")
+    params = params if isinstance(params, dict) else {}
+    wanted = params.get("notifications")
+    ids = wanted.get("taskIds") if isinstance(wanted, dict) else None
+    id = ids[0] if isinstance(ids, list) and ids else params.get("taskId")
+    return (id.rpartition(INSTANCE_SEPARATOR)[2] or None) if isinstance(id, str) and INSTANCE_SEPARATOR in id else None
 
 
 def _named_tab(payload: str) -> str | None:

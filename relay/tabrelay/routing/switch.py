@@ -13,15 +13,14 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from tabrelay.calls.calls import LISTS, QUICK, Call, Pending, Reply, memory_of
+from tabrelay.calls.calls import LISTS, QUICK, UNLIMITED, Call, Pending, Reply, memory_of
 from tabrelay.calls.peer import CallObserver, CallOwner, Peer
 from tabrelay.calls.principal import PAGE
 from tabrelay.config.settings import Settings
-from tabrelay.errors import Busy, DeadlinePassed, RelayError, not_own_server
+from tabrelay.errors import Busy, DeadlinePassed, RelayError, not_own_server, took_too_long
 from tabrelay.payloads.list_checks import CHECKED_METHODS, ListBounds, Rejection
 from tabrelay.routing.deadline_queue import DeadlineQueue
 from tabrelay.routing.drain import unavailable
@@ -29,6 +28,7 @@ from tabrelay.routing.entry import RemoteLookup, ServerEntry
 from tabrelay.routing.list_filter import ListFilter
 from tabrelay.routing.peer_wait import PeerWait, is_being_listed
 from tabrelay.routing.registry import Registry
+from tabrelay.routing.waiting_call import WaitingCall
 from tabserver.wire import eras, methods
 from tabserver.wire.control_messages import RELAY
 from tabserver.wire.frames import Caller
@@ -51,21 +51,6 @@ LEGACY: Final = eras.Era.LEGACY
 # A running call: server of the request, address of its peer, when it was received, memory cost, and the timer of a call
 # with a shorter deadline than others.
 Watched = tuple[str, str, float, int, asyncio.TimerHandle | None]
-
-
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class WaitingCall:
-    """A call that can't start yet: its browser is away, its relay or its list is being looked up, or it is large."""
-
-    call: Call
-    _server: str
-    _owner: CallOwner | None
-    _began: float
-    _switch: Switch
-
-    async def started(self) -> Pending:
-        """Wait, and start it. It has ended if that fails."""
-        return await self._switch.start_later(self._server, self.call, self._owner, self._began)
 
 
 class Switch:
@@ -193,7 +178,7 @@ class Switch:
         if is_cached and self.registry.cached_catalogue(server) is not None:
             soon_s = min(self._settings.call_deadline_s, FALLBACK_S)
             early_timer = asyncio.get_running_loop().call_later(soon_s, self._deadline_passed, pending, soon_s)
-        elif call.method != methods.SUBSCRIPTIONS_LISTEN:  # stays open as long as the client listens
+        elif call.method not in UNLIMITED:
             self._deadlines.add(pending)
         self._running[pending] = server, entry.name, began, cost, early_timer
         try:
@@ -241,7 +226,7 @@ class Switch:
     def _deadline_passed(self, pending: Pending, timeout_s: float | None = None) -> None:
         server, address, *_ = self._running[pending]
         limit_s = self._settings.call_deadline_s if timeout_s is None else timeout_s
-        pending.end(DeadlinePassed(f'Server "{server}" did not answer "{pending.call.method}" within {limit_s:g} s.'))
+        pending.end(took_too_long(server, pending.call.method, limit_s))
         self._cancel(address, pending, "timeout")
 
     def _count(self, call: Call, entry: ServerEntry) -> None:
@@ -324,13 +309,15 @@ class Switch:
             peer.cancel(pending, why)
 
     def close(self) -> None:
-        """The relay stops: no new call starts, and subscriptions end with a final result."""
+        """The relay stops: no new call starts, subscriptions end with a final result, and what waits for tasks ends."""
         self.registry.close()
         for pending, (_, address, *_) in list(self._running.items()):
             if pending.call.method == methods.SUBSCRIPTIONS_LISTEN:
                 result = {"resultType": "complete", "_meta": {eras.META_SUBSCRIPTION: pending.call.id}}
                 pending.end(Reply.with_result(pending.call.id, result))
                 self._cancel(address, pending, "the relay is stopping")
+            elif pending.call.method == methods.TASKS_RESULT:
+                pending.end(unavailable())
 
     def give_up(self, patience_s: float) -> None:
         """The relay stops and can't wait any longer: running calls fail, and browsers get a cancellation."""

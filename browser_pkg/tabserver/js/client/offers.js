@@ -24,6 +24,8 @@ const MAX_DEPTH = 32;
 const MOST_WARNED = 256;
 const CONTROL_CHARACTERS =
   /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]|[\u{e0000}-\u{e007f}]/u;
+/** May calls of a tool run as tasks? A tool without this can't. */
+const TASK_SUPPORT = ["optional", "required"];
 const SCHEME = /^[A-Za-z][A-Za-z0-9+.-]*:/;
 
 /** @typedef {Tool | Resource | Prompt} Item */
@@ -49,6 +51,9 @@ export class Offers {
     }
     requireFunction(tool, "execute", `Tool "${tool.name}"`);
     checkCaps(tool, `Tool "${tool.name}"`);
+    if (tool.task !== undefined && !TASK_SUPPORT.includes(tool.task)) {
+      throw new TypeError(`Tool "${tool.name}": task must be "optional" or "required", not ${JSON.stringify(tool.task)}`);
+    }
     this.#warnAbout(tool);
     return this.#add("tools", tool.name, tool);
   }
@@ -200,8 +205,11 @@ export class Offers {
 
 /** The definition of an item, for the worker. @type {Record<OfferKind, (item: any) => any>} */
 const DEFINE = {
-  tools: (/** @type {ToolDefinition} */ { name, title, description, inputSchema, outputSchema, annotations, icons, _meta }) =>
-    jsonCopy({ name, title, description: description ?? "", inputSchema, outputSchema: objectSchema(outputSchema), annotations, icons, _meta }),
+  tools: (/** @type {ToolDefinition} */ { name, title, description, inputSchema, outputSchema, annotations, icons, task, _meta }) => {
+    const execution = task && { taskSupport: task };
+    const schema = objectSchema(outputSchema);
+    return jsonCopy({ name, title, description: description ?? "", inputSchema, outputSchema: schema, annotations, icons, execution, _meta });
+  },
   resources: ({ uri, ...rest }) => jsonCopy({ uri, ...defineResource(uri, rest) }),
   templates: ({ uri, ...rest }) => jsonCopy({ uriTemplate: uri, ...defineResource(uri, rest) }),
   prompts: (/** @type {PromptDefinition} */ { name, title, description, arguments: args, icons, _meta }) =>
@@ -307,7 +315,7 @@ function checkArguments(prompt, given) {
 }
 
 /** The members of a tool. */
-const TOOL_MEMBERS = ["name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "_meta", "execute"];
+const TOOL_MEMBERS = ["name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "task", "_meta", "execute"];
 
 /**
  * @param {Tool} tool

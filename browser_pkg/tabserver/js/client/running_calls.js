@@ -15,6 +15,8 @@ import { isPending, jsonCopy, toMessage } from "./results.js";
 import { check } from "../schema/validate.js";
 
 const MAX_TOKENS = 1024;
+/** Characters of a task's state, as JSON: the limit of mcp/task_call.py. */
+const MAX_STATE = 64 * 1024;
 const ACTIONS = ["accept", "decline", "cancel"];
 
 /**
@@ -134,7 +136,7 @@ class Call {
   /** @returns {CallContext} */
   context() {
     const running = this;
-    const { call, caller, trace = null, responses = {}, state = null } = this.#message;
+    const { call, caller, trace = null, responses = {}, state = null, task = null } = this.#message;
     return {
       call,
       caller,
@@ -144,6 +146,13 @@ class Call {
       },
       inputResponses: responses,
       requestState: state,
+      taskId: task?.id ?? null,
+      saved: task?.saved ?? null,
+      save: (kept) => {
+        const text = JSON.stringify(kept ?? null);
+        if (text.length > MAX_STATE) throw new RangeError(`The state of a task has at most ${MAX_STATE} characters of JSON`);
+        if (task) this.#notify({ t: "save", call, state: JSON.parse(text) });
+      },
       progress: (progress, total, message) => {
         const more = { ...(total == null ? {} : { total }), ...(message ? { message } : {}) };
         this.#notify({ t: "progress", call, progress, ...more });

@@ -36,7 +36,8 @@ from tabrelay.http.exchange import Exchange
 from tabrelay.http.headers import RequestHeaders
 from tabrelay.routing.drain import Drain, unavailable
 from tabrelay.routing.entry import ServerEntry
-from tabrelay.routing.switch import Switch, WaitingCall
+from tabrelay.routing.switch import Switch
+from tabrelay.routing.waiting_call import WaitingCall
 from tabserver.wire import eras, methods
 from tabserver.wire.frames import Caller
 

@@ -26,7 +26,8 @@ from tabrelay.http.exchange import Exchange
 from tabrelay.http.headers import RequestHeaders
 from tabrelay.routing.drain import Drain, unavailable
 from tabrelay.routing.entry import ServerEntry
-from tabrelay.routing.switch import Switch, WaitingCall
+from tabrelay.routing.switch import Switch
+from tabrelay.routing.waiting_call import WaitingCall
 from tabserver.wire import jsonrpc, methods
 
 # Methods that are answered from the cached catalogue if no browser answers.

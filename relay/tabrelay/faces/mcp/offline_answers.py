@@ -34,13 +34,13 @@ def cached_modern_result(method: str, server: str, catalogue: Catalogue | None) 
     }
     if method == methods.SERVER_DISCOVER:
         shape["supportedVersions"] = list(eras.MODERN_VERSIONS)
-        shape["capabilities"] = about.get("capabilities", UNSEEN["capabilities"])
+        shape["capabilities"] = _modern_capabilities(about.get("capabilities", UNSEEN["capabilities"]))
         if isinstance(about.get("instructions"), str):
             shape["instructions"] = about["instructions"]
         return shape
     listed = _listed(method, catalogue)
     if listed is not None and "tools" in listed:
-        listed["tools"] = [_without_output_schema(tool) for tool in listed["tools"]]
+        listed["tools"] = [_without(tool, "outputSchema", "execution") for tool in listed["tools"]]
     return None if listed is None else shape | listed
 
 
@@ -51,9 +51,10 @@ def cached_legacy_result(
     about = catalogue.initialize if catalogue else UNSEEN
     if method == methods.INITIALIZE:
         version = eras.negotiate(params.get("protocolVersion"))
+        capabilities = about.get("capabilities", UNSEEN["capabilities"])
         result: dict[str, Any] = {
             "protocolVersion": version,
-            "capabilities": about.get("capabilities", UNSEEN["capabilities"]),
+            "capabilities": capabilities if version >= eras.TASKS_SINCE else _without(capabilities, "tasks"),
             "serverInfo": eras.server_info_of(_server_info(server, about), version),
         }
         if isinstance(about.get("instructions"), str):
@@ -76,10 +77,18 @@ def _listed(method: str, catalogue: Catalogue | None) -> dict[str, Any] | None:
     return {key: list(getattr(catalogue, name)) if catalogue else []}
 
 
-def _without_output_schema(tool: dict[str, Any]) -> dict[str, Any]:
-    """The catalogue was read as a legacy caller, and there a structured result that is no object is wrapped in one. A
-    modern client that validates the next result against such a schema would reject it."""
-    return {key: value for key, value in tool.items() if key != "outputSchema"}
+def _modern_capabilities(capabilities: dict[str, Any]) -> dict[str, Any]:
+    """2026-07-28 has an extension in place of the tasks of 2025-11-25."""
+    if "tasks" not in capabilities:
+        return capabilities
+    extensions = capabilities.get("extensions", {}) | {eras.TASKS: {}}
+    return _without(capabilities, "tasks") | {"extensions": extensions}
+
+
+def _without(item: dict[str, Any], *names: str) -> dict[str, Any]:
+    """The catalogue was read by a handshake session. There a structured result that is no object is wrapped in one, and
+    a modern client that validates the next result against such a schema would reject it."""
+    return {key: value for key, value in item.items() if key not in names}
 
 
 def _server_info(server: str, about: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Final
 from tabrelay.calls.calls import Pending
 from tabrelay.errors import RelayError
 from tabrelay.http.exchange import Exchange, Header
-from tabrelay.routing.switch import WaitingCall
+from tabrelay.routing.waiting_call import WaitingCall
 from tabserver.wire.jsonrpc import RequestId
 
 # Key of the outcome in the ASGI scope of a request that was decided before. Clients can't set it.

@@ -286,6 +286,13 @@ class BrowserEndpoint:
             static_tools=server in self._settings.static_tools,
             approve=self._settings.approve,
             key=self._state_key(server, principal.id),
+            tasks={
+                "ttl_ms": round(self._settings.task_ttl_s * 1000),
+                "most_ttl_ms": round(self._settings.max_task_ttl_s * 1000),
+                "most": self._settings.max_tasks,
+                "most_of_principal": self._settings.max_tasks_token,
+                "results": self._settings.task_budget,
+            },
         )
         peer = BrowserPeer(
             name,
