@@ -291,8 +291,8 @@ async def test_the_dashboard_the_alerts_and_the_page_name_what_there_is(tmp_path
     for file in ("monitoring/dashboard.json", "monitoring/alerts.yml"):
         named = set(NAMES.findall((DOCS / file).read_text(encoding="utf-8")))
         assert len(named) > 5 and named - samples == set(), file
-    page = (DOCS / "monitoring.md").read_text(encoding="utf-8")
-    rows = set(re.findall(r"^\| `(\w+)` \|", page.partition("## Traces")[0], re.MULTILINE))
+    page = (DOCS.parent / "reference" / "metrics.md").read_text(encoding="utf-8")
+    rows = set(re.findall(r"^\| `(\w+)` \|", page.partition("**Outcomes**")[0], re.MULTILINE))
     assert rows == there
 
 
