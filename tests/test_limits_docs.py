@@ -122,6 +122,16 @@ def test_every_bound_that_a_client_can_reach_has_a_test_that_does(row: list[str]
     assert gone == []
 
 
+def test_every_bound_is_named_by_a_test() -> None:
+    """A test that uses the name of the bound follows it when the bound is changed."""
+    own = {Path(__file__), ROOT / "tests" / "test_docs.py"}
+    files = [path for path in (ROOT / "tests").rglob("*.py") if path not in own]
+    words = {word for path in files for word in re.findall(r"\w+", path.read_text(encoding="utf-8"))}
+    bounds = {name for row in rows() if not row[3].startswith("none:") for name in re.findall(r"`(\w+)`", row[2])}
+    # For a URL, in place of MAX_CHILDREN, which is for programs.
+    assert sorted(bounds - words - {"MAX_SESSIONS"}) == []
+
+
 # A cached function with arguments; without any, it holds one value.
 UNBOUNDED = re.compile(r"@(?:functools\.)?(?:cache|lru_cache)\s*\n\s*def \w+\((?!\))|lru_cache\((?:maxsize=)?None\)")
 

@@ -112,6 +112,7 @@ def test_names_and_methods_that_calls_make_up_take_no_more_room() -> None:
         call = Call("c", 1, f"made/up{number}", "{}", CALLER)
         meter.record(f"s{number}", call, 0.1, (None, ""))
     assert len(meter._known) <= MAX_KNOWN
+    # At most `metrics_servers` servers have a label.
     assert (len(meter._servers), len(meter._series)) == (3, 4)
 
 

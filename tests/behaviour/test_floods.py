@@ -20,7 +20,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Subprotocol
 
 from tabrelay.admission.rate_limiter import MAX_KNOWN, RateLimiter
-from tabrelay.calls.calls import MAX_UNREAD_SIZE, Call, Notice, Pending
+from tabrelay.calls.calls import MAX_UNREAD_NOTICES, MAX_UNREAD_SIZE, Call, Notice, Pending
 from tabrelay.faces.mcp.event_store import MAX_STREAM, EventStore, EventStream
 from tabrelay.faces.web.pairing import MAX_HELD
 from tabrelay.routing.catalogue_store import Catalogue, CatalogueStore, StoredServer
@@ -323,6 +323,9 @@ def test_unread_notices_are_bounded_in_size_and_the_last_one_stays() -> None:
     assert unread(pending) <= MAX_UNREAD_SIZE
     pending.notify(Notice("y" * (MAX_UNREAD_SIZE + 1)))
     assert [notice.payload[0] for notice in pending._notices] == ["y"]
+    for _ in range(2 * MAX_UNREAD_NOTICES):
+        pending.notify(Notice("x"))
+    assert len(pending._notices) <= MAX_UNREAD_NOTICES
 
 
 def test_a_stream_that_is_read_slowly_is_bounded_too() -> None:

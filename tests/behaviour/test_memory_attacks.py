@@ -20,6 +20,7 @@ from websockets.typing import Subprotocol
 from tabrelay.calls.calls import MAX_UNREAD_SIZE, MAX_UNREAD_TOTAL, MIN_UNREAD_EACH, Call, Notice, Pending
 from tabrelay.config.settings import Settings
 from tabrelay.faces.mcp.event_store import EventStore, EventStream
+from tabrelay.faces.mcp.jsonrpc import MAX_CLIENT_INFO
 from tabrelay.payloads.json_limits import PIECE, Weight, is_heavy
 from tabrelay.server.uvicorn_adapter.guarded_http import GuardedHttp
 from tabrelay.server.uvicorn_adapter.http_protocol import HttpProtocol
@@ -424,7 +425,7 @@ async def test_a_batch_that_waits_for_its_answers_is_text_and_no_values(tmp_path
 
 @pytest.mark.parametrize("said", ["clientInfo", "capabilities"])
 async def test_what_a_client_says_of_itself_is_short(tmp_path: Path, said: str) -> None:
-    much = {"name": "test", "version": "1", "more": ["x"] * 5_000}
+    much = {"name": "test", "version": "1", "more": "x" * MAX_CLIENT_INFO}
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes"):
         about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
         greeting = jsonrpc.request(1, "initialize", {**about, said: much})

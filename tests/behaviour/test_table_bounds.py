@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,8 +14,10 @@ import orjson
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tabrelay.acp import router
-from tabrelay.acp.message import AcpMessage
+from tabrelay.acp import browser_servers, line_reader, line_writer, router
+from tabrelay.acp.message import AcpMessage, RequestIds
+from tabrelay.acp.requests import RequestTable
+from tabrelay.acp.sessions import OfferedServer
 from tabrelay.admission import oauth, oauth_keys
 from tabrelay.admission.pairing import ALPHABET
 from tabrelay.admission.tokens import Tokens
@@ -32,7 +35,10 @@ from tabrelay.peers.upstreams import large_messages, request_headers
 from tabrelay.peers.upstreams.transports import stdio
 from tabrelay.routing.question_limits import QuestionLimits
 from tabrelay.translation import to_modern
+from tabserver.handlers.toolbox import Toolbox
+from tabserver.mcp.tasks import TaskTerms
 from tabserver.wire import jsonrpc
+from tests.support.cpython_worker import CPythonWorker
 from tests.support.link_worker import SyntheticWorker
 from tests.support.memory_bus import MemoryBroker, MemoryBus
 from tests.support.nats_server import NatsServer
@@ -191,6 +197,21 @@ async def test_approvals_that_wait_for_their_page_are_so_many(tmp_path: Path) ->
     assert routes._collecting == {}
 
 
+async def test_the_bounds_of_tasks_are_sent_to_the_worker(tmp_path: Path) -> None:
+    bounds: dict[str, Any] = {
+        "max_tasks": 5,
+        "max_tasks_token": 4,
+        "task_ttl_s": 3.0,
+        "max_task_ttl_s": 6.0,
+        "task_budget": 2000,
+    }
+    async with (
+        RunningRelay(tmp_path, **bounds) as relay,
+        CPythonWorker(relay.url, relay.token, "notes", Toolbox()) as worker,
+    ):
+        assert worker.core.tasks.terms == TaskTerms(3000, 6000, 5, 4, 2000)
+
+
 async def test_the_last_lines_of_stderr_are_so_many_and_so_long() -> None:
     reader = asyncio.StreamReader()
     process: Any = SimpleNamespace(stderr=reader, returncode=3)
@@ -275,3 +296,53 @@ async def test_unread_messages_of_a_subscription_are_so_many(tmp_path: Path, mon
         assert subscription._pending_queue.qsize() == nats.MAX_UNREAD_MESSAGES
         for bus in (sender, reader):
             await bus.stop()
+
+
+async def test_servers_that_an_editor_session_closed_are_remembered_up_to_a_number() -> None:
+    async def write(line: bytes) -> None:
+        raise AssertionError(line)
+
+    found = browser_servers.BrowserServers(RequestTable(write, RequestIds()), lambda server, id: pytest.fail(id))
+    session: Any = None
+    for number in range(2 * browser_servers.MAX_CLOSED):
+        offer = OfferedServer(session, "notes", "notes", f"s{number}", "acp")
+        found.offer(offer)
+        await found.withdraw(offer)
+    assert found._offers == {} and len(found._closed) == browser_servers.MAX_CLOSED
+    assert f"s{2 * browser_servers.MAX_CLOSED - 1}" in found._closed
+
+
+async def test_lines_that_are_read_ahead_of_a_client_are_so_many() -> None:
+    read = 0
+
+    async def source() -> AsyncIterator[bytes]:
+        nonlocal read
+        while read < 10 * line_reader.MAX_LINES:
+            read += 1
+            yield b"x"
+
+    reader = line_reader.LineReader(source())
+    await until(lambda: read == line_reader.MAX_LINES)
+    await asyncio.sleep(0)
+    assert len(reader._lines) == read == line_reader.MAX_LINES
+    assert len([line async for line in reader.lines()]) == 10 * line_reader.MAX_LINES
+
+
+async def test_lines_that_a_client_has_not_read_are_so_many() -> None:
+    is_read = asyncio.Event()
+    written: list[bytes] = []
+    socket: Any = SimpleNamespace(write=written.append, drain=is_read.wait)
+    writer = line_writer.LineWriter(socket, stall_timeout_s=BOUND_S)
+    blocked = asyncio.create_task(_write_many(writer, 2 * line_writer.MAX_LINES))
+    await until(lambda: not writer._has_room.is_set())
+    assert writer._lines.qsize() == line_writer.MAX_LINES
+    is_read.set()
+    await blocked
+    await until(lambda: len(written) == 2 * line_writer.MAX_LINES)
+    writer._writing.cancel()
+
+
+async def _write_many(writer: line_writer.LineWriter, number: int) -> None:
+    for _ in range(number):
+        await writer.write(b"x")
+        await asyncio.sleep(0)

@@ -18,7 +18,8 @@ from tabrelay.cli.status import text
 from tabrelay.config.reader import effective
 from tabrelay.config.settings import ConfigError, Settings
 from tabrelay.peers.browsers.user_agent import browser_name
-from tabrelay.routing.instances import SharedName, TabRequest, read_tabs
+from tabrelay.routing.instances import MAX_TABS, SharedName, TabRequest, read_tabs
+from tabrelay.routing.shared_names import MAX_ABSENT
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
 from tests.support.link_worker import ECHO_TOOL, OTHER_TOOL, SyntheticWorker
@@ -299,11 +300,11 @@ async def test_what_can_be_no_name_is_refused_and_a_worker_without_one_has_its_o
 
 async def test_browsers_are_remembered_over_a_restart_and_forgotten_when_there_are_too_many(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, instances=("notes",), grace_s=0.05) as relay:
-        for number in range(20):
+        for number in range(MAX_ABSENT + 4):
             async with SyntheticWorker(relay.url, relay.token, "notes", inst=f"i{number}", browser=f"b{number}"):
                 pass
         await shown(relay, lambda row: all(one["state"] == "offline" for one in row["instances"]))
-        await shown(relay, lambda row: len(row["instances"]) <= 16)
+        await shown(relay, lambda row: len(row["instances"]) <= MAX_ABSENT)
     async with RunningRelay(tmp_path, instances=("notes",), away_wait_s=0.05) as relay:
         assert (await relay.call("notes~b19", "echo")).json()["error"]["data"]["reason"] == "server_offline"
         assert (await relay.call("notes~b0", "echo")).status_code == 404
@@ -351,6 +352,8 @@ def test_what_a_worker_says_of_its_tabs_is_bounded_and_may_be_nonsense() -> None
     [tab] = known.tabs
     assert (tab.id, len(tab.title), tab.is_visible, known.focus_count) == ("a", 200, False, 0)
     assert (known.is_awake, known.is_in_use) == (True, False)
+    known = read_tabs({"tabs": [{"id": str(number)} for number in range(2 * MAX_TABS)]})
+    assert known is not None and len(known.tabs) == MAX_TABS
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from mcp.shared.exceptions import MCPError
 from tabrelay.calls.calls import Call, Pending
 from tabrelay.peers.upstreams.connection import CALL, UpstreamConnection
 from tabrelay.routing.question_limits import QuestionLimits
-from tabrelay.translation.shared_calls import MAX_LINGERING, SharedCalls, TrackedCall
+from tabrelay.translation.shared_calls import LINGER_S, MAX_LINGERING, SharedCalls, TrackedCall
 from tabserver.wire import jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
@@ -95,6 +95,6 @@ def test_cancelled_calls_are_remembered_for_a_while_and_so_many_of_them() -> Non
         roll.take(number)
     assert roll._lingering == {}
     # Calls that are not known by their ids may still send messages.
-    assert roll.only_sender(now=10.0) is None
-    speaker = roll.only_sender(now=60.0)
+    assert roll.only_sender(now=LINGER_S / 2) is None
+    speaker = roll.only_sender(now=2 * LINGER_S)
     assert speaker is not None and speaker.channel == "b"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tabserver.handlers.toolbox import Toolbox, tool
-from tabserver.tabs.approvals import MOST_OPEN, MOST_SHOWN
+from tabserver.tabs.approvals import MOST_GRANTED, MOST_OPEN, MOST_SHOWN
 from tabserver.tabs.hub import Hub
 from tests.support.fake_port import FakePort
 from tests.support.fake_request import RecordingCall, RecordingRequest
@@ -320,6 +320,19 @@ def test_what_is_shown_and_how_many_wait_is_bounded(rig: Rig) -> None:
         rig.call()
     assert len(port.of("approve")) == MOST_OPEN
     assert rig.reason == "approval_busy"
+
+
+def test_of_approvals_for_a_session_the_newest_are_kept(rig: Rig) -> None:
+    names = [f"wipe{number}" for number in range(MOST_GRANTED + 1)]
+    port = rig.tab("a", *(WIPE | {"name": name} for name in names))
+    for name in names:
+        rig.call(name)
+        rig.decide(port, "session")
+    asked = len(port.of("approve"))
+    rig.call(names[-1])
+    assert len(port.of("approve")) == asked, "the newest approval is kept"
+    rig.call(names[0])
+    assert len(port.of("approve")) == asked + 1, "the oldest one is not"
 
 
 def test_a_page_that_is_being_loaded_again_is_asked_when_it_is_back(rig: Rig) -> None:

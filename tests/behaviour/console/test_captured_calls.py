@@ -15,6 +15,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from tabrelay.observe.capture.call_capture import MAX_STREAMS
 from tabserver.handlers.context import Context
 from tabserver.handlers.toolbox import Toolbox, tool
 from tests.support.console import open_console
@@ -244,7 +245,7 @@ async def test_servers_that_come_and_go_change_the_status(tmp_path: Path) -> Non
 
 async def test_a_stream_ends_with_the_relay_and_there_are_so_many(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path) as relay, open_console(relay):
-        streams = [open_console(relay) for _ in range(15)]
+        streams = [open_console(relay) for _ in range(MAX_STREAMS - 1)]
         for stream in streams:
             await stream.__aenter__()
         assert (await relay.http.get("/-/console/events")).status_code == 429

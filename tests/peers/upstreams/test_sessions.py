@@ -13,6 +13,7 @@ import pytest
 
 from tabrelay.config.specs import StdioSpec
 from tabrelay.peers.upstreams import pool, sessions
+from tests.support import waiting
 from tests.support.child_specs import CHILD, child, is_alive, until
 from tests.support.running_relay import RunningRelay
 from tests.support.upstream_relays import MODES, busy, client, named, text
@@ -64,6 +65,24 @@ async def test_those_that_can_not_be_asked_share_a_session(relay: RunningRelay) 
     async with client(relay, "kept", "legacy") as one, client(relay, "kept", "2026-07-28") as other:
         assert await text(one, "pid") == await text(other, "pid")
     assert await count(relay) == 1
+
+
+async def test_calls_that_wait_for_their_clients_answer_are_so_many_and_for_so_long(tmp_path: Path) -> None:
+    able: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+
+    async def asked(relay: RunningRelay) -> bool:
+        """Is the client of one more call asked, or its server refused?"""
+        result = (await relay.call("kept", "ask", _meta=able)).json()["result"]
+        return bool(result["resultType"] == "input_required")
+
+    specs = [child("kept", is_shared=True)]
+    async with RunningRelay(tmp_path / "one", specs=specs, park_caller=1) as relay:
+        await relay.has_read("kept")
+        assert await asked(relay) and not await asked(relay)
+    async with RunningRelay(tmp_path / "other", specs=specs, park_caller=1, park_s=0.2) as relay:
+        await relay.has_read("kept")
+        assert await asked(relay)
+        await waiting.until(lambda: asked(relay))
 
 
 async def test_a_shared_server_has_one_process_and_its_callers_are_still_distinguished(tmp_path: Path) -> None:

@@ -1,0 +1,19 @@
+"""Bounds of what a captured call keeps of its notices and events."""
+
+from __future__ import annotations
+
+from tabrelay.calls.calls import Notice
+from tabrelay.observe.capture.captured_call import MAX_EVENTS, MAX_NOTICES, CapturedCall
+
+
+def test_of_the_notices_and_events_of_a_call_so_many_are_kept_and_the_rest_is_counted() -> None:
+    grown: list[int] = []
+    call = CapturedCall(1, "c1", "notes", "tools/call", {}, most=1000, changed=lambda _, size: grown.append(size))
+    for _ in range(2 * MAX_NOTICES):
+        call.noticed(Notice("x" * 2000))
+    for _ in range(2 * MAX_EVENTS):
+        call.happened("wait", "the browser is away")
+    assert (len(call.notices), len(call.events)) == (MAX_NOTICES, MAX_EVENTS)
+    assert call.dropped == MAX_NOTICES + MAX_EVENTS
+    assert {len(notice.text) for notice in call.notices} == {1000}
+    assert len(grown) == MAX_NOTICES + MAX_EVENTS, "the ring learns of each text that is kept"
