@@ -271,7 +271,9 @@ def test_versions_are_exact_wherever_they_are_pinned() -> None:
     package = json.loads((ROOT / "package.json").read_text())
     pins = {**package["dependencies"], **package["optionalDependencies"], **package["devDependencies"]}
     assert [
-        f"{name} {pin}" for name, pin in pins.items() if not re.fullmatch(r"\d+\.\d+\.\d+(-[a-z]+\.\d+|-\d+)?", pin)
+        f"{name} {pin}"
+        for name, pin in pins.items()
+        if not re.fullmatch(r"(npm:[\w@/-]+@)?\d+\.\d+\.\d+(-[a-z]+\.\d+|-\d+)?", pin)
     ] == []
 
 

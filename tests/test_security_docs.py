@@ -26,6 +26,7 @@ ATTACKERS = {
     "code of an app that `tabrelay dev` serves",
     "a page, or code that got into one, that calls the tools of other servers",
     "a page on another port",
+    "a page whose framework offers tools for debugging",
     "another user of this computer",
     "a program that takes the port",
     "a program that fills the disk or deletes the call log",

@@ -330,6 +330,81 @@ async def test_the_whole_context_can_be_replaced_as_early_drafts_did(shop: Shop,
     assert text(await call(shop, "one")) == "1"
 
 
+DEVELOPER_TOOLS = """
+register({ name: "plain", execute: () => "plain" });
+register({ name: "signals", annotations: { debugging: true }, execute: () => "signals" });
+addEventListener("devtoolstooldiscovery", (event) => event.respondWith({
+  name: "Framework",
+  description: "What the framework knows.",
+  tools: [{ name: "components", description: "List them.", inputSchema: { type: "object" }, execute: () => ["App"] }],
+}));
+"""
+
+
+@only("native", "polyfill")
+async def test_developer_tools_are_offered_only_where_the_tag_asks_for_them(shop: Shop) -> None:
+    scripts = (f"<script>{REGISTER}</script>", f"<script>{DEVELOPER_TOOLS}</script>")
+    page = await shop.open("users.html", shop.context_script, TAG, *scripts)
+    await shop.offers(page, "plain")
+    listed = await tools(shop)
+    assert "signals" not in listed and "components" not in listed
+    asking = TAG.replace("data-server", "data-debugging data-server")
+    developers = await shop.open("developers.html", shop.context_script, asking, *scripts)
+    await shop.offers(developers, "components")
+    assert text(await call(shop, "signals")) == "signals"
+    assert "App" in str((await call(shop, "components")).content)
+    # Tools that come with a listener which is added later are found too.
+    await developers.evaluate("""addEventListener("devtoolstooldiscovery", (event) => event.respondWith(
+        { name: "Late", tools: [{ name: "late", description: "Late.", execute: () => "late" }] }))""")
+    await shop.offers(developers, "late")
+    assert text(await call(shop, "late")) == "late"
+    await developers.close()
+    await page.close()
+
+
+FRAME = """<script>
+const far = { name: "far", description: "A tool of the frame.", execute: () => ({ from: origin }) };
+document.modelContext.registerTool(far, { exposedTo: ["ORIGIN"] });
+document.modelContext.registerTool({ name: "hidden", description: "Not exposed.", execute: () => "hidden" });
+</script>"""
+
+
+@only("native")
+async def test_tools_that_a_frame_of_another_origin_exposes_are_offered_if_the_tag_names_it(
+    shop: Shop, tmp_path: Path
+) -> None:
+    with Site(tmp_path) as other:
+        origin = other.origin.replace("localhost", "127.0.0.1")
+        (tmp_path / "frame.html").write_text(FRAME.replace("ORIGIN", shop.site.origin))
+        frame = f'<iframe src="{origin}/frame.html" allow="tools"></iframe>'
+        own = f"<script>{REGISTER}</script>"
+        unaware = await shop.open("unaware.html", TAG, own, frame)
+        await shop.offers(unaware, "wait")
+        assert "far" not in await tools(shop)
+        asking = TAG.replace("data-server", f'data-frames="{origin}" data-server')
+        page = await shop.open("frames.html", asking, own, frame)
+        await shop.offers(page, "far")
+        listed = await tools(shop)
+        assert "hidden" not in listed
+        assert listed["far"].meta == {"webmcp/origin": origin} and listed["buy"].meta is None
+        assert (await call(shop, "far")).structured_content == {"from": origin}
+        await page.close()
+        await unaware.close()
+
+
+@only("native")
+async def test_a_form_that_navigates_its_frame_answers_with_the_json_ld_of_the_next_page(shop: Shop) -> None:
+    form = FORM.partition("<script>")[0].replace("<form", '<form action="found.html"').replace("search", "search_frame")
+    (shop.site.folder / "inner.html").write_text(form)
+    data = """<script type="application/ld+json">{ "@type": "Product", "name": "Pear" }</script>"""
+    (shop.site.folder / "found.html").write_text(f"<!doctype html><title>Found</title>{data}")
+    page = await shop.open("outer.html", TAG, '<iframe src="inner.html"></iframe>')
+    await shop.offers(page, "search_frame")
+    found = await call(shop, "search_frame", {"words": "pear"})
+    assert found.structured_content == {"@type": "Product", "name": "Pear"}
+    await page.close()
+
+
 @only("native")
 async def test_the_guides_page_works_unchanged(shop: Shop) -> None:
     guide = (ROOT / "docs" / "guides" / "webmcp.md").read_text()

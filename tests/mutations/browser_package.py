@@ -7,6 +7,11 @@ from typing import Final
 from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
+    Mutation(
+        "developer tools of a page are not offered",
+        "return true;",
+        "tests/e2e/test_webmcp.py -k developer_tools",
+    ),
     Mutation("tasks of another principal", "if task is None:", "tests/mcp/test_tasks.py -k another_principal"),
     Mutation("bounds: tasks of one principal, and of all", "if False:", "tests/mcp/test_tasks.py -k bound"),
     Mutation("bounds: results of tasks", "if False:", "tests/mcp/test_tasks.py -k do_not_fit"),

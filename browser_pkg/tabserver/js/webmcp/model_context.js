@@ -1,75 +1,69 @@
 /**
- * WebMCP adapter: offers the tools of a page's model context through a connection.
+ * WebMCP adapter: offers the tools of a page's model contexts through a connection.
  *
- * Tools that the context lists are offered, tools that it drops are withdrawn. It supports the variants of browsers, drafts and
- * polyfills: input schemas as objects or as JSON text, arguments as either, with and without events. It does not observe
- * registrations: `webmcp.js` does.
+ * Tools that a context lists are offered, tools that it drops are withdrawn. A page may have two contexts, the browser's and a
+ * polyfill's at another place, and a context may be replaced. The page's own function runs where its registration was observed. It
+ * does not observe registrations: `webmcp.js` does. `context_tools.js` knows the variants of contexts.
  *
  * @import { CallContext, Connection, ToolDefinition } from "../client.js"
+ * @import { ContextTool, Held, Listed, ModelContext } from "./context_tools.js"
  */
+
+import { listTools, parse } from "./context_tools.js";
+import { discoverDeveloperTools } from "./developer_tools.js";
 
 const POLL_MS = 2_000;
 
 /**
- * A tool as the page registered it.
- * @typedef {{
- *   name: string, title?: string, description?: string, inputSchema?: unknown, annotations?: Record<string, unknown>,
- *   execute: (input: any, options: CallContext) => unknown
- * }} Held
+ * @typedef {object} PageContexts
+ * @property {() => ModelContext[]} current the page's model contexts at this moment
+ * @property {Map<string, Held>} held the tools whose functions are known
+ * @property {boolean} debugging offer developer tools too
+ * @property {string[]} frames origins of frames whose tools are offered too
  */
 
 /**
- * A tool as the context lists it.
- * @typedef {Omit<Held, "execute"> & { window?: unknown }} Listed
- */
-
-/**
- * @typedef {EventTarget & {
- *   registerTool(tool: Held, options?: { signal?: AbortSignal }): Promise<undefined>,
- *   getTools?: () => Promise<Listed[]>,
- *   executeTool?: (tool: Listed, input: unknown, options?: { signal?: AbortSignal }) => Promise<string | null>
- * }} ModelContext
- */
-
-/**
- * Offer the context's tools, now and after each change. Returns a function to call when `held` has changed.
+ * Offer the contexts' tools, now and after each change. Returns a function to call when `held` or the contexts have changed.
  *
  * @param {Connection} connection
- * @param {ModelContext} context
- * @param {Map<string, Held>} held the tools whose functions are known
+ * @param {PageContexts} contexts
  */
-export function offerModelContext(connection, context, held) {
-  const offers = new ContextOffers(connection, context, held);
-  offers.watch();
+export function offerModelContext(connection, contexts) {
+  const offers = new ContextOffers(connection, contexts);
+  if (contexts.debugging) discoverDeveloperTools((tools) => offers.setDeveloperTools(tools));
   offers.update();
   return () => offers.update();
 }
 
 class ContextOffers {
   #connection;
-  #context;
+  #contexts;
   #held;
   /** The current offers by name; `text` is the definition, to compare. @type {Map<string, { text: string, end: AbortController }>} */
   #offered = new Map();
+  /** @type {ContextTool[]} */
+  #developerTools = [];
+  /** @type {WeakSet<ModelContext>} */
+  #watched = new WeakSet();
+  #isPolling = false;
   #isBusy = false;
   #isStale = false;
   #problem = "";
 
   /**
    * @param {Connection} connection
-   * @param {ModelContext} context
-   * @param {Map<string, Held>} held
+   * @param {PageContexts} contexts
    */
-  constructor(connection, context, held) {
+  constructor(connection, contexts) {
     this.#connection = connection;
-    this.#context = context;
-    this.#held = held;
+    this.#contexts = contexts;
+    this.#held = contexts.held;
   }
 
-  watch() {
-    this.#context.addEventListener?.("toolchange", () => this.update());
-    // A context without the event must be polled.
-    if (!("ontoolchange" in this.#context)) setInterval(() => this.update(), POLL_MS);
+  /** @param {ContextTool[]} tools */
+  setDeveloperTools(tools) {
+    this.#developerTools = tools;
+    void this.update();
   }
 
   /** Update the offers. One update runs at a time, and another one follows if something changed meanwhile. */
@@ -84,29 +78,62 @@ class ContextOffers {
     this.#isBusy = false;
   }
 
-  /** @returns {Promise<Map<string, Listed>>} */
+  /** @param {ModelContext} context */
+  #watch(context) {
+    if (this.#watched.has(context)) return;
+    this.#watched.add(context);
+    context.addEventListener?.("toolchange", () => this.update());
+    // A context without the event must be polled.
+    if ("ontoolchange" in context || this.#isPolling) return;
+    this.#isPolling = true;
+    setInterval(() => this.update(), POLL_MS);
+  }
+
+  /** All tools by name. Of two with one name, this document's tool is offered, and not a frame's. */
   async #list() {
-    if (!this.#context.getTools) return new Map(this.#held);
+    const lists = await Promise.all(this.#contexts.current().map((context) => this.#listContext(context)));
+    const pages = lists.reverse().flat();
+    const sorted = [...this.#developerTools, ...pages.filter(({ isOwn }) => !isOwn), ...pages.filter(({ isOwn }) => isOwn)];
+    return new Map(sorted.filter((found) => this.#isWanted(found)).map((found) => [found.tool.name, found]));
+  }
+
+  /**
+   * @param {ModelContext} context
+   * @returns {Promise<ContextTool[]>}
+   */
+  async #listContext(context) {
+    this.#watch(context);
     try {
-      const listed = await this.#context.getTools();
-      // Tools of frames of this origin are listed too; of two tools with one name, this document's tool is offered.
-      const own = listed.filter(isOwn);
-      return new Map([...listed, ...own].map((tool) => [tool.name, tool]));
+      return await listTools(context, this.#contexts.frames, this.#held);
     } catch (error) {
       this.#logOnce(`the page's tools can't be listed: ${error instanceof Error ? error.message : error}`);
-      return new Map();
+      return [];
     }
   }
 
-  /** @param {Map<string, Listed>} listed */
+  /**
+   * Developer tools show or change what a page does not show its users: they are offered to none but who asked for them.
+   * @param {ContextTool} found
+   */
+  #isWanted(found) {
+    // defence: developer tools of a page are not offered
+    return this.#contexts.debugging || !hintsOf(found.tool, this.#heldFor(found)).debugging;
+  }
+
+  /** @param {ContextTool} found */
+  #heldFor({ tool, isOwn }) {
+    return isOwn ? this.#held.get(tool.name) : undefined;
+  }
+
+  /** @param {Map<string, ContextTool>} listed */
   #offer(listed) {
     for (const [name, { end }] of this.#offered) {
       if (listed.has(name)) continue;
       end.abort();
       this.#offered.delete(name);
     }
-    for (const [name, tool] of listed) {
-      const definition = define(tool, isOwn(tool) ? this.#held.get(name) : undefined);
+    for (const [name, found] of listed) {
+      const definition = define(found.tool, this.#heldFor(found));
       const text = JSON.stringify(definition);
       const before = this.#offered.get(name);
       if (before?.text === text) continue;
@@ -122,7 +149,7 @@ class ContextOffers {
 
   /**
    * Run the function that the page registered, if it is known: `executeTool` turns every value into text, and loses the text of
-   * errors.
+   * errors and what only an own call has, such as `elicit`.
    * @param {string} name
    * @param {object} args
    * @param {CallContext} call
@@ -130,10 +157,9 @@ class ContextOffers {
   async #run(name, args, call) {
     const held = this.#held.get(name);
     if (held) return (0, held.execute)(args, call);
-    const tool = (await this.#list()).get(name);
-    if (!tool) throw new Error(`The page does not offer "${name}" any more.`);
-    if (!this.#context.executeTool) throw new Error(`This browser can list "${name}", but can't run it.`);
-    return read(await this.#context.executeTool(tool, inEitherShape(args), { signal: call.signal }));
+    const found = (await this.#list()).get(name);
+    if (!found) throw new Error(`The page does not offer "${name}" any more.`);
+    return found.run(args, call);
   }
 
   /** @param {string} problem */
@@ -143,9 +169,13 @@ class ContextOffers {
   }
 }
 
-/** @param {Listed} tool */
-function isOwn(tool) {
-  return !tool.window || tool.window === globalThis.window;
+/**
+ * @param {Listed} listed
+ * @param {Held | undefined} held
+ * @returns {Record<string, unknown>}
+ */
+function hintsOf({ annotations }, held) {
+  return { ...held?.annotations, ...annotations, ...(held?.annotations?.debugging ? { debugging: true } : {}) };
 }
 
 /**
@@ -153,16 +183,23 @@ function isOwn(tool) {
  * @param {Held | undefined} held
  * @returns {ToolDefinition}
  */
-function define({ name, title, description, inputSchema, annotations }, held) {
-  const hints = { ...held?.annotations, ...annotations };
-  return {
-    name,
-    ...(title ? { title } : {}),
-    description: description ?? "",
-    inputSchema: readSchema(inputSchema),
-    annotations: readAnnotations(hints),
+function define(listed, held) {
+  const hints = hintsOf(listed, held);
+  const title = listed.title || held?.title;
+  const outputSchema = readOutputSchema(listed.outputSchema ?? held?.outputSchema);
+  const meta = {
     // MCP has no such hint, but a reader of the results should know it.
-    ...(hints.untrustedContentHint ? { _meta: { "webmcp/untrustedContentHint": true } } : {}),
+    ...(hints.untrustedContentHint ? { "webmcp/untrustedContentHint": true } : {}),
+    ...(listed.origin && listed.origin !== location.origin ? { "webmcp/origin": listed.origin } : {}),
+  };
+  return {
+    name: listed.name,
+    ...(title ? { title } : {}),
+    description: listed.description ?? "",
+    inputSchema: readSchema(listed.inputSchema),
+    ...(outputSchema ? { outputSchema } : {}),
+    annotations: readAnnotations(hints),
+    ...(Object.keys(meta).length ? { _meta: meta } : {}),
   };
 }
 
@@ -173,6 +210,15 @@ function define({ name, title, description, inputSchema, annotations }, held) {
 function readSchema(schema) {
   const read = typeof schema === "string" ? parse(schema) : schema;
   return { type: "object", ...(typeof read === "object" ? read : {}) };
+}
+
+/**
+ * A JSON Schema. Libraries' own schema objects, which only a polyfill can read, are left out.
+ * @param {unknown} schema
+ */
+function readOutputSchema(schema) {
+  const read = typeof schema === "string" ? parse(schema) : schema;
+  return typeof read === "object" && read !== null && !("~standard" in read) ? read : undefined;
 }
 
 /**
@@ -189,33 +235,4 @@ function readAnnotations(given) {
     openWorldHint,
   };
   return Object.fromEntries(Object.entries(hints).filter(([, value]) => typeof value === "boolean"));
-}
-
-/**
- * Arguments as an object that converts to JSON text: browsers and polyfills differ in which one they take, and trying both
- * might run the tool twice.
- * @param {object} args
- */
-function inEitherShape(args) {
-  return Object.defineProperty({ ...args }, Symbol.toPrimitive, { value: () => JSON.stringify(args) });
-}
-
-/**
- * The value of an `executeTool` text: a string as it is, JSON for an object, "undefined" for nothing.
- * @param {string | null | undefined} text
- */
-function read(text) {
-  if (text === null) throw new Error("The page was left while the tool ran. Whether it took effect is unknown.");
-  if (text === undefined || text === "undefined") return undefined;
-  const value = parse(text);
-  return typeof value === "object" && value !== null ? value : text;
-}
-
-/** @param {string} text */
-function parse(text) {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
