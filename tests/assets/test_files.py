@@ -58,7 +58,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-FOLDERS = ("tabserver", "page", "demo", "pyodide", "pyscript", "micropython", "snapshot", "editor")
+FOLDERS = ("tabserver", "page", "demo", "pyodide", "pyscript", "micropython", "snapshot", "editor", "docs")
 
 
 def assets(root: Path) -> Assets:

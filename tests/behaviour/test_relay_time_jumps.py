@@ -170,7 +170,10 @@ def test_a_pong_that_waited_unread_through_a_stall_keeps_the_socket(tmp_path: Pa
 # it.
 WALL_CLOCK = {
     "relay/tabrelay/server/cluster.py": "how long ago, in the status of other relays",
-    "relay/tabrelay/server/relay.py": "how long ago, in the status",
+    "relay/tabrelay/server/status_report.py": "how long ago, in the status",
+    "relay/tabrelay/server/console_parts.py": "dates of captured calls, for the console",
+    "relay/tabrelay/observe/capture/call_capture.py": "dates of captured calls, for the console",
+    "relay/tabrelay/observe/capture/captured_call.py": "dates of captured calls, for the console",
     "relay/tabrelay/bus/members.py": "since when a relay runs, for people",
     "relay/tabrelay/bridge/clock.py": "dates in Retry-After and OAuth",
     "relay/tabrelay/faces/web/pairing.py": "how old a grant is, for people",

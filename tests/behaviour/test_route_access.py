@@ -57,6 +57,8 @@ FOR_OUR_PAGES = {
     "/favicon.ico": READ,
     "/-/demo": READ,
     "/-/demo/x": READ,
+    "/-/docs": READ,
+    "/-/docs/x": READ,
     "/-/demo/playground": READ,
     "/-/demo/playground/": READ,
     "/-/page/x": READ,

@@ -14,6 +14,7 @@ import pytest
 from tabrelay.server.listener_close import empty_queue, stop_handshakes
 from tabrelay.server.uvicorn_adapter.http_protocol import HttpProtocol
 from tests.support.demo import Demo
+from tests.support.link_worker import SyntheticWorker
 from tests.support.raw_http import RawConnection, raw
 from tests.support.running_relay import RunningRelay
 from tests.support.waiting import BOUND_S, until
@@ -138,3 +139,13 @@ async def test_a_listening_socket_that_is_about_to_close_takes_what_is_in_its_qu
         assert len(accepted) == len(queued)
         for transport in accepted:
             transport.close()
+
+
+async def test_no_session_of_a_browser_that_is_away_outlives_the_relay(tmp_path: Path) -> None:
+    """Its timer would run on in a program that embeds the relay and does not drain it."""
+    async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes") as worker:
+        await worker.cut()
+        browsers = relay.app._app._app._browser_endpoint.browsers
+        assert len(browsers()) == 1
+        await relay.stop()
+        assert browsers() == []

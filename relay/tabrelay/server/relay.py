@@ -293,6 +293,7 @@ class Relay:
             self._registration.stop()
         if self._leader_proxy is not None:
             await self._leader_proxy.close()
+        self._browser_endpoint.close()
         if self._cluster is not None:
             await self._cluster.members.stop()
         if self._upstreams is not None:

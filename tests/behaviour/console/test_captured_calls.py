@@ -248,7 +248,8 @@ async def test_a_stream_ends_with_the_relay_and_there_are_so_many(tmp_path: Path
         streams = [open_console(relay) for _ in range(MAX_STREAMS - 1)]
         for stream in streams:
             await stream.__aenter__()
-        assert (await relay.http.get("/-/console/events")).status_code == 429
+        async with relay.http.stream("GET", "/-/console/events") as refused:
+            assert refused.status_code == 429
         for stream in streams:
             await stream.__aexit__(None, None, None)
         await relay.drain.run()

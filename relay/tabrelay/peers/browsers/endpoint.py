@@ -377,5 +377,11 @@ class BrowserEndpoint:
             if server_of(peer.server) == server and not peer.is_up and not peer.in_flight:
                 peer.retire(CLOSE_GOING_AWAY, "forgotten")
 
+    def close(self) -> None:
+        """End all sessions, also those in their grace, whose timers would otherwise run on in a program that embeds the
+        relay."""
+        for peer in list(self._sessions.values()):
+            peer.retire(CLOSE_GOING_AWAY, "the relay has stopped")
+
     def browsers(self) -> list[BrowserPeer | PlainPeer]:
         return [*self._sessions.values(), *self._plain.peers()]
