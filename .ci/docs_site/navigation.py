@@ -14,7 +14,11 @@ from typing import Final
 SECTIONS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("Start", "start", ("install", "first-tool", "clients")),
     ("Tutorial", "tutorial", ()),
-    ("Guides", "guides", ("pages", "javascript", "python", "pyscript", "micropython", "frameworks", "tabs")),
+    (
+        "Guides",
+        "guides",
+        ("pages", "javascript", "python", "pyscript", "micropython", "frameworks", "tabs", "tasks", "apps", "skills"),
+    ),
     ("Reference", "reference", ("api", "cli", "settings", "config", "limits", "errors", "metrics", "link")),
     ("Concepts", "concepts", ("architecture", "lifecycle", "security", "performance")),
     ("Project", "project", ("contributing", "changes")),

@@ -12,8 +12,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .handlers.apps import app
     from .handlers.content import Audio, Embedded, Image, Link, Message, Text
     from .handlers.context import Context
+    from .handlers.hints import Hints
     from .handlers.questions import (
         ClientError,
         Declined,
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
         Sampled,
     )
     from .handlers.resources import ResourceNotFound
-    from .handlers.toolbox import Toolbox, default_toolbox, describe_server, prompt, resource, resource_updated, tool
+    from .handlers.server_description import describe_server
+    from .handlers.toolbox import Toolbox, default_toolbox, prompt, resource, resource_updated, tool
     from .handlers.tools import ToolError, ToolResult
     from .rpc import Refusal
     from .schema.bounds import Bounds
@@ -39,6 +42,9 @@ if TYPE_CHECKING:
 
 _NAMES = {
     ".schema.bounds": ("Bounds",),
+    ".handlers.apps": ("app",),
+    ".handlers.hints": ("Hints",),
+    ".handlers.server_description": ("describe_server",),
     ".handlers.content": ("Audio", "Embedded", "Image", "Link", "Message", "Text"),
     ".handlers.context": ("Context",),
     ".rpc": ("Refusal",),
@@ -63,7 +69,6 @@ _NAMES = {
     ".handlers.toolbox": (
         "Toolbox",
         "default_toolbox",
-        "describe_server",
         "prompt",
         "resource",
         "resource_updated",
@@ -83,6 +88,7 @@ __all__ = [
     "ElicitUrl",
     "Elicited",
     "Embedded",
+    "Hints",
     "Image",
     "InputRequired",
     "InvalidAnswer",
@@ -101,6 +107,7 @@ __all__ = [
     "ToolError",
     "ToolResult",
     "Toolbox",
+    "app",
     "default_toolbox",
     "describe_server",
     "offer_run_python",

@@ -95,12 +95,12 @@ def test_whatever_a_server_declares_every_client_is_answered(row: dict[str, Any]
     assert {row["name"] for row in orjson.loads(orjson.dumps(rows))} == {"notes", "other"}
     known = registry.cached_catalogue("notes")
     for method in ("server/discover", *LISTS):
-        said = cached_modern_result(method, "notes", known)
+        said = cached_modern_result(method, "notes", known, {})
         assert said is not None and orjson.dumps(said)
     for method in ("initialize", "ping", *LISTS):
-        said = cached_legacy_result(method, {"protocolVersion": row}, "notes", known)
+        said = cached_legacy_result(method, {"protocolVersion": row}, "notes", known, {})
         assert said is not None and orjson.dumps(said)
-    cached_legacy_result("logging/setLevel", {"level": row}, "notes", known)
+    cached_legacy_result("logging/setLevel", {"level": row}, "notes", known, {})
     flags = {"toolsListChanged": True, "resourceSubscriptions": ["a"]}
     orjson.dumps(SubscriptionFilter.of({"notifications": flags}).honoured(known))
     # The stored values are read again unchanged: the file and other relays get them.

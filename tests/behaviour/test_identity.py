@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from mcp import types
 
-from tabserver.handlers.toolbox import Toolbox, describe_server, tool
+from tabserver.handlers.server_description import describe_server
+from tabserver.handlers.toolbox import Toolbox, tool
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.fake_port import FakePort
 from tests.support.running_relay import RunningRelay

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tabserver.handlers.identity import MAX_ICON, ServerIdentity
-from tabserver.handlers.toolbox import Toolbox, describe_server
+from tabserver.handlers.server_description import describe_server
+from tabserver.handlers.toolbox import Toolbox
 from tabserver.wire.eras import server_info_of
 
 ICON = {"src": "https://app.example/i.png", "mimeType": "image/png", "sizes": ["48x48"]}

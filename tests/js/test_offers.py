@@ -22,3 +22,39 @@ async def test_a_tool_is_warned_of_once_and_the_names_that_are_kept_for_it_have_
     before, after, last = await evaluated("client/offers.js", OFFER)
     assert before == 1
     assert after == 1 + 256 + 2 and last.startswith('tabrelay: Tool "first" replaces another one of this name.')
+
+
+DEFINE = """(() => {
+  const offers = new m.Offers();
+  const define = (tool) => {
+    try {
+      return offers.addTool({ name: "t", description: "d", execute() {}, ...tool }).offer.tools[0]._meta ?? null;
+    } catch (error) {
+      return `${error.name}: ${error.message}`;
+    }
+  };
+  return [
+    define({ hints: { search: "rain", alwaysLoad: true, maxResultChars: 9, requiresUserInteraction: false } }),
+    define({ hints: { alwaysLoad: true }, _meta: { "anthropic/alwaysLoad": false, "mine/x": 1 } }),
+    define({ visibility: ["app"], _meta: { ui: { resourceUri: "ui://a" } } }),
+    define({}),
+    define({ hints: { serach: "rain" } }),
+    define({ hints: { maxResultChars: "9" } }),
+    define({ hints: { maxResultChars: 0 } }),
+    define({ visibility: ["page"] }),
+  ];
+})()"""
+
+
+async def test_hints_and_visibility_are_members_of_meta_and_have_types() -> None:
+    every, written, page, none, *wrong = await evaluated("client/offers.js", DEFINE)
+    assert every == {
+        "anthropic/searchHint": "rain",
+        "anthropic/alwaysLoad": True,
+        "anthropic/maxResultSizeChars": 9,
+        "anthropic/requiresUserInteraction": False,
+    }
+    assert written == {"anthropic/alwaysLoad": False, "mine/x": 1}
+    assert page == {"ui": {"visibility": ["app"], "resourceUri": "ui://a"}}
+    assert none is None
+    assert all(one.startswith('TypeError: Tool "t": ') for one in wrong)

@@ -15,6 +15,7 @@ from tabserver.wire.control_messages import PIN
 from tabserver.wire.eras import META_LOG_LEVEL, META_SERVER_INFO, TASKS
 from tabserver.wire.errors import BufferFull, MessageTooLarge
 from tabserver.wire.events import Closed, Received
+from tabserver.wire.extensions import EXTENSIONS
 from tabserver.wire.frames import Kind
 from tests.support.held_calls import ADD, INFO, LEGACY, HeldServer, refused
 from tests.support.server_harness import MODERN, READY
@@ -25,6 +26,7 @@ CAPABILITIES = {
     "prompts": {"listChanged": True},
     "completions": {},
     "logging": {},
+    "extensions": EXTENSIONS,
 }
 TASKS_OF_SESSIONS: dict[str, Any] = {"tasks": {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}}
 
@@ -98,7 +100,7 @@ def test_discover_returns_versions_and_capabilities() -> None:
     assert HeldServer("Be kind.").modern("server/discover")["result"] == {
         "resultType": "complete",
         "supportedVersions": ["2026-07-28"],
-        "capabilities": CAPABILITIES | {"extensions": {TASKS: {}}},
+        "capabilities": CAPABILITIES | {"extensions": {TASKS: {}} | EXTENSIONS},
         "instructions": "Be kind.",
         "ttlMs": 0,
         "cacheScope": "private",

@@ -29,7 +29,18 @@ _DECLARATION = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 # In the order that people meet them; the rest follows by name.
-_FIRST = ["tool", "resource", "prompt", "resource_updated", "Context", "Bounds", "ToolResult", "Elicited", "Sampled"]
+_FIRST = [
+    "tool",
+    "resource",
+    "prompt",
+    "app",
+    "resource_updated",
+    "Context",
+    "Bounds",
+    "ToolResult",
+    "Elicited",
+    "Sampled",
+]
 
 
 def reference() -> str:

@@ -285,3 +285,8 @@ class Context:
         """The answer to a question of InputRequired, or None while there is none."""
         given = self.input_responses.get(key)
         return None if given is None else question.read(given)
+
+
+def request_of(context: Context) -> Request:
+    """The request itself, for code that runs another handler in its place."""
+    return context._request

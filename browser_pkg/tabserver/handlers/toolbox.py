@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Literal, TypeVar, overload
 
 from ..schema.shapes import Schema
 from .completion import Completer
 from .context import Cancel, Done, Request
-from .identity import ServerIdentity, too_long
+from .hints import Hints, Visibility, tool_meta
+from .identity import ServerIdentity
 from .prompts import Prompt, UnknownPrompt, declare_prompt
+from .resource_changes import ResourceChanges
 from .resources import ResourceHandler, ResourceNotFound, declare_resource
 from .tools import Tool, UnknownTool, declare
 
@@ -34,6 +36,7 @@ class Toolbox:
         self._resources: dict[str, ResourceHandler] = {}
         self._prompts: dict[str, Prompt] = {}
         self.identity = ServerIdentity()
+        self.changes = ResourceChanges()
         self.listen(lambda: None, lambda uri: None)
 
     def listen(self, changed: Callable[[], None], updated: Callable[[str], None]) -> None:
@@ -47,6 +50,7 @@ class Toolbox:
         self._on_change()
 
     def updated(self, uri: str) -> None:
+        self.changes.notify(uri)
         self._on_update(uri)
 
     def add(self, item: Offer) -> None:
@@ -227,6 +231,8 @@ def tool(
     icons: list[dict[str, Any]] | None = None,
     meta: dict[str, Any] | None = None,
     task: bool | Literal["optional", "required"] = False,
+    hints: Hints | None = None,
+    visibility: Sequence[Visibility] | None = None,
     toolbox: Toolbox | None = None,
 ) -> Callable[[F], F]: ...
 def tool(
@@ -246,6 +252,8 @@ def tool(
     icons: list[dict[str, Any]] | None = None,
     meta: dict[str, Any] | None = None,
     task: bool | Literal["optional", "required"] = False,
+    hints: Hints | None = None,
+    visibility: Sequence[Visibility] | None = None,
     toolbox: Toolbox | None = None,
 ) -> F | Callable[[F], F]:
     """Offer a function as a tool. `input_schema` replaces the schema of the signature.
@@ -253,16 +261,18 @@ def tool(
     `task`: a call may outlive its request: the client asks for its state, and gets the result when there is one. True
     is "optional": other clients wait. "required": other clients get an error.
 
+    `hints`: how clients treat the tool. `visibility`: `["app"]` for a tool that the page of an app calls, and no model.
+
     `params` declares parameters for pages that also run in MicroPython, which keeps no annotations: for each one its
     type, `(type, default)`, a JSON Schema, or `Context`.
     """
-    hints = {
+    given = {
         "readOnlyHint": read_only,
         "destructiveHint": destructive,
         "idempotentHint": idempotent,
         "openWorldHint": open_world,
     }
-    annotations = {key: value for key, value in hints.items() if value is not None}
+    annotations = {key: value for key, value in given.items() if value is not None}
 
     def register(function: F) -> F:
         declared = declare(
@@ -275,7 +285,7 @@ def tool(
             input_schema=input_schema,
             output_schema=output_schema,
             icons=icons,
-            meta=meta,
+            meta=tool_meta(meta, hints, visibility),
             task=task,
         )
         (default_toolbox if toolbox is None else toolbox).add(declared)
@@ -373,23 +383,3 @@ def prompt(
 def resource_updated(uri: str, *, toolbox: Toolbox | None = None) -> None:
     """Notify all subscribers of a resource that it has changed."""
     (default_toolbox if toolbox is None else toolbox).updated(uri)
-
-
-def describe_server(
-    *,
-    instructions: str | None = None,
-    title: str | None = None,
-    version: str | None = None,
-    icons: list[dict[str, Any]] | None = None,
-    website_url: str | None = None,
-    toolbox: Toolbox | None = None,
-) -> None:
-    """What clients learn of the server when they connect: instructions for the model, title, version, icons, website.
-
-    The options of `connect` in a tab take precedence. Raises ValueError for what MCP does not allow.
-    """
-    given = {"instructions": instructions, "title": title, "version": version, "icons": icons}
-    identity = ServerIdentity.read({**given, "websiteUrl": website_url})
-    if (warning := too_long(instructions)) is not None:
-        warnings.warn(warning, stacklevel=2)
-    (default_toolbox if toolbox is None else toolbox).describe(identity)

@@ -147,6 +147,8 @@ export declare class Connection extends EventTarget {
   offerTool<Arguments = any>(tool: Tool<Arguments>, options?: OfferOptions): void;
   /** Offer a resource or, with `{variables}` in its URI, a template for many of them. */
   offerResource(resource: Resource, options?: OfferOptions): void;
+  /** Offer an app: a tool whose results clients with MCP Apps show in a page of yours. */
+  offerApp(app: App, options?: OfferOptions): void;
   /** Offer a prompt. */
   offerPrompt(prompt: Prompt, options?: OfferOptions): void;
   /** Notify the clients that subscribed to a resource that it has changed. */
@@ -439,8 +441,64 @@ export interface ToolDefinition {
    * for the result. "required": they get an error. Without it, no call of this tool is a task.
    */
   task?: "optional" | "required";
+  /** How clients treat the tool. Each client reads those that it knows. */
+  hints?: ToolHints;
+  /**
+   * Who may call it. `["app"]`: only the page of an app, see `offerApp`; no model sees the tool, and a client that does not show
+   * apps does not list it. By default both.
+   */
+  visibility?: ("model" | "app")[];
   /** Further metadata for clients, with prefixed names as MCP defines them. */
   _meta?: Record<string, unknown>;
+}
+
+/** How a client should treat a tool: members of its `_meta` that Claude Code reads, with their types. */
+export interface ToolHints {
+  /** Words by which a search for tools finds it: `anthropic/searchHint`. */
+  search?: string;
+  /** Show the tool to the model from the start, although the client loads most tools when a search finds them: `anthropic/alwaysLoad`. */
+  alwaysLoad?: boolean;
+  /** Show the model a result of up to so many characters: `anthropic/maxResultSizeChars`. */
+  maxResultChars?: number;
+  /** The tool waits for the user, so it can't run unattended: `anthropic/requiresUserInteraction`. */
+  requiresUserInteraction?: boolean;
+}
+
+/**
+ * A tool whose results clients with MCP Apps show in a page. It is offered as the tool, and as the resource `ui://NAME`.
+ *
+ * The client shows the page in a sandbox: no cookies, no storage and no network but what `csp` names. Before all other scripts,
+ * the page gets `tabrelay.connect()`, which calls tools through the client and follows resources of this tab.
+ */
+export interface App {
+  /** 1 to 100 letters, digits, "_", "-" and ".". Also the tool's name, unless `tool` has one. */
+  name: string;
+  title?: string;
+  /** For the model: what the tool shows and when to use it. */
+  description?: string;
+  /** The page, or a function that returns it. */
+  html?: string | (() => string | Promise<string>);
+  /** Instead of `html`: the page's address. It is fetched for each client, and may use scripts and styles of its own origin. */
+  url?: string | URL;
+  /** The tool. Without `execute`, or where it returns nothing, clients get a text that names the app. */
+  tool?: Partial<Tool>;
+  /** The origins that the page may use; without it, none. */
+  csp?: {
+    /** For requests: fetch and WebSocket. */
+    connectDomains?: string[];
+    /** For scripts, styles, images, fonts and media. */
+    resourceDomains?: string[];
+    /** For nested frames. */
+    frameDomains?: string[];
+    baseUriDomains?: string[];
+  };
+  permissions?: ("camera" | "microphone" | "geolocation" | "clipboardWrite")[];
+  /** An origin of its own for the page, in the form that the client documents. */
+  domain?: string;
+  /** Should the client draw a border? */
+  prefersBorder?: boolean;
+  /** URIs of resources of this tab that the page follows, without variables. `resourceUpdated` reports a change. */
+  live?: string[];
 }
 
 /** An icon for lists. `src` is an https or data address. */

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ..wire.eras import TASKS, TASKS_SINCE
+from ..wire.extensions import EXTENSIONS
 
 _SHARED: Final[dict[str, Any]] = {
     "tools": {"listChanged": True},
@@ -15,8 +16,9 @@ _SHARED: Final[dict[str, Any]] = {
     "prompts": {"listChanged": True},
     "completions": {},
     "logging": {},
+    "extensions": EXTENSIONS,
 }
-MODERN_CAPABILITIES: Final = _SHARED | {"extensions": {TASKS: {}}}
+MODERN_CAPABILITIES: Final = _SHARED | {"extensions": {TASKS: {}} | EXTENSIONS}
 _WITH_TASKS: Final = _SHARED | {"tasks": {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}}
 
 

@@ -30,17 +30,16 @@ from ..wire.jsonrpc import (
     REQUEST_CANCELLED,
     RequestId,
     is_request_id,
-    show,
 )
 from ..wire.names import INSTANCE_SEPARATOR
 from .call import RequestMeta, RunningCall
 from .capabilities import MODERN_CAPABILITIES, legacy_capabilities
 from .catalogue import ToolCatalogue
 from .invocations import MAX_RUNNING, UNCACHED, Invocations
-from .paging import page
+from .list_methods import ListMethods, list_methods, read_uri
 from .sessions import CallerSession, CallerSessions, Outbox
 from .subscriptions import LISTS, SubscribedTo, read_wanted
-from .task_forms import has_tasks, tools_for
+from .task_forms import has_tasks
 from .task_methods import TaskMethods
 from .tasks import Task, TaskTable
 
@@ -76,8 +75,6 @@ class Server:
         """`clock`: wall-clock seconds, because the next worker reads expiry times that this one sealed. `census`: the
         list of tabs for the relay; None for a server without tabs."""
         self._census = census
-        # The last list of tools, and its first page as a modern result.
-        self._listed_tools: tuple[list[dict[str, Any]], str] = [], ""
         self._name, self._version = name, version
         self._catalogue = catalogue
         self._describe(ServerIdentity(instructions=instructions))
@@ -104,12 +101,7 @@ class Server:
         }
 
     def _make_methods(self, task_methods: TaskMethods) -> dict[Era, dict[str, _Method]]:
-        shared: dict[str, _Method] = {
-            methods.TOOLS_LIST: self._list_tools,
-            methods.RESOURCES_LIST: self._list_resources,
-            methods.RESOURCES_TEMPLATES_LIST: self._list_templates,
-            methods.PROMPTS_LIST: self._list_prompts,
-        }
+        shared: dict[str, _Method] = list_methods(ListMethods(self._catalogue, self.outbox))
         modern: dict[str, _Method] = {
             methods.SERVER_DISCOVER: self._discover,
             methods.SUBSCRIPTIONS_LISTEN: self._listen,
@@ -326,29 +318,8 @@ class Server:
         session.level = read_level(params.get("level"), "params.level")
         return {}
 
-    def _list_tools(self, session: CallerSession, id: RequestId, params: Params) -> Result | None:
-        tools = self._catalogue.tools()
-        if session.era is Era.MODERN and params.get("cursor") is None:
-            # The catalogue returns the same list until something changes, and most clients read the first page.
-            listed, text = self._listed_tools
-            if tools is not listed:
-                text = dump(_listed(session, "tools", tools_for(tools, session.caller), params))
-                self._listed_tools = tools, text
-            self.outbox.answer_text(session, id, text)
-            return None
-        return _listed(session, "tools", tools_for(tools, session.caller), params)
-
-    def _list_resources(self, session: CallerSession, id: RequestId, params: Params) -> Result:
-        return _listed(session, "resources", self._catalogue.resources(), params)
-
-    def _list_templates(self, session: CallerSession, id: RequestId, params: Params) -> Result:
-        return _listed(session, "resourceTemplates", self._catalogue.templates(), params)
-
-    def _list_prompts(self, session: CallerSession, id: RequestId, params: Params) -> Result:
-        return _listed(session, "prompts", self._catalogue.prompts(), params)
-
     def _subscribe(self, session: CallerSession, id: RequestId, params: Params) -> Result:
-        uri = _read_uri(params)
+        uri = read_uri(params)
         if not self._catalogue.has_resource(uri):
             raise ResourceNotFound(uri)
         if uri not in session.subscribed and len(session.subscribed) >= MOST_SUBSCRIPTIONS:
@@ -357,7 +328,7 @@ class Server:
         return {}
 
     def _unsubscribe(self, session: CallerSession, id: RequestId, params: Params) -> Result:
-        session.subscribed.discard(_read_uri(params))
+        session.subscribed.discard(read_uri(params))
         return {}
 
     def _listen(self, session: CallerSession, id: RequestId, params: Params) -> None:
@@ -372,15 +343,3 @@ class Server:
 
     def _task_changed(self, task: Task) -> None:
         self._task_methods.changed(task, list(self._sessions))
-
-
-def _listed(session: CallerSession, key: str, items: list[dict[str, Any]], params: Params) -> Result:
-    result = page(key, items, params.get("cursor"))
-    return result | UNCACHED if session.era is Era.MODERN else result
-
-
-def _read_uri(params: Params) -> str:
-    uri = params.get("uri")
-    if not isinstance(uri, str):
-        raise Refusal(INVALID_PARAMS, f"params.uri: expected string, got {show(uri)}")
-    return uri

@@ -29,6 +29,9 @@ TASKS_LIST: Final = "tasks/list"
 TASKS_RESULT: Final = "tasks/result"
 TASKS_UPDATE: Final = "tasks/update"
 TASKS_CANCEL: Final = "tasks/cancel"
+SKILLS_LIST: Final = "skills/list"
+SKILLS_GET: Final = "skills/get"
+RESOURCES_DIRECTORY_READ: Final = "resources/directory/read"
 
 # Requests of servers.
 SAMPLING_CREATE_MESSAGE: Final = "sampling/createMessage"

@@ -302,7 +302,8 @@ class Assets:
         """The browser package that this process imports, as a zip."""
         files = [
             (f"tabserver/{file.relative_to(self._tabserver).as_posix()}", file.read_bytes())
-            for file in sorted(self._tabserver.rglob("*.py"))
+            # A page of an app gets the script from Python too: see handlers/apps.py.
+            for file in (*sorted(self._tabserver.rglob("*.py")), self._js.root / "app_view.js")
             if file.parent != self._micropython.root
         ]
         return Asset(make_zip(files), {}, MIMES[".zip"], content_hash(iter(files)), immutable=True)

@@ -62,6 +62,9 @@ QUICK: Final = frozenset(LISTS) | {
     methods.TASKS_LIST,
     methods.TASKS_UPDATE,
     methods.TASKS_CANCEL,
+    methods.SKILLS_LIST,
+    methods.SKILLS_GET,
+    methods.RESOURCES_DIRECTORY_READ,
 }
 # Methods without a deadline: a subscription, and the result of a task, which has a deadline itself.
 UNLIMITED: Final = frozenset({methods.SUBSCRIPTIONS_LISTEN, methods.TASKS_RESULT})

@@ -6,17 +6,19 @@
  * contains no MCP: `startup.js` starts the worker, `running_calls.js` runs calls, `offers.js` defines what the tab offers.
  *
  * @import {
- *   Boot, Catalogue, ConnectOptions, OfferOptions, Prompt, Resource, State, Tool
+ *   App, Boot, Catalogue, ConnectOptions, OfferOptions, Prompt, Resource, State, Tool
  * } from "../client.js"
  * @import { ApproveMessage, FromPage, FromWorker, OfferKind, Offers as Offered } from "../ports.js"
  */
 
+import { makeApp } from "./apps.js";
 import { Approvals } from "./approvals.js";
 import { Offers } from "./offers.js";
 import { MergedOptions } from "./options.js";
 import { mayShowPanel, ProblemReporter } from "./problem_reporter.js";
 import { bootProblem, Problem } from "./reasons.js";
 import { askHealth } from "./relay_health.js";
+import { ResourceChanges } from "./resource_changes.js";
 import { RunningCalls } from "./running_calls.js";
 import { Startup } from "./startup.js";
 import { ConnectionState } from "./state.js";
@@ -45,6 +47,7 @@ export class Connection extends EventTarget {
   #modules;
   #options = new MergedOptions();
   #offers = new Offers();
+  #changes = new ResourceChanges();
   #calls = new RunningCalls((message, context) => this.#offers.run(message, context));
   #approvals = new Approvals();
   /** Does the page listen for "activity"? */
@@ -131,8 +134,17 @@ export class Connection extends EventTarget {
     this.#offer(prompt, options, (item) => this.#offers.addPrompt(item));
   }
 
+  /** @param {App} app @param {OfferOptions} [options] */
+  offerApp(app, options) {
+    const read = this.#offers.read.bind(this.#offers);
+    const { resource, tools } = makeApp(app, { relay: this.#relay, changes: this.#changes, read });
+    this.offerResource(resource, options);
+    for (const tool of tools) this.offerTool(tool, options);
+  }
+
   /** @param {string} uri */
   resourceUpdated(uri) {
+    this.#changes.notify(uri);
     this.#post({ t: "updated", uri });
   }
 

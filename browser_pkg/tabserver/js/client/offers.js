@@ -12,6 +12,7 @@ import { InvalidArguments, InvalidParams, invalidParams, ResourceNotFound } from
 import { nearest } from "./options.js";
 import { isPending, jsonCopy, resultOf, resultText, toCompletion, toContents, toMessages } from "./results.js";
 import { isInputRequired } from "./running_calls.js";
+import { toolMeta } from "./tool_meta.js";
 import { certainlyValid } from "../schema/quick_check.js";
 import { check } from "../schema/validate.js";
 
@@ -152,6 +153,15 @@ export class Offers {
   }
 
   /**
+   * Read a resource of this page, for an app that follows it.
+   * @param {string} uri
+   * @param {CallContext} context
+   */
+  async read(uri, context) {
+    return /** @type {Promise<{ contents: any[] }>} */ (this.#run(/** @type {any} */ ({ kind: "resources", name: uri, uri, arguments: {} }), context));
+  }
+
+  /**
    * @param {string} name
    * @param {unknown} args
    * @param {CallContext} context
@@ -205,9 +215,11 @@ export class Offers {
 
 /** The definition of an item, for the worker. @type {Record<OfferKind, (item: any) => any>} */
 const DEFINE = {
-  tools: (/** @type {ToolDefinition} */ { name, title, description, inputSchema, outputSchema, annotations, icons, task, _meta }) => {
+  tools: (/** @type {ToolDefinition} */ tool) => {
+    const { name, title, description, inputSchema, outputSchema, annotations, icons, task } = tool;
     const execution = task && { taskSupport: task };
     const schema = objectSchema(outputSchema);
+    const _meta = toolMeta(tool);
     return jsonCopy({ name, title, description: description ?? "", inputSchema, outputSchema: schema, annotations, icons, execution, _meta });
   },
   resources: ({ uri, ...rest }) => jsonCopy({ uri, ...defineResource(uri, rest) }),
@@ -315,7 +327,7 @@ function checkArguments(prompt, given) {
 }
 
 /** The members of a tool. */
-const TOOL_MEMBERS = ["name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "task", "_meta", "execute"];
+const TOOL_MEMBERS = ["name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "task", "hints", "visibility", "_meta", "execute"];
 
 /**
  * @param {Tool} tool

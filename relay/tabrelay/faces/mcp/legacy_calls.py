@@ -31,7 +31,7 @@ from tabrelay.routing.waiting_call import WaitingCall
 from tabserver.wire import jsonrpc, methods
 
 # Methods that are answered from the cached catalogue if no browser answers.
-ANSWERED_OFFLINE: Final = frozenset(LISTS) | {methods.PING, methods.LOGGING_SET_LEVEL}
+ANSWERED_OFFLINE: Final = frozenset(LISTS) | {methods.SKILLS_LIST, methods.PING, methods.LOGGING_SET_LEVEL}
 
 
 class SessionHeaders(NamedTuple):
@@ -124,7 +124,7 @@ class SessionCalls:
         params = message.get("params")
         params = params if isinstance(params, dict) else {}
         catalogue = self._switch.registry.cached_catalogue(self.session_replay.address(session))
-        result = cached_legacy_result(message["method"], params, session.server, catalogue)
+        result = cached_legacy_result(message["method"], params, session.server, catalogue, session.caller.capabilities)
         if result is None:
             return None
         self.session_replay.record(session, message["method"], params)

@@ -54,7 +54,7 @@ class Initialization:
         self._peer = None
         catalogue = self._face.switch.registry.cached_catalogue(self._server)
         params = {"protocolVersion": self._caller.version}
-        result = cached_legacy_result(methods.INITIALIZE, params, self._server, catalogue)
+        result = cached_legacy_result(methods.INITIALIZE, params, self._server, catalogue, self._caller.capabilities)
         return orjson.dumps(jsonrpc.result_message(call.id, result)).decode()
 
     def sending(self, pending: Pending, peer: Peer) -> None:

@@ -103,7 +103,7 @@ class ModernFace:
             and (self._drain.is_on or not self.switch.is_up(server))
         ):
             # A client whose discovery fails takes us for a legacy server.
-            cached = owner.cached(message["id"], method)
+            cached = owner.cached(message["id"], method, verified.caller)
             if cached is not None:
                 return Answer(200, cached.encode(), JSON_ONLY)
         if self._drain.is_on:
@@ -194,14 +194,14 @@ class ModernOwner:
         self.server = server
 
     def may_be_cached(self, method: str) -> bool:
-        return method == methods.SERVER_DISCOVER or method in LISTS
+        return method in (methods.SERVER_DISCOVER, methods.SKILLS_LIST) or method in LISTS
 
     def cached_reply(self, call: Call) -> str | None:
-        return self.cached(call.id, call.method)
+        return self.cached(call.id, call.method, call.caller)
 
-    def cached(self, id: jsonrpc.RequestId, method: str) -> str | None:
+    def cached(self, id: jsonrpc.RequestId, method: str, caller: Caller) -> str | None:
         catalogue = self._face.switch.registry.cached_catalogue(self.server)
-        result = cached_modern_result(method, self.server, catalogue)
+        result = cached_modern_result(method, self.server, catalogue, caller.capabilities)
         return None if result is None else orjson.dumps(jsonrpc.result_message(id, result)).decode()
 
     def sending(self, pending: Pending, peer: Peer) -> None: ...

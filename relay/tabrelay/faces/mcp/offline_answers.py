@@ -6,10 +6,11 @@ the server permanently. Calls are not answered here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from tabrelay.routing.catalogue_store import Catalogue
-from tabserver.wire import eras, methods
+from tabserver.wire import eras, extensions, methods
 
 # For a server that was declared but never connected: announce tools, so that clients listen for changes.
 UNSEEN: Final[dict[str, Any]] = {"capabilities": {"tools": {"listChanged": True}}}
@@ -19,11 +20,14 @@ LISTS: Final = {
     methods.RESOURCES_LIST: ("resources", "resources"),
     methods.RESOURCES_TEMPLATES_LIST: ("resourceTemplates", "templates"),
     methods.PROMPTS_LIST: ("prompts", "prompts"),
+    methods.SKILLS_LIST: ("skills", "resources"),
 }
 
 
-def cached_modern_result(method: str, server: str, catalogue: Catalogue | None) -> dict[str, Any] | None:
-    """The result for a modern discovery request; None for anything else."""
+def cached_modern_result(
+    method: str, server: str, catalogue: Catalogue | None, client: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """The result for a modern discovery request; None for anything else. `client`: the client's capabilities."""
     about = catalogue.initialize if catalogue else UNSEEN
     shape: dict[str, Any] = {
         "resultType": "complete",
@@ -38,16 +42,16 @@ def cached_modern_result(method: str, server: str, catalogue: Catalogue | None) 
         if isinstance(about.get("instructions"), str):
             shape["instructions"] = about["instructions"]
         return shape
-    listed = _listed(method, catalogue)
+    listed = _listed(method, catalogue, client)
     if listed is not None and "tools" in listed:
         listed["tools"] = [_without(tool, "outputSchema", "execution") for tool in listed["tools"]]
     return None if listed is None else shape | listed
 
 
 def cached_legacy_result(
-    method: str, params: dict[str, Any], server: str, catalogue: Catalogue | None
+    method: str, params: dict[str, Any], server: str, catalogue: Catalogue | None, client: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """The result for a legacy handshake or discovery request; None for anything else."""
+    """The result for a legacy handshake or discovery request; None for anything else. `client`: its capabilities."""
     about = catalogue.initialize if catalogue else UNSEEN
     if method == methods.INITIALIZE:
         version = eras.negotiate(params.get("protocolVersion"))
@@ -66,15 +70,22 @@ def cached_legacy_result(
         # The session stores it and replays it to the next browser.
         can_log = "logging" in about.get("capabilities", {})
         return {} if can_log and params.get("level") in methods.LOG_LEVELS else None
-    return _listed(method, catalogue)
+    return _listed(method, catalogue, client)
 
 
-def _listed(method: str, catalogue: Catalogue | None) -> dict[str, Any] | None:
+def _listed(method: str, catalogue: Catalogue | None, client: Mapping[str, Any]) -> dict[str, Any] | None:
     """A whole list: a cached one has a single page."""
     if method not in LISTS:
         return None
     key, name = LISTS[method]
-    return {key: list(getattr(catalogue, name)) if catalogue else []}
+    items = list(getattr(catalogue, name)) if catalogue else []
+    if method == methods.TOOLS_LIST and not extensions.shows_apps(client):
+        items = extensions.without_app_tools(items)
+    elif method == methods.RESOURCES_LIST:
+        items = extensions.without_skill_entries(items)
+    elif method == methods.SKILLS_LIST:
+        items = extensions.skills_of(items)
+    return {key: items}
 
 
 def _modern_capabilities(capabilities: dict[str, Any]) -> dict[str, Any]:
