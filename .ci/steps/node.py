@@ -47,6 +47,8 @@ def node_tools() -> tuple[str, str]:
 def node_packages(with_dev: bool) -> None:
     value = digest(ROOT / "package.json")
     stamps = {False: MODULES / ".tabrelay-runtime", True: MODULES / ".tabrelay-dev"}
+    # An install without them would remove the packages that tests and checks of this checkout use.
+    with_dev = with_dev or stamps[True].is_file()
     if any(is_stamped(stamps[kind], value) for kind in {with_dev, True}):
         return
     node, npm = node_tools()
