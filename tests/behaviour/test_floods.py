@@ -22,6 +22,7 @@ from websockets.typing import Subprotocol
 from tabrelay.admission.rate_limiter import MAX_KNOWN, RateLimiter
 from tabrelay.calls.calls import MAX_UNREAD_NOTICES, MAX_UNREAD_SIZE, Call, Notice, Pending
 from tabrelay.faces.mcp.event_store import MAX_STREAM, EventStore, EventStream
+from tabrelay.faces.web import pairing
 from tabrelay.faces.web.pairing import MAX_HELD
 from tabrelay.routing.catalogue_store import Catalogue, CatalogueStore, StoredServer
 from tabrelay.routing.registry import Registry
@@ -218,7 +219,10 @@ async def test_a_running_call_keeps_its_connection_while_unknown_clients_connect
         assert (await running).status_code == 200
 
 
-async def test_of_the_questions_of_pages_that_want_to_be_paired_only_the_newest_wait(tmp_path: Path) -> None:
+async def test_of_the_questions_of_pages_that_want_to_be_paired_only_the_newest_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairing, "HOLD_S", 4 * BOUND_S)  # none ends because it has waited for long
     async with RunningRelay(tmp_path) as relay:
         page = {"Origin": "https://app.example"}
         asked = (await relay.http.post("/-/ask", json={"server": "notes"}, headers=page)).json()
