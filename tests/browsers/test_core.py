@@ -7,12 +7,15 @@ import time
 import pytest
 from mcp_types import CallToolResult, TextContent
 
+from tests.browsers.conftest import NAMES
 from tests.support.browser_engines import Engine, Tab, until
 from tests.support.documented_pages import OFFERED, WAYS, fetch_files, write_page
 from tests.support.web_app import App
 
 # No other page offers anything any more.
 ALONE = "connection.catalogue?.tools.every(({ owner }) => ['worker', connection.tab.id].includes(owner))"
+# In Chromium, tests/e2e/test_loading.py tries all of them.
+WAYS_HERE = ("README", "WebMCP", "MicroPython") if NAMES == ["chromium"] else tuple(WAYS)
 WITHOUT: dict[str, dict[str, str]] = {"shared": {}, "elected": {"without": "SharedWorker"}}
 
 
@@ -113,7 +116,7 @@ async def test_a_shared_worker_that_does_not_reach_the_relay_is_replaced_by_one_
 
 
 @pytest.mark.shows("relay started after the page")
-@pytest.mark.parametrize("way", ["README", "WebMCP", "MicroPython"])
+@pytest.mark.parametrize("way", WAYS_HERE)
 async def test_a_page_that_is_loaded_while_the_relay_is_down_connects_when_it_is_there(
     app: App, browser: Engine, way: str, tabs: list[Tab]
 ) -> None:

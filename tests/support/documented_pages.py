@@ -77,12 +77,13 @@ async def fetch_files(folder: Path, relay: Demo) -> None:
 async def write_page(folder: Path, relay: Demo, way: str) -> str:
     """Write the page of one way; returns its path. The relay's files must exist."""
     if way == "example":
-        shutil.copytree(ROOT / "web_demo" / "examples" / "cross_origin", folder / "example")
+        shutil.copytree(ROOT / "web_demo" / "examples" / "cross_origin", folder / "example", dirs_exist_ok=True)
         shutil.copy(folder / "tabrelay.js", folder / "example" / "tabrelay.js")
         script = folder / "example" / "notes.js"
         script.write_text(with_token(script.read_text(encoding="utf-8"), relay.token), encoding="utf-8")
         page = folder / "example" / "index.html"
-        page.write_text(page.read_text(encoding="utf-8") + OWN, encoding="utf-8")
+        html = page.read_text(encoding="utf-8").replace("<title>", f"{COLLECT}<title>", 1)
+        page.write_text(html + OWN, encoding="utf-8")
         return "example/"
     body = await _bundled(folder, relay) if way == "bundle" else _written(way, folder)
     html = f"<!doctype html><title>{way}</title>{COLLECT}<p id=note>Buy milk.</p>{body}{OWN}"
@@ -113,8 +114,7 @@ def _written(way: str, folder: Path) -> str:
 
 async def _bundled(folder: Path, relay: Demo) -> str:
     project = folder / "project"
-    (project / "node_modules").mkdir(parents=True)
-    shutil.copytree(folder / "unpacked" / "package", project / "node_modules" / "tabrelay")
+    shutil.copytree(folder / "unpacked" / "package", project / "node_modules" / "tabrelay", dirs_exist_ok=True)
     code = block("docs/guides/frameworks.md", "ts", "connect(").replace(WRITTEN, f"http://127.0.0.1:{relay.port}")
     (project / "app.ts").write_text(with_token(code, relay.token), encoding="utf-8")
     made = await asyncio.create_subprocess_exec(
