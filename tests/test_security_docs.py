@@ -30,6 +30,7 @@ ATTACKERS = {
     "another user of this computer",
     "a program that takes the port",
     "a program that fills the disk or deletes the call log",
+    "a browser's worker that reports wrong times",
     "a page or program that reads what other clients call",
     "two relays that rotate one log file at once",
     "a malicious server (page or upstream): lists",

@@ -40,6 +40,6 @@ class FakeFastPath(FastPath):
             return Admission(Route(), address, refusal=Refuse(421, "", ""))
         return Admission(Route(), address, Principal("fuzz", frozenset()))
 
-    def _decide(self, server: str, request: RequestHeaders, principal: Principal, body: bytes) -> Outcome:
+    def _decide(self, server: str, request: RequestHeaders, principal: Principal, body: bytes, scope: Any) -> Outcome:
         self._requests.append((b"POST", f"/{server}".encode(), body))
         return Answer(200, b"ok")

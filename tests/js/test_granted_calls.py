@@ -426,3 +426,9 @@ async def test_records_state_when_a_tab_with_rivals_answered_and_how_many_calls_
     assert log[-1][-4:] == ["received", "7", "1020", "3"]
     log = await play(tmp_path, *granted(), *frames_and_number(2), answered("x1"), ["unrecorded"])
     assert "received" not in log[-1]
+
+
+async def test_a_call_whose_times_are_asked_for_goes_to_python(tmp_path: Path) -> None:
+    """F6: its header ends with `m`, so it is not like the calls that a grant covers."""
+    log = await play(tmp_path, *granted(), ["frame", frame(2, "c2", m=1)])
+    assert kinds(log) == ["receive", "receive"]

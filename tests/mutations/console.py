@@ -10,6 +10,21 @@ CAPTURED: Final = "tests/behaviour/console/test_captured_calls.py"
 
 MUTATIONS: Final = (
     Mutation(
+        "times that a worker reports",
+        "return seconds",
+        "tests/wire/test_call_times.py::test_what_is_read_of_any_report_is_in_order",
+    ),
+    Mutation(
+        "time stamps of a worker",
+        "if False:",
+        "tests/wire/test_call_times.py::test_stamps_that_were_never_sent_are_ignored",
+    ),
+    Mutation(
+        "calls whose times are taken",
+        "if False:",
+        "tests/transport/test_measured_calls.py::test_the_times_of_so_many_calls_are_taken",
+    ),
+    Mutation(
         "memory of captured calls",
         "while False:",
         f"{CAPTURED}::test_the_ring_has_a_size_and_a_number_of_calls",

@@ -28,6 +28,7 @@ class OpenConsole:
         self.events: list[Row] = []
         self.arrived: dict[str, float] = {}
         self._changed = asyncio.Event()
+        self.close: Callable[[], object] = lambda: None
 
     async def read(self, lines: AsyncIterator[str]) -> None:
         async for line in lines:
@@ -85,6 +86,7 @@ async def open_console(relay: RunningRelay, query: str = "", token: str = "") ->
         assert response.status_code == 200
         assert response.headers["content-type"].startswith("text/event-stream")
         reading = asyncio.create_task(console.read(response.aiter_lines()))
+        console.close = reading.cancel
         try:
             await console.until(lambda: console.hello)
             yield console

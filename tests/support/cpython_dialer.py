@@ -8,6 +8,7 @@ import itertools
 import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -24,11 +25,22 @@ from tests.support.fake_sockets import FakeAbort
 from tests.support.waiting import BOUND_S
 
 
+@dataclass
+class LinkDelay:
+    """How long each frame takes in addition."""
+
+    up_s: float = 0.0
+    down_s: float = 0.0
+
+
 class NetworkSocket:
     """One open WebSocket. `send` only queues: a task writes in order."""
 
-    def __init__(self, connection: ClientConnection, on_message: Callable[[str, str | None], None]) -> None:
+    def __init__(
+        self, connection: ClientConnection, on_message: Callable[[str, str | None], None], delay: LinkDelay
+    ) -> None:
         self._connection = connection
+        self._delay = delay
         self._on_message = on_message
         self._out: asyncio.Queue[str | None] = asyncio.Queue()
         self.buffered = 0
@@ -45,6 +57,8 @@ class NetworkSocket:
     async def _write(self) -> None:
         with suppress(ConnectionClosed):
             while (text := await self._out.get()) is not None:
+                if self._delay.up_s:
+                    await asyncio.sleep(self._delay.up_s)
                 await self._connection.send(text)
                 self.buffered -= len(text)
         await self._connection.close()
@@ -53,6 +67,8 @@ class NetworkSocket:
         with suppress(ConnectionClosed):
             async for text in self._connection:
                 assert isinstance(text, str)
+                if self._delay.down_s:
+                    await asyncio.sleep(self._delay.down_s)
                 self._on_message(*frames.split(text))
 
 
@@ -66,6 +82,7 @@ class NetworkDialer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._connection: ClientConnection | None = None
         self._others: Iterator[str] | None = None
+        self.delay = LinkDelay()
         self.dials = 0
         self.opened = 0
 
@@ -100,7 +117,7 @@ class NetworkDialer:
             raise DialError("relay_down", str(error)) from error
         self.opened += 1
         self._connection = connection
-        socket = NetworkSocket(connection, on_message)
+        socket = NetworkSocket(connection, on_message, self.delay)
         watch = asyncio.create_task(self._watch(connection, socket, on_close))
         self._tasks.add(watch)
         watch.add_done_callback(self._tasks.discard)

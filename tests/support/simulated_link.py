@@ -16,7 +16,18 @@ from dataclasses import dataclass, field
 from tabserver.wire.codec import TextCodec
 from tabserver.wire.eras import Era
 from tabserver.wire.errors import BufferFull
-from tabserver.wire.events import Closed, Event, Expired, Opened, Received, Silence, Undeliverable, Violation, Welcomed
+from tabserver.wire.events import (
+    ClockRead,
+    Closed,
+    Event,
+    Expired,
+    Opened,
+    Received,
+    Silence,
+    Undeliverable,
+    Violation,
+    Welcomed,
+)
 from tabserver.wire.frames import Caller, Greeting, Kind, Terms
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
@@ -55,6 +66,10 @@ class Call:
     @property
     def channel(self) -> str:
         return f"c{self.number}"
+
+    @property
+    def is_measured(self) -> bool:
+        return self.number % 3 == 0
 
     @property
     def payload(self) -> str:
@@ -108,6 +123,9 @@ class RelayEnd:
         if isinstance(event, Received):
             if event.kind is Kind.RES and event.id is not None:
                 call = world.pending.pop((event.channel, event.id), None)
+                if event.reported is not None:
+                    assert event.reported["out"] <= round(world.now * 1e6) and world.calls[int(event.id)].is_measured
+                    world.seen["times reported"] += 1
                 if call is not None and '"error"' in event.payload:
                     call.end("unknown")
                 elif call is not None:
@@ -116,6 +134,9 @@ class RelayEnd:
                 call = world.pending.get((event.channel, event.related))
                 if call is not None:
                     call.received.append(json.loads(event.payload)["note"])
+        elif isinstance(event, ClockRead):
+            assert event.stamp <= event.theirs * 1e6 + 1 and event.theirs <= world.now
+            world.seen["clock reads"] += 1
         elif isinstance(event, Welcomed):
             if not event.resumed:
                 again, lost = world.pending.claim(self.inst)
@@ -155,7 +176,16 @@ class RelayEnd:
             self.world.seen["asked again"] += 1
 
     def ask(self, call: Call, *, again: bool = False) -> None:
-        self.link.send(call.channel, Kind.REQ, call.payload, self.world.now, id=call.number, caller=CALLER, again=again)
+        now = self.world.now
+        if call.is_measured:
+            self.link.ask_clock(round(now * 1e6), now)
+        self.link.send(
+            *(call.channel, Kind.REQ, call.payload, now),
+            id=call.number,
+            caller=CALLER,
+            again=again,
+            is_measured=call.is_measured,
+        )
 
 
 class WorkerEnd:
@@ -198,6 +228,7 @@ class WorkerEnd:
         if event.kind is not Kind.REQ:
             return
         number = json.loads(event.payload)["call"]
+        assert event.is_measured is self.world.calls[number].is_measured
         self.open.add(event.channel)
         standing: RecordedAnswer[str] | RequestStanding = RequestStanding.UNKNOWN
         if event.again and not self.world.ignores_history:
@@ -239,7 +270,9 @@ class WorkerEnd:
             channel = f"c{number}"
             if channel in self.open:
                 try:
-                    self.link.send(channel, Kind.RES, answer, self.world.now, id=number)
+                    is_measured = self.world.calls[number].is_measured
+                    times = f'{{"in":0,"out":{round(self.world.now * 1e6)}}}' if is_measured else ""
+                    self.link.send(channel, Kind.RES, answer, self.world.now, id=number, times=times)
                 except BufferFull:
                     return
             self.unsent.pop(0)

@@ -77,6 +77,8 @@ export type FromPage =
   | { t: "detach"; returns?: boolean; expected?: boolean }
   // `json` is the MCP result for this kind of call, as JSON text.
   | { t: "result"; call: string; json: string }
+  // When a call began and ended, in milliseconds since 1970, if that was asked for. Its end follows.
+  | { t: "times"; call: string; began: number; ended: number }
   // The handler does not wait for answers: it is called again with them.
   | { t: "required"; call: string; requests: Record<string, { method: string; params: object }>; state?: unknown }
   // With a `code` it is a protocol error, otherwise a tool error.
@@ -131,6 +133,8 @@ export type CallMessage = {
   state?: unknown;
   /** The task that the call is or may become. `saved`: what an earlier run of its handler saved. */
   task?: { id: string; saved?: unknown };
+  /** The relay asks for the times of this call. */
+  timed?: boolean;
 } & CallTarget;
 
 export type AnswerMessage = { t: "answer"; call: string; ask: number } & (

@@ -22,6 +22,7 @@ from ..handlers.target import Target
 from ..handlers.tools import text_result
 from ..rpc import Refusal, is_finite, loggable
 from ..wire import methods
+from ..wire.call_times import CallTimes
 from ..wire.control_messages import CLOSE_STREAM, PIN
 from ..wire.eras import Era
 from ..wire.frames import Acp
@@ -73,6 +74,8 @@ class CallServices:
 class CallRunner(Protocol):
     """What runs calls in tabs and in the worker: TabCalls."""
 
+    @property
+    def now_ms(self) -> Callable[[], float]: ...
     def ended(self, call: RunningCall, phase: str, error: str | None) -> None: ...
     def progressed(self, call: RunningCall, progress: float, total: float | None) -> None: ...
     def take_back(self, call: RunningCall) -> None: ...
@@ -114,6 +117,7 @@ class RunningCall:
     progress_shown_ms = 0.0
     page_questions: dict[Any, Cancel] | None = None
     outcome: Outcome | None = None  # for pages that watch calls
+    times: CallTimes | None  # F6: of the request that waits for the response
 
     def __init__(
         self,
@@ -131,6 +135,7 @@ class RunningCall:
 
     def _use_request(self, session: CallerSession, id: RequestId, meta: RequestMeta) -> None:
         self.session, self.request_id, self.meta = session, id, meta
+        self.times = session.measured.get(id) if session.measured else None
         self.caller = session.caller if meta.acp is None else replace(session.caller, acp=meta.acp)
         session.running[id] = self
 
@@ -180,6 +185,28 @@ class RunningCall:
         """It runs in a tab, or in the worker, from now on."""
         self.runner, self.number, self.purpose, self.name, self.tab = runner, number, purpose, name, tab
         self.began_ms, self.is_sent = began_ms, False
+        if tab is None and self.times is not None:
+            self.times.begin()
+
+    def waits(self, why: str) -> None:
+        """It waits for its tab or for the user."""
+        if self.times is not None:
+            self.times.hold(why)
+
+    def ran_in_page(self, began_ms: Any, ended_ms: Any) -> None:
+        """The page that runs it reports when it began and ended: milliseconds since 1970."""
+        if self.times is not None and self.runner is not None and is_finite(began_ms) and is_finite(ended_ms):
+            now_ms = self.runner.now_ms()
+            self.times.ran_in_page((now_ms - began_ms) / 1000, (now_ms - ended_ms) / 1000)
+
+    def stopped_by(self, stop: Cancel) -> Cancel:
+        """For a call that runs in the worker: `stop` stops its handler."""
+
+        def cancel(reason: str) -> None:
+            self.stop_running("cancelled")
+            stop(reason)
+
+        return cancel
 
     def stop_with(self, stop: Cancel) -> None:
         """It runs already, and this function stops it."""
@@ -211,6 +238,8 @@ class RunningCall:
     def stop_running(self, phase: str, error: str | None = None) -> None:
         """It does not run any more: it has ended, was cancelled, or could not start."""
         runner, self.runner = self.runner, None
+        if self.times is not None:
+            self.times.end()
         if runner is not None:
             for cancel in list(self.page_questions.values()) if self.page_questions else ():
                 cancel("the call is over")

@@ -159,6 +159,8 @@ class Server:
                     if call.runner is not None:
                         call.runner.take_back(call)
             if kind is Kind.REQ and id is not None:
+                if event.times is not None:
+                    session.measured = {id: event.times}
                 self._receive_request(session, id, event.payload)
             elif kind is Kind.NOTE:
                 self._receive_notification(session, event.payload)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from ..handlers.context import Result, Written
@@ -20,6 +21,7 @@ from ..handlers.questions import Answer
 from ..handlers.resources import ResourceNotFound
 from ..handlers.tools import text_result
 from ..rpc import Refusal, dump
+from ..wire.call_times import CallTimes
 from ..wire.eras import META_SERVER_INFO, Era
 from ..wire.errors import BufferFull, MessageTooLarge
 from ..wire.frames import Caller, Kind
@@ -51,6 +53,8 @@ class CallerSession:
     """
 
     is_repeated = False
+    # F6: times of requests that ask for them, until their calls begin.
+    measured: Mapping[RequestId, CallTimes] = MappingProxyType({})
 
     def __init__(self, id: str, caller: Caller, is_single: bool) -> None:
         self.id, self.caller, self.is_single = id, caller, is_single

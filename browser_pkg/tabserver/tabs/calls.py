@@ -17,6 +17,7 @@ from ..handlers.tools import Tool, text_result
 from ..mcp.call import RunningCall
 from ..mcp.parked_calls import GONE
 from ..timing import Timing
+from ..wire.call_times import APPROVAL, BUSY, LOADING
 from . import messages
 from .activity import CallActivity
 from .approvals import ApprovalRequest, Approvals
@@ -178,6 +179,8 @@ class TabCalls:
         self, call: RunningCall, routed: RoutedRequest, destination: Destination, tool: Tool | None, is_new: bool
     ) -> Cancel:
         if destination.tab is None:
+            if not is_new and call.times is not None:
+                call.times.begin()
             return self._run_own(call, routed, destination, tool)
         self.running[call.number] = call
         self._send(call, routed, destination, is_new)
@@ -195,7 +198,7 @@ class TabCalls:
     def adopt_own(self, call: RunningCall, name: str, tool: Tool, begin: Callable[[], Any]) -> None:
         """JavaScript had this tool of the worker run. `begin` returns or raises what the tool did."""
         call.runs(self, str(next(self._numbers)), "tools", name, None, self.now_ms())
-        call.stop_with(_stop_own(call, tool.start_by(begin, call.finish)))
+        call.stop_with(call.stopped_by(tool.start_by(begin, call.finish)))
 
     def _sent(self, call: RunningCall, tab: Tab, now_ms: float) -> None:
         call.is_sent = True
@@ -254,6 +257,7 @@ class TabCalls:
             except Exception as error:  # too late to raise: `begin` has returned
                 call.finish(text_result(str(error), is_error=True))
 
+        call.waits(APPROVAL)
         call.notify_progress(0, None, f'Waiting until the user allows "{routed.key}" in the page')
         tab = asked.owner or max(self._presence.present, key=lambda tab: tab.rank, default=None)
         if tab is not None and not tab.is_awake:
@@ -279,12 +283,14 @@ class TabCalls:
         assert tab is not None
         if not destination.is_ready:
             self._held[call.number] = routed
+            call.waits(LOADING)
             if not tab.is_expected:
                 self._later(self._timing.tab_doubt_s * 1000, lambda: self._fail_if_absent(call.number))
         elif not tab.is_awake:
             _fail(call, tab_asleep(tab, routed.key))
         elif self._must_wait(destination, is_new=is_new):
             self._held[call.number] = routed
+            call.waits(BUSY)
             self._responsiveness.ask(tab)
             self._later(self._timing.tab_silence_s * 1000, lambda: self._fail_if_unresponsive(call.number))
         else:
@@ -311,7 +317,7 @@ class TabCalls:
         except Exception as error:
             call.stop_running("failed", str(error))
             raise
-        return _stop_own(call, stop)
+        return call.stopped_by(stop)
 
     # -- held calls, and the end of each call -------------------------------------------------------------------------
 
@@ -381,14 +387,6 @@ class TabCalls:
             self.take_back(call)
         if self._presence.watchers:
             self._activity.ended(call, phase, error)
-
-
-def _stop_own(call: RunningCall, stop: Cancel) -> Cancel:
-    def cancel(reason: str) -> None:
-        call.stop_running("cancelled")
-        stop(reason)
-
-    return cancel
 
 
 def _fail(call: RunningCall, why: RoutingError) -> None:

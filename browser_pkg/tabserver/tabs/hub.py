@@ -147,7 +147,7 @@ class Hub:
             # defence: calls that JavaScript carries out: an audience takes back all grants
             self._presence.watch(tab)
             self._grants.revoke()
-        elif kind in ("required", "error", "progress", "log", "ask", "save"):
+        elif kind in ("required", "error", "progress", "log", "ask", "save", "times"):
             self.calls.receive(tab, kind, message)
         self.calls.release_held()
 

@@ -52,6 +52,9 @@ class CallWriter:
             task = f'"kind":"tools","name":"{own_key}","request":{call.payload}'
         else:
             task = json.dumps(routed.message(own_key))[1:-1]
+        if call.times is not None:
+            call.times.post(tab.id)
+            task += ',"timed":true'
         text = f'{{"t":"call","call":"{call.number}","caller":{self.caller_json(call)},{task}{_more(call)}}}'
         return text, reads_requests and is_plain(call, routed)
 
@@ -85,6 +88,7 @@ def is_plain(call: RunningCall, routed: RoutedRequest) -> bool:
     return (
         session.is_single
         and not session.is_repeated
+        and call.times is None
         and call.task_id is None
         and meta.token is None
         and meta.target is None
@@ -129,6 +133,8 @@ def receive(call: RunningCall, kind: str, message: Message) -> None:
             call.save(message.get("state"))
     elif kind == "ask":
         _ask(call, message)
+    elif kind == "times":
+        call.ran_in_page(message.get("began"), message.get("ended"))
     elif kind == "required":
         _require(call, message)
     else:

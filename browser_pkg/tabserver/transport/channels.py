@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
+from ..wire.call_times import CallTimes
 from ..wire.errors import BufferFull, MessageTooLarge
 from ..wire.frames import Kind
 from ..wire.jsonrpc import RequestId
@@ -27,7 +28,7 @@ class Channels(Generic[P]):
         self._link, self._clock = link, clock
         self._open: dict[str, bool] = {}
         self._orphans: dict[str, float] = {}
-        self.unsent: deque[tuple[str, Kind, P, RequestId | None, RequestId | None]] = deque()
+        self.unsent: deque[tuple[str, Kind, P, RequestId | None, RequestId | None, CallTimes | None]] = deque()
 
     def opened(self, channel: str, *, is_single: bool) -> None:
         """`is_single`: opened by its only request, and closed with its response."""
@@ -64,14 +65,21 @@ class Channels(Generic[P]):
         return min(self._orphans.values(), default=None)
 
     def send(
-        self, channel: str, kind: Kind, payload: P, id: RequestId | None, related: RequestId | None, now: float
+        self,
+        channel: str,
+        kind: Kind,
+        payload: P,
+        id: RequestId | None,
+        related: RequestId | None,
+        now: float,
+        times: CallTimes | None = None,
     ) -> None:
         """L3: while the link has no room, a response waits for it, and so does a notification without a request. Raises
         BufferFull for other notifications, and MessageTooLarge."""
-        if channel not in self._open or (not self.unsent and self._try_send(channel, kind, payload, id, related, now)):
+        waiting = (channel, kind, payload, id, related, times)
+        if channel not in self._open or (not self.unsent and self._try_send(*waiting, now)):
             return
         self._link.check(payload)
-        waiting = (channel, kind, payload, id, related)
         if kind is Kind.NOTE:
             notices = [each for each in self.unsent if each[1] is Kind.NOTE]
             if waiting in notices:
@@ -99,10 +107,18 @@ class Channels(Generic[P]):
         return None
 
     def _try_send(
-        self, channel: str, kind: Kind, payload: P, id: RequestId | None, related: RequestId | None, now: float
+        self,
+        channel: str,
+        kind: Kind,
+        payload: P,
+        id: RequestId | None,
+        related: RequestId | None,
+        times: CallTimes | None,
+        now: float,
     ) -> bool:
         try:
-            self._link.send(channel, kind, payload, now, id=id, related=related)
+            report = "" if times is None else times.report()
+            self._link.send(channel, kind, payload, now, id=id, related=related, times=report)
         except BufferFull:
             return False
         if kind is Kind.RES and self._open[channel]:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar, cast
 
+from ..wire.call_times import CallTimes
 from ..wire.codec import Codec, TextCodec
 from ..wire.events import Closed, Event, Opened, Parted, Received, Silence, Violation, Welcomed
 from ..wire.frames import CLOSE_PROTOCOL, CLOSE_SLOW, Kind
@@ -27,6 +28,7 @@ T = TypeVar("T")
 
 HIGH_WATER: Final = 1024 * 1024  # bytes in the socket's buffer; with more, frames wait in the outbox
 DRAIN_CHECK_S: Final = 0.02  # between checks of that buffer
+MAX_MEASURED: Final = 1024  # F6: calls whose times are taken at the same time
 MIN_EXPIRY_S: Final = 0.01  # a timer may fire a moment before it is due
 
 NewReceiver = Callable[[Callable[..., None]], Callable[[Received[P] | Opened | Closed], None]]
@@ -63,6 +65,7 @@ class LinkSession(Generic[P]):
         self._request_history: RequestHistory[P] = RequestHistory(
             codec if codec is not None else cast("Codec[P]", TextCodec())
         )
+        self._measured: dict[tuple[str, RequestId], CallTimes] = {}
         self._expiry_timer: DialTimer | None = None
         self._is_pumping = False
         self._drain_timer: DialTimer | None = None
@@ -126,7 +129,8 @@ class LinkSession(Generic[P]):
     ) -> None:
         """Send on an open channel; a message for a closed one is dropped. Raises MessageTooLarge."""
         now = self._clock()
-        self._change(self._channels.send, channel, kind, payload, id, related, now)
+        times = self._measured.pop((channel, id), None) if self._measured and id is not None else None
+        self._change(self._channels.send, channel, kind, payload, id, related, now, times)
         if id is not None and kind is Kind.RES:
             self._request_history.finish(channel, id, payload, now)
         if not self._is_pumping:  # else the `_pump` that called this function continues
@@ -236,10 +240,20 @@ class LinkSession(Generic[P]):
             if event.again and self._answer_repeat(event.channel, event.id):
                 return
             self._request_history.begin(event.channel, event.id)
+            if event.is_measured:
+                event.times = self._measure(event.channel, event.id)
         try:
             self._receive(event)
         except Exception as error:
             self._report(error)
+
+    def _measure(self, channel: str, id: RequestId) -> CallTimes:
+        """F6: take the times of this request. Beyond the bound, those of the oldest are not reported."""
+        # defence: calls whose times are taken
+        if len(self._measured) >= MAX_MEASURED:
+            del self._measured[next(iter(self._measured))]
+        times = self._measured[channel, id] = CallTimes(self._clock)
+        return times
 
     def _answer_repeat(self, channel: str, id: RequestId) -> bool:
         """Was this request received before? Then it must not run again: its response is sent again, or follows, or is

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from .call_times import CallTimes
 from .frames import Caller, Kind
 from .jsonrpc import RequestId
 
@@ -48,6 +49,10 @@ class Received(Generic[P]):
     payload: P
     caller: Caller | None
     again: bool = False
+    # F6: this request asks for its times; these are taken of it; this response reports them.
+    is_measured: bool = False
+    times: CallTimes | None = None
+    reported: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,4 +101,12 @@ class Expired:
     """L7: the grace is over: the session can't be resumed any more."""
 
 
-Event = Welcomed | Opened | Received[Any] | Closed | Parted | Violation | Undeliverable | Silence | Expired
+@dataclass(frozen=True, slots=True)
+class ClockRead:
+    """F7: the other end's clock read `theirs` seconds after it received our stamp."""
+
+    stamp: int
+    theirs: float
+
+
+Event = Welcomed | Opened | Received[Any] | Closed | Parted | Violation | Undeliverable | Silence | Expired | ClockRead

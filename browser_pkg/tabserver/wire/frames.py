@@ -218,6 +218,8 @@ _FIELDS: Final[dict[str, dict[str, tuple[type, bool]]]] = {
         "k": (str, True),
         "o": (dict, False),
         "d": (int, False),
+        "m": (int, False),
+        "w": (dict, False),
     },
     "close": {"s": (int, True), "a": (int, True), "c": (str, True), "why": (str, True)},
     "part": {
@@ -228,7 +230,7 @@ _FIELDS: Final[dict[str, dict[str, tuple[type, bool]]]] = {
         "n": (int, True),
         "h": (dict, False),
     },
-    "ack": {"a": (int, True)},
+    "ack": {"a": (int, True), "p": (int, False), "e": (list, False)},
     "bye": {"code": (int, True), "reason": (str, True), "retry_ms": (int, False)},
 }
 

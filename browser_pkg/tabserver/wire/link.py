@@ -28,9 +28,10 @@ import json
 from typing import Any, Final, TypeVar, cast
 
 from . import frames
+from .call_times import MAX_TIME
 from .codec import Codec, TextCodec
 from .errors import LocalProtocolError, RemoteProtocolError, TooMuch
-from .events import Closed, Event, Opened, Parted, Received, Undeliverable, Violation, Welcomed
+from .events import ClockRead, Closed, Event, Opened, Parted, Received, Undeliverable, Violation, Welcomed
 from .frames import Caller, Greeting, Kind, Terms
 from .jsonrpc import RequestId
 from .limits import DEFAULTS, Limits, watchdog_s
@@ -161,10 +162,13 @@ class Link(LinkShortcuts[P]):
         related: RequestId | None = None,
         caller: Caller | None = None,
         again: bool = False,
+        is_measured: bool = False,
+        times: str = "",
     ) -> None:
         """Send one message. With `caller`, the channel is opened for this one request and ends with its response.
 
-        `again`: this request was also sent in an earlier session, and may have arrived there.
+        `again`: this request was also sent in an earlier session, and may have arrived there. `is_measured`: its
+        response should report its times; `times`: the report, as JSON text.
         """
         # `value` is a descriptor, and ten times as slow.
         if id is None:
@@ -178,6 +182,11 @@ class Link(LinkShortcuts[P]):
         if again:
             # L6: the worker looks the request up in its history before it runs it.
             tail += ',"d":1'
+        # F6: a request that asks for its times, and a response that reports them.
+        if is_measured:
+            tail += ',"m":1'
+        if times:
+            tail += f',"w":{times}'
         self._push("msg", channel, tail, payload, now)
 
     def check(self, payload: P) -> None:
@@ -195,6 +204,12 @@ class Link(LinkShortcuts[P]):
         if retry_ms is not None:
             fields["retry_ms"] = retry_ms
         self._send_unnumbered(frames.encode(**fields))
+
+    def ask_clock(self, stamp: int, now: float) -> None:
+        """F7: have the other end read its clock. `stamp` comes back unchanged, as a ClockRead."""
+        if self.phase is _UP:
+            self._send_unnumbered(f'{{"t":"ack","p":{stamp},"a":{self._receiver.ack}}}')
+            self._ack_sent(now)
 
     def _push(self, kind: str, channel: str, tail: str, payload: P | None, now: float) -> None:
         phase, sender = self.phase, self._sender
@@ -252,8 +267,21 @@ class Link(LinkShortcuts[P]):
             self._handle_hello(frame, now)
         elif kind == "welcome":
             self._handle_welcome(frame, now)
+        elif kind == "ack" and len(frame) > 2:
+            self._handle_clock(frame, now)
         if "s" in frame:
             self._schedule_ack(now, is_awaited=kind == "part")
+
+    def _handle_clock(self, frame: dict[str, Any], now: float) -> None:
+        """F7: the worker answers at once with the stamp and its clock; the relay reads the answer."""
+        if self._role is _DIALER and frame.get("p") is not None:
+            self._send_unnumbered(f'{{"t":"ack","e":[{frame["p"]},{round(now * 1e6)}],"a":{self._receiver.ack}}}')
+            self._ack_sent(now)
+        read = frame.get("e")
+        if self._role is not _DIALER and read is not None:
+            if len(read) != 2 or not all(type(each) is int and 0 <= each <= MAX_TIME for each in read):
+                raise RemoteProtocolError("frame ack: field e must be two numbers")
+            self._events.append(ClockRead(read[0], read[1] / 1e6))
 
     def _handle_message(self, frame: dict[str, Any], payload: P | None) -> None:
         # F1: a `msg` has a payload after its header.
@@ -265,7 +293,7 @@ class Link(LinkShortcuts[P]):
             raise RemoteProtocolError(f"frame msg: unknown kind {ascii(frame['k'])[:40]}") from None
         caller = Caller.from_dict(frame["o"]) if "o" in frame else None
         id, related = frames.request_id(frame, "i"), frames.request_id(frame, "r")
-        self._events.append(Received(frame["c"], kind, id, related, payload, caller, frame.get("d") == 1))
+        self._events.append(Received(frame["c"], kind, id, related, payload, caller, *_more(frame)))
 
     def _confirm(self, upto: int) -> None:
         # L2: to acknowledge what was never sent is a violation.
@@ -350,3 +378,8 @@ class Link(LinkShortcuts[P]):
         """The events since the last call, in order."""
         drained, self._events = self._events, []
         return drained
+
+
+def _more(frame: dict[str, Any]) -> tuple[bool, bool, None, dict[str, Any] | None]:
+    """The rare fields of a `msg`, as `Received` has them."""
+    return frame.get("d") == 1, frame.get("m") == 1, None, frame.get("w")

@@ -131,7 +131,8 @@ class LinkTimers(Generic[P]):
         self._receiver.advance()
         outbox = self._sender.outbox
         # F4: slices that arrive together are acknowledged with one `ack`, which includes the one before.
-        if outbox and outbox[-1][0].startswith('{"t":"ack"'):
+        # F7: not one that carries a stamp.
+        if outbox and outbox[-1][0].startswith('{"t":"ack","a"'):
             outbox.pop()
         self._send_unnumbered(f'{{"t":"ack","a":{self._receiver.ack}}}')
         self._ack_sent(now)

@@ -20,9 +20,13 @@ if TYPE_CHECKING:
     from tabrelay.calls.calls import Call, Notice
     from tabrelay.calls.peer import Peer
     from tabrelay.payloads.sliced import Payload
+    from tabserver.wire.call_times import ReportedTimes
+    from tabserver.wire.clock_offset import ClockOffset
 
 Headers = Mapping[bytes, str]  # of a request: the first value of each
 
+# In the ASGI scope of a request whose body took a while: when its head was complete, by the monotonic clock.
+RECEIVED: Final = "tabrelay.received"
 PARENT_HEADER: Final = PARENT.encode()
 STATE_HEADER: Final = STATE.encode()
 
@@ -30,11 +34,24 @@ STATE_HEADER: Final = STATE.encode()
 class Trace(Protocol):
     """Observer of one running call."""
 
+    @property
+    def is_timed(self) -> bool:
+        """Does it want the times of the call in its worker (F6)?"""
+
     def lookup_started(self, server: str, call: Call) -> None:
         """The switch has the call and looks for the peer of the name."""
 
+    def waits(self, why: str) -> None:
+        """The call can't be sent yet. `why`: for users."""
+
     def sent(self, place: str, kind: str, peer: Peer) -> None:
         """The call is about to be sent to this peer, at this address."""
+
+    def happened(self, kind: str, text: str) -> None:
+        """Something that is no message: its connection was lost, it was sent again. `text`: for users."""
+
+    def answered(self, reported: ReportedTimes | None, clock: ClockOffset) -> None:
+        """The worker's response has arrived. `reported`: the times that the worker took, if it does that."""
 
     def noticed(self, notice: Notice) -> None:
         """The server sent a notification or a question during the call."""
@@ -58,7 +75,9 @@ class CallTap(Protocol):
 
     is_on: bool
 
-    def begin(self, headers: Headers, server: str, message: dict[str, Any], inner: Trace | None) -> Trace | None:
+    def begin(
+        self, scope: Any, headers: Headers, server: str, message: dict[str, Any], inner: Trace | None
+    ) -> Trace | None:
         """The observer of this call: `inner`, or one that passes everything on to it."""
 
 
@@ -67,7 +86,9 @@ class NoTap:
 
     is_on = False
 
-    def begin(self, headers: Headers, server: str, message: dict[str, Any], inner: Trace | None) -> Trace | None:
+    def begin(
+        self, scope: Any, headers: Headers, server: str, message: dict[str, Any], inner: Trace | None
+    ) -> Trace | None:
         return inner
 
 
@@ -82,7 +103,7 @@ class PassThroughTraces:
             context = context_in_headers(headers)
             if context is not None:
                 write_context(message, context)
-        return self._tap.begin(headers, server, message, None) if self._tap.is_on else None
+        return self._tap.begin(scope, headers, server, message, None) if self._tap.is_on else None
 
 
 def context_in(message: dict[str, Any]) -> TraceContext | None:

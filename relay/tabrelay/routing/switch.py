@@ -122,16 +122,25 @@ class Switch:
         if call.trace is not None:
             call.trace.lookup_started(server, call)
         lookup = self.remote_lookup
-        if len(call.payload) > LARGE_CALL or (lookup is not None and not lookup.is_held(server)):
-            return WaitingCall(call, server, owner, began, self)
+        if lookup is not None and not lookup.is_held(server):
+            return self._waiting(call, server, owner, began, "The relay that has the server is being looked up.")
+        if len(call.payload) > LARGE_CALL:
+            return self._waiting(call, server, owner, began, "A large call starts after others.")
         try:
             entry, peer = self.registry.acquire(named, call)
-            if peer is None or (call.method in LISTS and is_being_listed(entry, call)):
-                return WaitingCall(call, server, owner, began, self)
+            if peer is None:
+                return self._waiting(call, server, owner, began, "The server is not connected at the moment.")
+            if call.method in LISTS and is_being_listed(entry, call):
+                return self._waiting(call, server, owner, began, "The relay is reading the lists of the server.")
             cost = self._claim(call)
         except RelayError as error:
             return self._failed(server, call, owner, began, error)
         return self._send(server, call, owner, began, entry, peer, cost, began)
+
+    def _waiting(self, call: Call, server: str, owner: CallOwner | None, began: float, why: str) -> WaitingCall:
+        if call.trace is not None:
+            call.trace.waits(why)
+        return WaitingCall(call, server, owner, began, self)
 
     async def start_later(self, server: str, call: Call, owner: CallOwner | None, began: float) -> Pending:
         """The rest of `start` for a call that has to wait."""

@@ -35,8 +35,9 @@ class FastPath:
         self.exchanges = exchanges
         self._gate = gate
         self._aliases = aliases
-        # Decides about an admitted POST: server, headers, principal, body. Without a hop, because each call needs it.
-        self.decide: Callable[[str, RequestHeaders, Principal, bytes], Outcome] = endpoint.decide
+        # Decides about an admitted POST: server, headers, principal, body, and members of an ASGI scope. Without a hop,
+        # because each call needs it.
+        self.decide: Callable[[str, RequestHeaders, Principal, bytes, Any], Outcome] = endpoint.decide
         self.deadlines: DeadlineQueue[Any] = DeadlineQueue(WAIT_S, lambda request: request.hand_over())
 
     def is_address(self, url: bytes) -> bool:

@@ -48,6 +48,8 @@ from tabrelay.observe.call_metrics import outcome_of
 from tabrelay.observe.log_setup import redact
 from tabrelay.payloads.sliced import Payload
 from tabserver.wire import methods
+from tabserver.wire.call_times import ReportedTimes
+from tabserver.wire.clock_offset import ClockOffset
 from tabserver.wire.trace_context import TraceContext
 
 FLUSH_S: Final = 3.0  # time to send the remaining spans when the relay stops
@@ -105,6 +107,7 @@ class TracedRequest:
 class CallTrace:
     """One running call. Implements Trace."""
 
+    is_timed: Final = False
     __slots__ = ("_attributes", "_ends_face", "_face", "_ids", "_link", "_link_id", "_name", "_switch", "_tracer")
 
     def __init__(
@@ -138,6 +141,12 @@ class CallTrace:
             self._link = self._tracer.start_span(self._name, above, SpanKind.CLIENT, attributes)
 
     def noticed(self, notice: Notice) -> None: ...
+
+    def waits(self, why: str) -> None: ...
+
+    def happened(self, kind: str, text: str) -> None: ...
+
+    def answered(self, reported: ReportedTimes | None, clock: ClockOffset) -> None: ...
 
     def released(self) -> None: ...
 
@@ -188,7 +197,7 @@ class Tracing:
             request.spans.append(face)
         call = CallTrace(self._tracer, self._ids, face, name, attributes, ends_face=request.is_over)
         write_context(message, call.context)
-        return self._tap.begin(headers, server, message, call) if self._tap.is_on else call
+        return self._tap.begin(scope, headers, server, message, call) if self._tap.is_on else call
 
     def finish(self, request: TracedRequest, scope: Scope, status: int) -> None:
         """The response to a request was sent."""

@@ -98,9 +98,9 @@ class TappedFastPath:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._fast_path, name)
 
-    def decide(self, server: str, request: Any, principal: Any, body: bytes) -> Any:
+    def decide(self, server: str, request: Any, principal: Any, body: bytes, scope: Any) -> Any:
         is_known = request.verified is not None
-        outcome = self._fast_path.decide(server, request, principal, body)
+        outcome = self._fast_path.decide(server, request, principal, body, scope)
         headers = [(name, value.encode("latin-1")) for name in READ for value in request.headers(name)]
         self._tap.decided[outcome] = body
         self._scopes[outcome] = {"method": "POST", "path": f"/{server}", "headers": headers}

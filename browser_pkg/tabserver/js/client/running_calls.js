@@ -105,6 +105,7 @@ class Call {
   #reason;
   #message;
   #post;
+  #began_ms;
   #hasEnded = false;
   /** Made with the first request. @type {Map<number, PromiseWithResolvers<Record<string, unknown>>> | undefined} */
   #pending;
@@ -117,6 +118,7 @@ class Call {
   constructor(message, post) {
     this.#message = message;
     this.#post = post;
+    this.#began_ms = message.timed ? now_ms() : 0;
   }
 
   get call() {
@@ -170,6 +172,7 @@ class Call {
   finish(result) {
     if (this.isAborted) return;
     const { call } = this.#message;
+    this.#reportTimes();
     if (typeof result === "string") return this.#post({ t: "result", call, json: result });
     if (isInputRequired(result)) this.#post({ t: "required", call, ...toInputRequired(result) });
     else this.#post({ t: "result", call, json: writeJson(result, this.#owner) });
@@ -178,9 +181,16 @@ class Call {
   /** @param {unknown} error */
   fail(error) {
     if (this.isAborted) return;
+    this.#reportTimes();
     this.#post({ t: "error", call: this.#message.call, ...toError(error) });
     if (error instanceof UnwritableValue) console.error(`tabrelay: ${error.message}`);
     else if (!isOfCaller(error)) console.error(`tabrelay: ${this.#owner} failed.`, error);
+  }
+
+  /** F6: the relay asks when calls began and ended, while a console captures them. The result itself follows at once. */
+  #reportTimes() {
+    const { call, timed } = this.#message;
+    if (timed) this.#post({ t: "times", call, began: this.#began_ms, ended: now_ms() });
   }
 
   /** What runs, for messages. */
@@ -245,6 +255,11 @@ class Call {
     }
     this.#pending?.clear();
   }
+}
+
+/** Milliseconds since 1970, by a clock that the time of day does not change. */
+function now_ms() {
+  return performance.timeOrigin + performance.now();
 }
 
 /** @param {any} error */

@@ -7,8 +7,9 @@ complete, else by the same functions after the waits. What a message means is de
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 from tabrelay import mcp_headers
@@ -38,6 +39,9 @@ from tabserver.wire.memory_budget import MemoryBudget
 
 # Values of the version header without which a request is legacy, unless its body is modern.
 NOT_MODERN: Final = (None, *eras.LEGACY_VERSIONS)
+
+
+NO_SCOPE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class McpEndpoint:
@@ -140,7 +144,9 @@ class McpEndpoint:
 
     # -- POST ----------------------------------------------------------------------------------------------------------
 
-    def decide(self, server: str, request: RequestHeaders, principal: Principal, body: bytes) -> Outcome:
+    def decide(
+        self, server: str, request: RequestHeaders, principal: Principal, body: bytes, scope: Any = NO_SCOPE
+    ) -> Outcome:
         """What becomes of a POST whose body is complete. A RelayError is an answer too: nothing is raised."""
         try:
             if not self._switch.is_located(server):
@@ -155,7 +161,7 @@ class McpEndpoint:
             message = self._body_reader.read_small(body, request.first.get(mcp_headers.RAW_TABRELAY_ACP))
         except RelayError as error:
             return self._refusal(error, None, server)
-        return self._decide(entry, request, principal, message, {})
+        return self._decide(entry, request, principal, message, scope)
 
     def _decide(
         self, entry: ServerEntry, request: RequestHeaders, principal: Principal, message: Any, scope: Any

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from tabrelay.calls.trace_context import Headers, Trace, context_in
+from tabrelay.calls.trace_context import RECEIVED, Headers, Trace, context_in
 from tabrelay.config.settings import Settings
 from tabrelay.observe.capture.captured_call import CLIENT, CapturedCall
 from tabrelay.observe.capture.feed import CaptureFeed, Event, FeedReader
@@ -85,13 +85,22 @@ class CallCapture:
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
-    def begin(self, headers: Headers, server: str, message: dict[str, Any], inner: Trace | None) -> Trace | None:
-        return self.capture(headers, server, message, inner) or inner
+    def begin(
+        self, scope: Any, headers: Headers, server: str, message: dict[str, Any], inner: Trace | None
+    ) -> Trace | None:
+        return self.capture(headers, server, message, inner, received=scope.get(RECEIVED)) or inner
 
     def capture(
-        self, headers: Headers, server: str, message: dict[str, Any], inner: Trace | None = None, by: str = CLIENT
+        self,
+        headers: Headers,
+        server: str,
+        message: dict[str, Any],
+        inner: Trace | None = None,
+        by: str = CLIENT,
+        received: float | None = None,
     ) -> CapturedCall | None:
-        """None if it is left out, because there were too many within the last second."""
+        """None if it is left out, because there were too many within the last second. `received`: its first byte, by
+        the monotonic clock, if its body took a while."""
         if not self._has_room():
             self._left_out_since = self._left_out_since or time.time()
             self._left_out += 1
@@ -110,6 +119,7 @@ class CallCapture:
             inner=inner,
             by=by,
             trace_id=None if context is None else context.trace_id,
+            received=received,
         )
         self.ring.add(call)
         return call

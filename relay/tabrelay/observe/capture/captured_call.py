@@ -15,9 +15,12 @@ from tabrelay.calls.peer import Peer, PeerKind
 from tabrelay.calls.trace_context import Headers, Trace
 from tabrelay.errors import RelayError
 from tabrelay.observe.call_metrics import outcome_of
+from tabrelay.observe.capture.hop_times import HopTimes
 from tabrelay.payloads.sliced import Payload
 
 if TYPE_CHECKING:
+    from tabserver.wire.call_times import ReportedTimes
+    from tabserver.wire.clock_offset import ClockOffset
     from tabserver.wire.frames import Caller
 
 # Of one call. With more, the last ones are counted and not kept.
@@ -32,6 +35,7 @@ CANCELLED: Final = "cancelled"  # the reason of a call whose client hung up
 CLIENT: Final = "client"
 PEERS: Final = {PeerKind.PLAIN: "browser"}  # what a peer is called, if not by its kind
 CONSOLE: Final = "console"
+REPLAY: Final = "replay"  # an event: the call was sent again
 
 
 class TimedText(NamedTuple):
@@ -59,7 +63,7 @@ class CapturedCall:
     __slots__ = (
         *("_changed", "_inner", "_most", "answer", "by", "caller", "cost", "dropped", "ended_at", "error", "events"),
         *("group", "headers", "id", "is_kept", "is_waiting", "method", "name", "notices", "outcome", "peer", "place"),
-        *("released_at", "request", "sent_at", "seq", "server", "started", "trace_id"),
+        *("hops", "released_at", "replays", "request", "sent_at", "seq", "server", "started", "tab", "trace_id"),
     )
 
     def __init__(
@@ -75,8 +79,10 @@ class CapturedCall:
         inner: Trace | None = None,
         by: str = CLIENT,
         trace_id: str | None = None,
+        received: float | None = None,
     ) -> None:
-        """`most`: bytes of each of its texts. `inner`: another observer, which gets everything too."""
+        """`most`: bytes of each of its texts. `inner`: another observer, which gets everything too. `received`: its
+        first byte, by the monotonic clock."""
         self.seq, self.id, self.server, self.method, self.headers = seq, id, server, method, headers
         self._most, self._changed, self._inner = most, changed, inner
         self.by, self.trace_id = by, trace_id
@@ -84,6 +90,9 @@ class CapturedCall:
         self.is_kept = True
         self.cost = OVERHEAD
         self.started = time.time()
+        self.hops = HopTimes(received)
+        self.tab: str | None = None
+        self.replays = 0
         self.sent_at: float | None = None
         self.ended_at: float | None = None
         self.released_at: float | None = None
@@ -98,9 +107,12 @@ class CapturedCall:
         self.outcome: str | None = None
         self.error: RelayError | int | None = None
 
+    is_timed: Final = True
+
     # -- Trace --------------------------------------------------------------------------------------------------------
 
     def lookup_started(self, server: str, call: Call) -> None:
+        self.hops.look_up()
         self.caller, self.name = call.caller, call.name
         self.request = cut(call.payload, self._most)
         if self._inner is not None:
@@ -108,11 +120,21 @@ class CapturedCall:
         self._grown(len(self.request.text))
 
     def sent(self, place: str, kind: str, peer: Peer) -> None:
+        self.hops.send(peer.kind)
         self.sent_at, self.is_waiting = time.time(), False
         self.place, self.peer = place, PEERS.get(peer.kind, peer.kind.value)
         if self._inner is not None:
             self._inner.sent(place, kind, peer)
         self._grown(0)
+
+    def waits(self, why: str) -> None:
+        self.hops.wait(why)
+        self.happened("wait", why)
+
+    def answered(self, reported: ReportedTimes | None, clock: ClockOffset) -> None:
+        self.hops.answer(reported, clock)
+        if reported is not None:
+            self.tab = reported.tab
 
     def noticed(self, notice: Notice) -> None:
         if self._inner is not None:
@@ -122,10 +144,12 @@ class CapturedCall:
 
     def happened(self, kind: str, text: str) -> None:
         """Something that is no message of the server: a wait, a cut, a replay."""
+        self.replays += kind == REPLAY
         self._keep(self.events, MAX_EVENTS, kind, text)
 
     def ended(self, outcome: RelayError | tuple[int | None, str], reply: Payload | None) -> None:
         self.ended_at, self.is_waiting = time.time(), False
+        self.hops.end()
         self.outcome = outcome_of(outcome)
         self.error = outcome if isinstance(outcome, RelayError) else outcome[0]
         if reply is not None:
@@ -136,8 +160,10 @@ class CapturedCall:
 
     def released(self) -> None:
         self.released_at = time.time()
+        self.hops.release()
         if self.ended_at is None:  # its caller left before it was started
             self.ended_at, self.outcome, self.is_waiting = self.released_at, CANCELLED, False
+            self.hops.end()
             self._grown(0)
         if self._inner is not None:
             self._inner.released()

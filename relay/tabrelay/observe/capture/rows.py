@@ -65,7 +65,7 @@ def row_of(call: CapturedCall, relay: str) -> Row:
         "principal": call.caller.principal if call.caller is not None else None,
         "by": call.by,
         "peer": call.peer,
-        "tab": None,
+        "tab": shown_text(call.tab) if call.tab is not None else None,
         "tab_title": None,
         "started": _ms(call.started),
         "ms": _duration_ms(call.started, call.ended_at) if is_over else None,
@@ -80,7 +80,7 @@ def row_of(call: CapturedCall, relay: str) -> Row:
         "tokens_out": call.answer.size // CHARACTERS_PER_TOKEN if is_over else None,
         "trace": call.trace_id,
         "rounds": 1,
-        "replays": 0,
+        "replays": call.replays,
         "relay": relay,
     }
 
@@ -107,6 +107,7 @@ def detail_of(call: CapturedCall, row: Row) -> Row:
     is_listing = row["kind"] == "list"
     request = _message(call.request, is_listing=False)
     answer = _message(call.answer, is_listing=is_listing)
+    spans = _spans(call)
     truncated = {"request": call.request.is_cut, "response": call.answer.is_cut}
     return {
         "row": row,
@@ -121,11 +122,32 @@ def detail_of(call: CapturedCall, row: Row) -> Row:
             {"at": _ms(each.at), "kind": each.kind, "text": shown_text(each.text, 2000)} for each in call.events
         ],
         "dropped": call.dropped,
-        "spans": [],
-        "total_ms": row["ms"],
-        "clock": None,
+        "spans": spans,
+        "total_ms": round(sum(span["ms"] for span in spans), 3),
+        "clock": _clock(call),
         "truncated": truncated if any(truncated.values()) else False,
     }
+
+
+def _spans(call: CapturedCall) -> list[Row]:
+    """Where the time went, in the order of the hops."""
+    began = call.hops.began
+    return [
+        {
+            "name": span.name,
+            "hop": span.hop,
+            "at": _ms(call.started + span.began - began),
+            "ms": round((span.ended - span.began) * 1000, 3),
+            "why": span.why,
+        }
+        for span in call.hops.spans()
+    ]
+
+
+def _clock(call: CapturedCall) -> Row | None:
+    """How the worker's clock compares with the relay's."""
+    exchange = call.hops.exchange
+    return None if exchange is None else {"offset_ms": _ms(exchange.offset_s), "error_ms": _ms(exchange.error_s)}
 
 
 def _response(call: CapturedCall, answer: Row) -> Row | None:

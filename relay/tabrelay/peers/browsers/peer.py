@@ -20,11 +20,23 @@ from tabrelay.errors import BadAnswer, BadRequest, BrowserGone, Busy, RelayError
 from tabrelay.payloads.sliced import Payload, SlicedPayload, text_of
 from tabrelay.peers.browsers import response_check
 from tabrelay.peers.browsers.link_shell import LinkShell
+from tabrelay.peers.browsers.measured_calls import MeasuredCalls, report
 from tabserver.wire import methods
 from tabserver.wire.control_messages import ABOUT, CLOSE_STREAM, OURS, PIN, RELAY, TABS, is_pin
 from tabserver.wire.eras import Era
 from tabserver.wire.errors import BufferFull, MessageTooLarge
-from tabserver.wire.events import Closed, Event, Expired, Parted, Received, Silence, Undeliverable, Violation, Welcomed
+from tabserver.wire.events import (
+    ClockRead,
+    Closed,
+    Event,
+    Expired,
+    Parted,
+    Received,
+    Silence,
+    Undeliverable,
+    Violation,
+    Welcomed,
+)
 from tabserver.wire.frames import CLOSE_PROTOCOL, CLOSE_REPLACED, CLOSE_TOO_BIG, Caller, Kind
 from tabserver.wire.jsonrpc import INVALID_REQUEST, error_message, notification
 from tabserver.wire.link import Link
@@ -85,6 +97,7 @@ class BrowserPeer(LinkShell):
         self._on_tabs = on_tabs
         self._on_about = on_about
         self._sinks: dict[str, Callable[[Notice], None]] = {}
+        self._measured = MeasuredCalls(link, self._loop)
         self.is_resumed = False  # did the current socket resume the session?
 
     # -- interface for the switch -------------------------------------------------------------------------------------
@@ -155,14 +168,17 @@ class BrowserPeer(LinkShell):
             )
 
     def _send_request(self, pending: Pending, *, again: bool = False) -> None:
-        call = pending.call
+        call, trace = pending.call, pending.call.trace
+        is_measured = trace is not None and self._measured.sending(trace, again=again)
         is_single = call.caller.era is MODERN
         caller = call.caller if is_single else None
         try:
             if not is_single and call.channel not in self._opened:
                 self._open(call.channel, call.caller)
             now = self._loop.time()
-            self.link.send(call.channel, REQ, call.payload, now, id=call.id, caller=caller, again=again)
+            self.link.send(
+                call.channel, REQ, call.payload, now, id=call.id, caller=caller, again=again, is_measured=is_measured
+            )
         except BufferFull:
             raise Busy(
                 f'Server "{self.server}" is not keeping up. Try again in a moment.', retry_after_ms=1000
@@ -232,6 +248,8 @@ class BrowserPeer(LinkShell):
                 self._received(event)
             case Welcomed():
                 self._welcomed(event)
+            case ClockRead(stamp, theirs):
+                self._measured.clock_read(stamp, theirs)
             case Closed(channel, why):
                 self._channel_closed(channel, why)
             case Violation(reason, too_much=True):
@@ -265,6 +283,7 @@ class BrowserPeer(LinkShell):
 
     def _welcomed(self, event: Welcomed) -> None:
         self.is_resumed = event.resumed
+        report(self._pending_calls.values(), "resumed", "The browser is connected again.")
         if not event.resumed:
             # L6: calls are sent again to the same worker only.
             again, lost = self._pending_calls.claim(self.identity)
@@ -281,6 +300,8 @@ class BrowserPeer(LinkShell):
     def _received(self, event: Received[Any]) -> None:
         if event.kind is Kind.RES and event.id is not None:
             pending = self._pending_calls.pop((event.channel, event.id), None)
+            if pending is not None and pending.call.trace is not None:
+                self._measured.answered(pending.call.trace, event.reported)
             if pending is not None and isinstance(event.payload, SlicedPayload):
                 # In another event-loop iteration: this one has checked the last slices.
                 self._loop.call_soon(self._resolve, pending, event.payload)
@@ -354,6 +375,7 @@ class BrowserPeer(LinkShell):
             pending.end(BrowserGone(f'Server "{self.server}" ended the call: {why}.'))
 
     def _socket_closed(self) -> None:
+        report(self._pending_calls.values(), "cut", "The connection to the browser was lost.")
         self._on_away(self)
 
     def _end(self) -> None:

@@ -23,6 +23,7 @@ from tabrelay.admission.responses import DEFAULT_HEADERS, with_default_headers
 from tabrelay.calls.calls import Header, Pending
 from tabrelay.calls.peer import CallOwner
 from tabrelay.errors import RelayError
+from tabrelay.faces.mcp.endpoint import NO_SCOPE
 from tabrelay.faces.mcp.outcomes import OUTCOME, Answer, Outcome
 from tabrelay.http.exchange import EVENT_HEAD, STREAMING
 from tabrelay.http.headers import RequestHeaders
@@ -150,7 +151,7 @@ class FastRequest:
     """One request. uvicorn reads or sets the public attributes on its cycles."""
 
     __slots__ = (
-        *("_admission", "_body", "_fast_path", "_http", "_known", "_length", "_outcome"),
+        *("_admission", "_body", "_fast_path", "_http", "_known", "_length", "_outcome", "_scope"),
         *("keep_alive", "response_complete", "response_started"),
     )
 
@@ -165,8 +166,11 @@ class FastRequest:
         body: bytes,
         *,
         keep_alive: bool,
+        scope: Any = NO_SCOPE,
     ) -> None:
+        """`scope`: what is known of it beside its headers."""
         self._http = http
+        self._scope = scope
         self._fast_path = fast_path
         self._known = known
         self._admission = admission
@@ -181,7 +185,9 @@ class FastRequest:
         """Decide. Write the response, or wait for it, or for a reason to take the regular path."""
         admission, fast_path, outcome = self._admission, self._fast_path, None
         if admission.principal is not None:
-            outcome = fast_path.decide(admission.path[1:], self._known.headers, admission.principal, self._body)
+            outcome = fast_path.decide(
+                admission.path[1:], self._known.headers, admission.principal, self._body, self._scope
+            )
             self._outcome, self._body = outcome, b""
         # defence: an Origin on the fast path
         if admission.origin is not None:

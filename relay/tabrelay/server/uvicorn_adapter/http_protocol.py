@@ -9,11 +9,14 @@ body is limited by its reader, not here.
 
 from __future__ import annotations
 
+import time
 from http import HTTPStatus
 
 import httptools
 
 from tabrelay.admission.gate import ADMISSION, Admission
+from tabrelay.calls.trace_context import RECEIVED
+from tabrelay.faces.mcp.endpoint import NO_SCOPE
 from tabrelay.http.request_framing import ChunkedBody, FramingError, RequestHead, SizedBody
 from tabrelay.server.header_cache import header_cache_of
 from tabrelay.server.uvicorn_adapter.fast_request import FastRequest, KnownRequest
@@ -24,6 +27,8 @@ MAX_BUFFERED_BODY = 64 * 1024  # bytes of a body that is buffered for the fast p
 
 class HttpProtocol(HttpConnection):
     """One connection, as uvicorn creates it."""
+
+    _received: float | None = None  # the head of a request whose body is not complete
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -70,6 +75,7 @@ class HttpProtocol(HttpConnection):
 
     def _begin(self, head: RequestHead, rest: bytes) -> None:
         self._disarm()
+        self._received = None
         self.slots.enter(self)
         super().on_message_begin()
         self.parser = head
@@ -94,6 +100,7 @@ class HttpProtocol(HttpConnection):
     def _start(self) -> None:
         """Create uvicorn's cycle, which runs the application."""
         super().on_headers_complete()
+        self.scope[RECEIVED] = time.monotonic()  # type: ignore[typeddict-unknown-key]
         self.cycle.transport = self.cycle_transport
         if self.is_stopping:
             self.cycle.keep_alive = False
@@ -121,6 +128,7 @@ class HttpProtocol(HttpConnection):
         elif self._deadline is None:
             if self._buffered_body is not None and self._admit().principal is None:
                 self._start_regular_path()  # a client that is not admitted is refused before its body is complete
+            self._received = time.monotonic()
             # defence: bodies that come slowly
             self._arm(self.body_deadline_s)
 
@@ -210,7 +218,9 @@ class HttpProtocol(HttpConnection):
         keep_alive = self.parser.should_keep_alive() and not self.is_stopping
         # Send a response as soon as it is written: its client can prepare the next call while others are answered.
         self.transport.set_write_buffer_limits(high=0)
-        self.cycle = FastRequest(self, self.fast_path, self._known, admission, body, keep_alive=keep_alive)
+        scope = NO_SCOPE if self._received is None else {RECEIVED: self._received}
+        self._received = None
+        self.cycle = FastRequest(self, self.fast_path, self._known, admission, body, keep_alive=keep_alive, scope=scope)
         self.cycle.start()
 
     def _decide_known(self, data: bytes) -> bool:
