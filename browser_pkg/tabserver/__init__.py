@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from .handlers.resources import ResourceNotFound
     from .handlers.server_description import describe_server
+    from .handlers.skills import skill
     from .handlers.toolbox import Toolbox, default_toolbox, prompt, resource, resource_updated, tool
     from .handlers.tools import ToolError, ToolResult
     from .rpc import Refusal
@@ -45,6 +46,7 @@ _NAMES = {
     ".handlers.apps": ("app",),
     ".handlers.hints": ("Hints",),
     ".handlers.server_description": ("describe_server",),
+    ".handlers.skills": ("skill",),
     ".handlers.content": ("Audio", "Embedded", "Image", "Link", "Message", "Text"),
     ".handlers.context": ("Context",),
     ".rpc": ("Refusal",),
@@ -114,6 +116,7 @@ __all__ = [
     "prompt",
     "resource",
     "resource_updated",
+    "skill",
     "tool",
 ]
 

@@ -26,6 +26,7 @@ from tabserver import (
     default_toolbox,
     prompt,
     resource,
+    skill,
     tool,
 )
 
@@ -433,6 +434,30 @@ def watched() -> str:
 def template(id: str) -> dict[str, Any]:
     """Data for any id."""
     return {"id": id, "templateTest": True, "data": f"Data for ID: {id}"}
+
+
+# -- skills ------------------------------------------------------------------------------------------------------------
+
+
+@skill(files={"references/FORMS.md": "# Forms\n", "scripts/extract.py": "print('x')\n", "data/logo.bin": b"\x00\xff"})
+def pdf_tools() -> str:
+    """Extract, fill and assemble PDF files. Use when a task mentions PDF."""
+    return "# PDF tools\n\nRead references/FORMS.md before you fill a form.\n"
+
+
+@skill
+def git_workflow() -> str:
+    return """---
+name: git-workflow
+description: >-
+  Follow this team's conventions
+  for branches and commits.
+license: Apache-2.0
+metadata:
+  version: "2.1"
+---
+# Git workflow
+"""
 
 
 # -- tasks ------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pytest
 from playwright.async_api import BrowserContext
 
 from tests.conformance.report import compare_with_page, table
-from tests.support.conformance_suite import run
+from tests.support.conformance_suite import run, run_extension
 from tests.support.demo import Demo
 from tests.support.other_origin import Site
 from tests.support.running_relay import ACCEPT, modern
@@ -35,17 +35,25 @@ TASKS = {
     "tasks-status-notifications",
     "tasks-wire-fields",
 }
+SKILLS = {"sep-2640-skills-directory", "sep-2640-skills-enumeration", "sep-2640-skills-manifest"}
 # Not scored, and passed all the same.
 ALSO = {
-    "2025-11-25": {"server-session-lifecycle", "server-sse-polling", "json-schema-2020-12"},
-    "2026-07-28": {"http-header-validation", "http-custom-header-server-validation", "json-schema-2020-12", *TASKS},
+    "2025-11-25": {"server-session-lifecycle", "server-sse-polling", "json-schema-2020-12", *SKILLS},
+    "2026-07-28": {
+        *("http-header-validation", "http-custom-header-server-validation", "json-schema-2020-12"),
+        *TASKS,
+        *SKILLS,
+    },
 }
 # The suite skips its only check.
 EMPTY = {"tasks-status-notifications"}
 
 
 # Reported as information, which means that it was not tried. The reason is in docs/reference/conformance.md.
-UNTRIED: dict[str, set[str]] = {"2025-11-25": set(), "2026-07-28": {"server-sse-streams-functional", *EMPTY}}
+UNTRIED: dict[str, set[str]] = {
+    "2025-11-25": {"sep-2640-skills-list-cache-attributes", "sep-2640-skills-get-cache-attributes"},
+    "2026-07-28": {"server-sse-streams-functional", *EMPTY},
+}
 
 
 @pytest.fixture
@@ -77,6 +85,8 @@ async def test_the_relay_with_a_browser_behind_it_passes_the_suite(url: str, tmp
     # Without these the suite can't try two of its checks, and counts them as passed.
     assert {"test_logging_tool", "test_streaming_elicitation"} <= names
     runs = {revision: await run(url, revision, tmp_path / revision) for revision in SCORED}
+    for revision, found in runs.items():
+        found |= await run_extension(url, revision, SKILLS, tmp_path / f"{revision}-skills")
     for revision, scenarios in runs.items():
         required = [scenario for scenario in scenarios.values() if scenario.is_scored]
         assert len(required) == SCORED[revision]

@@ -6,13 +6,17 @@ One relay, one page that offers and one that shows for the whole file.
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import AsyncIterator
+from hashlib import sha256
 from types import ModuleType
 from typing import Any
 
 import pytest
+from mcp_types import TextResourceContents
 from playwright.async_api import Browser, Page, expect
 
+from tests.behaviour.upstreams.test_eras import AnyRequest, AnyResult
 from tests.e2e.test_page_api import ERAS, OFFERED, text
 from tests.support.demo import Demo
 from tests.support.npm_bundle import bundle
@@ -216,6 +220,58 @@ async def test_clients_without_apps_get_text_and_no_tools_for_apps(stage: Stage,
             "permissions": {"clipboardWrite": {}},
             "prefersBorder": True,
         }
+
+
+async def test_a_page_offers_skills_whose_files_have_the_listed_digests(stage: Stage) -> None:
+    script = """() => connection.offerSkill({
+        name: "counting", description: "How to count. Use it for counters.", metadata: { license: "MIT" },
+        files: {
+            "SKILL.md": "# Counting é\\n", "code/chart.js": new URL("/chart.js", location.href),
+            "data/it's (1).bin": new Uint8Array([0, 255]),
+        },
+    })"""
+    await stage.page.evaluate(script)
+    async with stage.relay.client("auto") as client:
+
+        async def ask(method: str, **params: Any) -> dict[str, Any]:
+            return (await client.session.send_request(AnyRequest(method=method, params=params), AnyResult)).model_dump()
+
+        await stage.page.wait_for_function(
+            "connection.catalogue?.resources.some(({ uri }) => uri === 'skill://counting/SKILL.md')"
+        )
+        [skill] = (await ask("skills/list"))["skills"]
+        assert skill["frontmatter"] == {
+            "name": "counting",
+            "description": "How to count. Use it for counters.",
+            "license": "MIT",
+        }
+        assert [file["uri"].removeprefix("skill://counting/") for file in skill["resources"]] == [
+            *("SKILL.md", "code/chart.js", "data/it%27s%20(1).bin")
+        ]
+        for file in skill["resources"]:
+            [content] = (await client.read_resource(file["uri"])).contents
+            body = content.text.encode() if isinstance(content, TextResourceContents) else b64decode(content.blob)
+            assert (len(body), f"sha256:{sha256(body).hexdigest()}") == (file["size"], file["digest"])
+        children = (await ask("resources/directory/read", uri="skill://counting/code"))["resources"]
+        assert [child["name"] for child in children] == ["chart.js"]
+
+
+async def test_a_skill_that_clients_would_refuse_is_refused(stage: Stage) -> None:
+    script = """(files) => connection.offerSkill({ name: "wrong", description: "d", files }).then(() => "", String)"""
+    for files, problem in (
+        ({}, "needs a file SKILL.md"),
+        ({"SKILL.md": "", "../x": ""}, "no path of a file"),
+        ({"SKILL.md": 5}, "must be a text"),
+    ):
+        assert problem in await stage.page.evaluate(script, files)
+    refused = await stage.page.evaluate(
+        """() => new Promise((resolve) => {
+            connection.addEventListener("refused", ({ detail }) => resolve(detail.message), { once: true });
+            const files = { "SKILL.md": "---\\nname: other\\ndescription: d\\n---\\n" };
+            connection.offerSkill({ name: "wrong", description: "d", files });
+        })"""
+    )
+    assert "The frontmatter has the name 'other'" in refused
 
 
 async def test_the_extension_is_declared_in_both_eras_also_while_the_browser_is_away(stage: Stage) -> None:

@@ -34,6 +34,7 @@ _FIRST = [
     "resource",
     "prompt",
     "app",
+    "skill",
     "resource_updated",
     "Context",
     "Bounds",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -63,6 +64,14 @@ async def run(url: str, revision: str, folder: Path) -> dict[str, Scenario]:
         await node("--import", LONG_TIMERS.as_uri(), SUITE, "server", "--url", url, *flags, timeout_s=RUN_S)
         found |= _read(apart, required)
     return found
+
+
+async def run_extension(url: str, revision: str, names: Iterable[str], folder: Path) -> dict[str, Scenario]:
+    """Scenarios of an extension, which no revision requires and no run of a whole revision has."""
+    for name in names:
+        flags = ("--scenario", name, "--spec-version", revision, "--force", "-o", folder)
+        await node(SUITE, "server", "--url", url, *flags, timeout_s=RUN_S)
+    return _read(folder, frozenset())
 
 
 async def run_clients(command: str, revision: str, folder: Path, env: dict[str, str]) -> dict[str, Scenario]:

@@ -12,7 +12,7 @@ from mcp_types import methods
 from mcp_types.jsonrpc import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 from pydantic import BaseModel
 
-from tests.support import task_models
+from tests.support import skill_models, task_models
 
 # Methods between the browser and the relay that are not part of MCP.
 OUR_OWN = "$/tabrelay/"
@@ -42,7 +42,8 @@ def check_response(version: str, method: str | None, message: dict[str, Any]) ->
     if method is None:
         raise ValueError("an answer to a request that was not made")
     result = message["result"]
-    if not task_models.check_result(version, method, result):
+    known = task_models.check_result(version, method, result) or skill_models.check_result(version, method, result)
+    if not known:
         methods.parse_server_result(method, version, result)
     for question in (result.get("inputRequests") or {}).values():
         _check_question(question)
@@ -54,7 +55,8 @@ def check_client_message(version: str, message: dict[str, Any]) -> None:
         (JSONRPCError if "error" in message else JSONRPCResponse).model_validate(message)
     elif "id" in message:
         JSONRPCRequest.model_validate(message)
-        methods.parse_client_request(message["method"], version, message.get("params"))
+        if not skill_models.is_request(message["method"]):
+            methods.parse_client_request(message["method"], version, message.get("params"))
     else:
         JSONRPCNotification.model_validate(message)
         methods.parse_client_notification(message["method"], version, message.get("params"))

@@ -37,6 +37,12 @@ TOOLS = {
     "count": "says how often it was called",
 }
 
+SKILL = {
+    "uri": "skill://echoes/SKILL.md",
+    "frontmatter": {"name": "echoes", "description": "How to echo."},
+    "resources": [{"uri": "skill://echoes/SKILL.md", "digest": f"sha256:{'a' * 64}", "size": 7}],
+}
+
 out = threading.Lock()
 released = threading.Event()
 answers: dict[str, Message] = {}
@@ -100,7 +106,8 @@ class Server:
             write({"jsonrpc": "2.0", "id": id, "result": result})
 
     def result(self, id: Any, method: str, params: Message) -> Message | None:
-        can = {"tools": {"listChanged": True}, "resources": {"subscribe": True}, "logging": {}}
+        can: Message = {"tools": {"listChanged": True}, "resources": {"subscribe": True}, "logging": {}}
+        can["extensions"] = {PREFIX + "skills": {"directoryRead": True}}
         if self.is_modern and PREFIX + "protocolVersion" not in params.get("_meta", {}):
             raise LookupError(-32602, "no envelope")
         if method == "initialize" and not self.is_modern:
@@ -125,6 +132,14 @@ class Server:
             return {"tools": [{"name": n, "description": d, "inputSchema": {"type": "object"}} for n, d in listed]}
         if method == "resources/list":
             return {"resources": []}
+        if method == "skills/list":
+            return {"skills": [SKILL]}
+        if method == "skills/get" and params.get("uri") == SKILL["uri"]:
+            return {"skill": SKILL}
+        if method == "skills/get":
+            raise LookupError(-32602, "Unknown skill")
+        if method == "resources/directory/read":
+            return {"resources": [{"uri": SKILL["uri"], "name": "SKILL.md"}]}
         if method == "tools/call":
             return self.call(id, params)
         raise LookupError

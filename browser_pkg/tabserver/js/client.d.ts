@@ -149,6 +149,8 @@ export declare class Connection extends EventTarget {
   offerResource(resource: Resource, options?: OfferOptions): void;
   /** Offer an app: a tool whose results clients with MCP Apps show in a page of yours. */
   offerApp(app: App, options?: OfferOptions): void;
+  /** Offer a skill: instructions for agents, with files. Resolves when its files were read and it is offered. */
+  offerSkill(skill: Skill, options?: OfferOptions): Promise<void>;
   /** Offer a prompt. */
   offerPrompt(prompt: Prompt, options?: OfferOptions): void;
   /** Notify the clients that subscribed to a resource that it has changed. */
@@ -500,6 +502,24 @@ export interface App {
   /** URIs of resources of this tab that the page follows, without variables. `resourceUpdated` reports a change. */
   live?: string[];
 }
+
+/** Instructions for agents that clients load when they need them, such as how your tools belong together: a SKILL.md and its files. */
+export interface Skill {
+  /** 1 to 64 letters a-z, digits and single hyphens. */
+  name: string;
+  /** For the model: what the skill is for and when to use it. Up to 1,024 characters. */
+  description: string;
+  /**
+   * The files by path. `SKILL.md` is required; without a frontmatter, it gets one of `name`, `description` and `metadata`. With one,
+   * that is used, and its name must be `name`. At most 512 files with 16 MiB together. They are read once, when the skill is offered.
+   */
+  files: Record<string, SkillFile>;
+  /** Further fields of the frontmatter, such as `license`. */
+  metadata?: Record<string, unknown>;
+}
+
+/** The content of a file, or its address, which is fetched. */
+export type SkillFile = string | Uint8Array | Blob | URL;
 
 /** An icon for lists. `src` is an https or data address. */
 export interface Icon {

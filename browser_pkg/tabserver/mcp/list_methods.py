@@ -111,12 +111,8 @@ def _children(directory: str, resources: list[Item]) -> list[Item]:
             elif uri == entry["uri"]:
                 found[uri] = extensions.without_skill_entries([resource])[0]
             else:
-                found[uri] = {"uri": uri, "name": name, "size": file["size"]} | _type_of(file)
+                found[uri] = {"uri": uri, "name": name, "size": file["size"]}
     return [found[uri] for uri in sorted(found)]
-
-
-def _type_of(file: Item) -> Item:
-    return {"mimeType": file["mimeType"]} if "mimeType" in file else {}
 
 
 def _listed(session: CallerSession, key: str, items: list[Item], params: Params) -> Result:

@@ -10,8 +10,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from ..handlers.skills import read_entry
 from ..handlers.uri_templates import check_uri
 from ..schema.size_caps import check_caps
+from ..wire.extensions import META_SKILL
 
 Item = dict[str, Any]
 
@@ -70,6 +72,9 @@ def _check_resource(item: Any, key: str) -> Item:
     checked = {key: item[key]} | _reduce(item, _RESOURCE_FIELDS)
     if not isinstance(checked.setdefault("name", item[key]), str):
         raise ValueError("Its name must be a string.")
+    if META_SKILL in (meta := checked.get("_meta", {})):
+        # The page sends the text of the frontmatter: one parser is enough.
+        checked["_meta"] = meta | {META_SKILL: read_entry(item[key], meta[META_SKILL])}
     return checked
 
 

@@ -41,6 +41,9 @@ CACHEABLE: Final = frozenset(
         methods.RESOURCES_LIST,
         methods.RESOURCES_TEMPLATES_LIST,
         methods.RESOURCES_READ,
+        methods.SKILLS_LIST,
+        methods.SKILLS_GET,
+        methods.RESOURCES_DIRECTORY_READ,
     }
 )
 # Methods that 2026-07-28 no longer has. The face rejects them too; a peer must not depend on that.

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
+from mcp_types import Request, Result
+from pydantic import ConfigDict
 
 from tests.support.child_specs import child
 from tests.support.running_relay import RunningRelay
@@ -16,6 +18,18 @@ from tests.support.upstream_relays import MODES, client, named, text
 from tests.support.waiting import BOUND_S, pause
 
 ERAS = ("legacy", "modern")
+
+
+class AnyRequest(Request[dict[str, Any], str]):
+    """A request of an extension."""
+
+
+class AnyResult(Result):
+    """A result of an extension, with all its members."""
+
+    model_config = ConfigDict(extra="allow")
+
+
 everywhere = pytest.mark.parametrize(("mode", "era"), [(mode, era) for mode in MODES for era in ERAS])
 
 
@@ -144,3 +158,23 @@ async def test_a_cancelled_call_is_cancelled_at_the_server(relay: RunningRelay, 
 async def in_flight(relay: RunningRelay, server: str) -> int:
     rows = (await relay.http.get("/-/status")).json()["servers"]
     return int(next(row["in_flight"] for row in rows if row["name"] == server))
+
+
+@everywhere
+async def test_skills_are_passed_on_with_their_digests(relay: RunningRelay, mode: str, era: str) -> None:
+    async with client(relay, era, mode) as one:
+
+        async def ask(method: str, **params: Any) -> dict[str, Any]:
+            return (await one.session.send_request(AnyRequest(method=method, params=params), AnyResult)).model_dump()
+
+        about = one.server_capabilities.model_dump() if mode == "legacy" else await ask("server/discover")
+        declared = about.get("capabilities", about)["extensions"]
+        assert declared["io.modelcontextprotocol/skills"] == {"directoryRead": True}
+        [skill] = (await ask("skills/list"))["skills"]
+        assert skill["frontmatter"]["name"] == "echoes" and skill["resources"][0]["digest"].startswith("sha256:")
+        got = await ask("skills/get", uri=skill["uri"])
+        assert got["skill"] == skill and (got.get("ttlMs") is not None) is (mode != "legacy")
+        assert len((await ask("resources/directory/read", uri="skill://echoes"))["resources"]) == 1
+        with pytest.raises(MCPError) as raised:
+            await ask("skills/get", uri="skill://none/SKILL.md")
+        assert raised.value.code == -32602

@@ -6,7 +6,7 @@
  * contains no MCP: `startup.js` starts the worker, `running_calls.js` runs calls, `offers.js` defines what the tab offers.
  *
  * @import {
- *   App, Boot, Catalogue, ConnectOptions, OfferOptions, Prompt, Resource, State, Tool
+ *   App, Boot, Catalogue, ConnectOptions, OfferOptions, Prompt, Resource, Skill, State, Tool
  * } from "../client.js"
  * @import { ApproveMessage, FromPage, FromWorker, OfferKind, Offers as Offered } from "../ports.js"
  */
@@ -20,6 +20,7 @@ import { bootProblem, Problem } from "./reasons.js";
 import { askHealth } from "./relay_health.js";
 import { ResourceChanges } from "./resource_changes.js";
 import { RunningCalls } from "./running_calls.js";
+import { makeSkill } from "./skills.js";
 import { Startup } from "./startup.js";
 import { ConnectionState } from "./state.js";
 import { browserId, tabInfo, watchTab } from "./tab_identity.js";
@@ -110,10 +111,7 @@ export class Connection extends EventTarget {
     return this.#host.mode;
   }
 
-  /**
-   * @param {Tool} tool
-   * @param {OfferOptions} [options]
-   */
+  /** @param {Tool} tool @param {OfferOptions} [options] */
   offerTool(tool, options) {
     this.#offer(tool, options, (item) => this.#offers.addTool(item));
   }
@@ -140,6 +138,11 @@ export class Connection extends EventTarget {
     const { resource, tools } = makeApp(app, { relay: this.#relay, changes: this.#changes, read });
     this.offerResource(resource, options);
     for (const tool of tools) this.offerTool(tool, options);
+  }
+
+  /** @param {Skill} skill @param {OfferOptions} [options] */
+  async offerSkill(skill, options) {
+    for (const resource of await makeSkill(skill)) this.offerResource(resource, options);
   }
 
   /** @param {string} uri */

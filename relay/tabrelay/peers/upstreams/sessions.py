@@ -22,7 +22,7 @@ from tabrelay.peers.upstreams.handshake import CLIENT, ClientIdentity
 from tabrelay.peers.upstreams.supervisor import Supervisor
 from tabrelay.peers.upstreams.upstream import Upstream
 from tabrelay.system.tasks import BackgroundTasks
-from tabserver.wire import methods
+from tabserver.wire import extensions, methods
 from tabserver.wire.control_messages import RELAY
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
@@ -257,6 +257,9 @@ class UpstreamSessions:
 def client_identity(caller: Caller) -> ClientIdentity | None:
     """The identity that a server gets for a caller; None if the caller has no capability that a server could use."""
     able = {name: caller.capabilities[name] for name in ASKABLE if isinstance(caller.capabilities.get(name), dict)}
+    if extensions.shows_apps(caller.capabilities):
+        # Some servers list the tools of their apps only to clients that show apps.
+        able["extensions"] = {extensions.APPS: caller.capabilities["extensions"][extensions.APPS]}
     if not able:
         return None
     if "roots" in able:
