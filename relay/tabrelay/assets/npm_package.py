@@ -11,7 +11,6 @@ import io
 import json
 import posixpath
 import re
-import tarfile
 from pathlib import Path
 
 ENTRY = "client.js"
@@ -22,6 +21,8 @@ _IMPORT = re.compile(r"""^(?:import|export)\b[^;]*?["'](\.{1,2}/[^"']+\.js)["'];
 
 def make_package(folder: Path, version: str, build: str) -> bytes:
     """Deterministic package. `build`: the relay's, so that an outdated copy can detect it."""
+    import tarfile  # most relays are never asked for the package
+
     about = {
         "name": "tabrelay",
         "version": version,

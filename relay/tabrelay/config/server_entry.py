@@ -6,7 +6,6 @@ to the keys of our own TOML, which are listed here.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -108,6 +107,8 @@ def check_keys(raw: Mapping[str, Any], known: frozenset[str], place: KeyPath, wh
     """For our own format, where an unknown key is a typing error."""
     for key in raw:
         if key not in known:
+            import difflib  # only for a mistake
+
             near = difflib.get_close_matches(key, known, n=1)
             expected = f'"{near[0]}"' if near else f"one of {', '.join(sorted(known))}"
             place.at(key).wrong(f"is not a key of {what}", expected)

@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tabrelay import __version__
-from tabrelay.bus.members import Membership
 from tabrelay.calls.peer import PeerKind
 from tabrelay.faces.mcp.endpoint import McpEndpoint
 from tabrelay.observe import process_metrics
@@ -25,6 +24,9 @@ from tabrelay.routing.registry import Registry
 from tabrelay.routing.status import STATES, state_of
 from tabrelay.routing.switch import Switch
 from tabserver.wire.names import INSTANCE_SEPARATOR
+
+if TYPE_CHECKING:
+    from tabrelay.bus.members import Membership
 
 Source = Callable[[], Iterable[MetricFamily]]
 

@@ -31,7 +31,6 @@ from tabrelay.faces.mcp.acp_sessions import AcpSessions
 from tabrelay.faces.mcp.catalogue_reader import CatalogueReader
 from tabrelay.faces.mcp.endpoint import McpEndpoint
 from tabrelay.faces.mcp.session_ids import SessionIdCodec
-from tabrelay.faces.nodes.leader import LeaderProxy
 from tabrelay.faces.web.admin import DriftRoutes, ForgetRoutes, LogRoutes, MetricsRoutes, ReconnectRoutes
 from tabrelay.faces.web.csp_reports import CspReports
 from tabrelay.faces.web.documentation import DocsRoutes
@@ -52,7 +51,6 @@ from tabrelay.peers.browsers.plain_peer import PlainPeer
 from tabrelay.routing.catalogue_store import CatalogueStore
 from tabrelay.routing.registry import Registry
 from tabrelay.routing.switch import Switch
-from tabrelay.server.cluster import Cluster
 from tabrelay.server.console_parts import Console
 from tabrelay.server.gauges import BusGauges, Gauges
 from tabrelay.server.registration import Registration
@@ -62,7 +60,9 @@ from tabserver.wire.names import server_of
 from tabserver.wire.pending_calls import PendingCalls
 
 if TYPE_CHECKING:
+    from tabrelay.faces.nodes.leader import LeaderProxy
     from tabrelay.peers.upstreams.pool import UpstreamPool
+    from tabrelay.server.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +123,7 @@ class Relay:
         self._upstreams: UpstreamPool | None = None
         self._pairing = self._make_pairing()
         self._pages = self._make_pages()
-        self._leader_proxy = None if self._cluster is None else LeaderProxy(self._pages, self._cluster.members)
+        self._leader_proxy = None if self._cluster is None else self._make_leader_proxy(self._cluster)
         drain.attach(self)
 
     # -- builders -----------------------------------------------------------------------------------------------------
@@ -161,6 +161,8 @@ class Relay:
         )
 
     def _make_cluster(self, bus: Bus, pending_calls: dict[str, PendingCalls[Pending]]) -> Cluster:
+        from tabrelay.server.cluster import Cluster  # most relays have no bus
+
         parts = self._parts
         return Cluster(
             bus,
@@ -175,6 +177,11 @@ class Relay:
             on_up=self._server_up,
             on_gone=self._server_gone,
         )
+
+    def _make_leader_proxy(self, cluster: Cluster) -> LeaderProxy:
+        from tabrelay.faces.nodes.leader import LeaderProxy
+
+        return LeaderProxy(self._pages, cluster.members)
 
     def _make_pages(self) -> ASGIApp:
         parts = self._parts

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -18,10 +18,12 @@ from tabrelay.calls.principal import Principal
 from tabrelay.faces.mcp.acp_sessions import AcpSessions
 from tabrelay.routing.registry import Registry
 from tabrelay.routing.status import encode_rows, iter_rows, server_state
-from tabrelay.server.cluster import Cluster
 from tabrelay.server.relay_parts import RelayParts
 from tabrelay.system.loop_turns import run_in_turns
 from tabserver.wire.names import INSTANCE_SEPARATOR
+
+if TYPE_CHECKING:
+    from tabrelay.server.cluster import Cluster
 
 
 class StatusReport:

@@ -8,7 +8,6 @@ as well.
 from __future__ import annotations
 
 import contextlib
-import html
 import os
 import sys
 import threading
@@ -68,6 +67,8 @@ class PageOpener:
 
 
 def redirect_page(url: str) -> str:
+    import html  # its table of entities is large, and most relays open no browser
+
     address = html.escape(url, quote=True)
     return (
         '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer"><title>Tabrelay</title>\n'

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tabrelay import mcp_headers
 from tabrelay.admission.routes import MCP
@@ -20,7 +20,6 @@ from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest, RelayError, not_own_server
 from tabrelay.faces.mcp.acp_sessions import AcpSessions
 from tabrelay.faces.mcp.body import CLIENT_GONE, BodyReader
-from tabrelay.faces.mcp.bus_sync import BusSync
 from tabrelay.faces.mcp.http_sse import SseFace
 from tabrelay.faces.mcp.jsonrpc import request_id
 from tabrelay.faces.mcp.legacy import LegacyFace
@@ -36,6 +35,9 @@ from tabrelay.routing.switch import Switch
 from tabserver.wire import eras
 from tabserver.wire.jsonrpc import RequestId
 from tabserver.wire.memory_budget import MemoryBudget
+
+if TYPE_CHECKING:
+    from tabrelay.faces.mcp.bus_sync import BusSync
 
 # Values of the version header without which a request is legacy, unless its body is modern.
 NOT_MODERN: Final = (None, *eras.LEGACY_VERSIONS)

@@ -24,6 +24,7 @@ GET_PREFIX: Final = "get-"
 MAX_FINISHED: Final = 16
 # Bytes of one stream, read or not: a slow client must not make the relay keep events without a limit.
 MAX_STREAM: Final = 20 * MIB
+TOO_OLD: Final = "This stream can't be resumed: it is too old, or the relay was restarted."
 
 
 @dataclass(frozen=True, slots=True)

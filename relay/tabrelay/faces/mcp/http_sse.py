@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 from tabrelay.calls.calls import Reply
@@ -17,7 +17,6 @@ from tabrelay.calls.principal import Principal
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest, RelayError, RelayUnavailable
 from tabrelay.faces.mcp.body import CLIENT_GONE, BodyReader
-from tabrelay.faces.mcp.bus_sync import BusSync
 from tabrelay.faces.mcp.event_store import EventStore, EventStream
 from tabrelay.faces.mcp.jsonrpc import check_message, is_request
 from tabrelay.faces.mcp.legacy import LegacyFace
@@ -25,6 +24,9 @@ from tabrelay.faces.mcp.sessions import Session
 from tabrelay.http.exchange import Exchange, error_body
 from tabrelay.routing.drain import Drain, unavailable
 from tabserver.wire import eras, jsonrpc, methods
+
+if TYPE_CHECKING:
+    from tabrelay.faces.mcp.bus_sync import BusSync
 
 
 class SseConnection:

@@ -7,7 +7,7 @@ Closing the connection does not cancel a call; `notifications/cancelled` does. C
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -18,14 +18,12 @@ from tabrelay.calls.principal import Principal
 from tabrelay.calls.trace_context import Traces
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest, RelayError
-from tabrelay.faces.mcp.bus_sync import BusSync
-from tabrelay.faces.mcp.event_store import EventStream, is_get_event
+from tabrelay.faces.mcp.event_store import TOO_OLD, EventStream, is_get_event
 from tabrelay.faces.mcp.jsonrpc import check_message, is_request
 from tabrelay.faces.mcp.legacy_batch import answer_batch
 from tabrelay.faces.mcp.legacy_calls import SessionCalls, SessionHeaders
 from tabrelay.faces.mcp.legacy_initialize import Initialization, read_caller
 from tabrelay.faces.mcp.outcomes import Answer, Deferred, Outcome
-from tabrelay.faces.mcp.remote_streams import TOO_OLD, StreamReader, StreamServer
 from tabrelay.faces.mcp.resumable_response import ResumableResponses
 from tabrelay.faces.mcp.session_ids import SessionIdCodec
 from tabrelay.faces.mcp.session_replay import SessionReplay
@@ -40,6 +38,10 @@ from tabrelay.routing.switch import Switch
 from tabrelay.routing.waiting_call import WaitingCall
 from tabserver.wire import eras, methods
 from tabserver.wire.frames import Caller
+
+if TYPE_CHECKING:
+    from tabrelay.faces.mcp.bus_sync import BusSync
+    from tabrelay.faces.mcp.remote_streams import StreamReader
 
 
 class LegacyFace:
@@ -85,6 +87,8 @@ class LegacyFace:
 
     def share(self, bus_sync: BusSync) -> None:
         """This relay is one of several: a client may send any message of a session to any of them."""
+        from tabrelay.faces.mcp.remote_streams import StreamReader, StreamServer
+
         self._bus_sync = bus_sync
         self._sessions.node = bus_sync.cluster.id
         self._stream_reader = StreamReader(bus_sync.cluster)

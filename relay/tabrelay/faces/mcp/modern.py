@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -20,7 +20,6 @@ from tabrelay.calls.principal import Principal
 from tabrelay.calls.trace_context import PARENT_HEADER, Traces
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest
-from tabrelay.faces.mcp.bus_sync import BusSync
 from tabrelay.faces.mcp.jsonrpc import check_client_info, check_message, name_of
 from tabrelay.faces.mcp.modern_checks import (
     NOT_REUSABLE,
@@ -46,6 +45,9 @@ from tabrelay.routing.switch import Switch
 from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
+
+if TYPE_CHECKING:
+    from tabrelay.faces.mcp.bus_sync import BusSync
 
 STREAM_AFTER_S: Final = 15.0
 JSON_ONLY: Final = (JSON_TYPE,)

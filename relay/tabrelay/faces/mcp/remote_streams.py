@@ -18,7 +18,7 @@ from tabrelay.bus.bus import BusDown
 from tabrelay.bus.errors import unreachable
 from tabrelay.bus.members import Membership
 from tabrelay.errors import BadRequest, BrowserGone, RelayUnavailable
-from tabrelay.faces.mcp.event_store import EventStream, StreamEvent, is_get_event, node_of
+from tabrelay.faces.mcp.event_store import TOO_OLD, EventStream, StreamEvent, is_get_event, node_of
 from tabrelay.faces.mcp.sessions import Session
 from tabrelay.http.exchange import Exchange, Header, error_body
 from tabrelay.routing.drain import InFlightCounter
@@ -31,7 +31,6 @@ READER_TIMEOUT_S: Final = 30.0
 # Bytes of events in one batch; a larger event is sent alone.
 MAX_BATCH: Final = 512 * 1024
 GONE: Final = "The relay that held this stream is gone, and the stream with it. The outcome of its call is unknown."
-TOO_OLD: Final = "This stream can't be resumed: it is too old, or the relay was restarted."
 
 
 @dataclass(slots=True, eq=False)

@@ -10,20 +10,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tabrelay import mcp_headers
 from tabrelay.calls.calls import Notice, Pending
 from tabrelay.calls.peer import Peer
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest
-from tabrelay.faces.mcp.bus_sync import BusSync
 from tabrelay.faces.mcp.event_store import EventStore, SessionStreams
 from tabrelay.faces.mcp.session_ids import SessionIdCodec
 from tabrelay.faces.mcp.session_store import MAX_SUBSCRIPTIONS, SessionRecord, SessionStore, digest
 from tabrelay.faces.mcp.subscriptions import changed_list, list_changed
 from tabrelay.http.exchange import JSON_TYPE, Header
 from tabserver.wire.frames import Caller
+
+if TYPE_CHECKING:
+    from tabrelay.faces.mcp.bus_sync import BusSync
 
 # Least time between two scans of all sessions for room in a full table.
 SWEEP_S: Final = 1.0

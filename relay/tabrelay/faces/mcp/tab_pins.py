@@ -9,11 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from tabrelay.faces.mcp.bus_sync import BusSync
 from tabrelay.faces.mcp.session_store import SessionRecord, SessionStore
 from tabserver.wire.frames import Caller
+
+if TYPE_CHECKING:
+    from tabrelay.faces.mcp.bus_sync import BusSync
 
 LIFE_S: Final = 3600.0
 

@@ -16,7 +16,6 @@ import json
 import re
 import secrets
 from collections.abc import AsyncIterator, Callable
-from difflib import get_close_matches
 from typing import Final
 from urllib.parse import quote
 
@@ -111,6 +110,8 @@ class AppSite:
 
     async def _missing(self, path: str) -> Response:
         names = await asyncio.to_thread(self._folder.beside, path)
+        from difflib import get_close_matches  # only for a mistake
+
         close = get_close_matches(path.rpartition("/")[2], names, 1)
         meant = f" Did you mean {close[0]}?" if close else ""
         there = f" Its folder has: {', '.join(names[:_MOST_NAMED])}" if names and not close else ""
