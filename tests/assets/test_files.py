@@ -38,6 +38,7 @@ def root(tmp_path: Path) -> Path:
         "tabserver/js/client/connection.js": 'import {\n  pair,\n} from "./redeem_code.js";\n',
         "tabserver/js/client/redeem_code.js": 'import "../build.js";\n',
         "tabserver/js/build.js": 'export const BUILD = "";\n',
+        "tabserver/js/app_view.js": "export {};\n",
         "page/index.html": "<!doctype html><title>relay</title>\n" * 10,
         "page/page.js": "export {};\n",
         "demo/index.html": "<!doctype html><title>demo</title>\n" * 10,
@@ -252,7 +253,7 @@ def test_compression_that_makes_a_file_larger_is_left_out(root: Path) -> None:
     assert asset.encoded == {}
 
 
-def test_the_zip_holds_the_python_of_the_package_and_is_the_same_every_time(root: Path) -> None:
+def test_the_zip_holds_the_python_and_the_script_of_apps_and_is_the_same_every_time(root: Path) -> None:
     bodies = []
     for _ in range(2):
         made = assets(root)
@@ -262,7 +263,8 @@ def test_the_zip_holds_the_python_of_the_package_and_is_the_same_every_time(root
         os.utime(root / "tabserver/__init__.py", (1, 1))
     assert bodies[0] == bodies[1]
     with zipfile.ZipFile(io.BytesIO(bodies[0])) as archive:
-        assert archive.namelist() == ["tabserver/__init__.py", "tabserver/wire/__init__.py"]
+        python = ["tabserver/__init__.py", "tabserver/wire/__init__.py"]
+        assert archive.namelist() == [*python, "tabserver/js/app_view.js"]
         assert archive.read("tabserver/__init__.py") == b"X = 1\n"
 
 
