@@ -238,7 +238,9 @@ MUTATIONS: Final = (
         "tests/peers/upstreams/test_large_messages.py -k over_http",
     ),
     Mutation(
-        "loop time: long answers from the bus are not decoded", "if True:", "tests/behaviour/nodes/test_loop_time.py"
+        "loop time: long answers from the bus are not decoded",
+        "if True:",
+        "tests/behaviour/nodes/test_loop_time.py -k not_decoded",
     ),
     Mutation(
         "bridge's loop time: large messages are parsed in a thread",
@@ -253,7 +255,7 @@ MUTATIONS: Final = (
     Mutation(
         "conductor's loop time: members of a message",
         "if False:\n    message.locate()",
-        "tests/behaviour/acp/test_loop_time.py -k connection",
+        "tests/behaviour/acp/test_loop_time.py -k thread_that_parses_it",
         lines=2,
     ),
     Mutation(

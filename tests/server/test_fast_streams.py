@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -145,14 +146,25 @@ async def test_a_client_that_leaves_a_stream_cancels_its_call(tmp_path: Path) ->
         await until(lambda: not relay.drain.exchanges.count)
 
 
+def buffered(relay: RunningRelay) -> int:
+    """The most bytes that the relay has written to a client and that the kernel did not take."""
+    connections: Any = relay._server.server_state.connections if relay._server else ()
+    return max(each.transport.get_write_buffer_size() for each in connections)
+
+
 async def test_a_client_that_does_not_read_gets_the_result_later(tmp_path: Path) -> None:
     count, text = 200, "x" * 100_000
     async with stage(tmp_path) as (relay, worker):
         calls = held(worker, count, message=text)
-        line = await connect(relay)
+        # The kernel takes little, so what the relay writes meanwhile stays in its buffer.
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+        client.connect(("127.0.0.1", relay.port))
+        line = await asyncio.open_connection(sock=client)
         ask(relay, line)
         await worker.until(lambda: bool(calls))
         await continues_on_regular_path(relay)
+        assert buffered(relay) < 10 * len(text)
         worker.echo(*calls[0])
         await worker.flush()
         data = await read_stream(line)

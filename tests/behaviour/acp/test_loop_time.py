@@ -19,7 +19,7 @@ import pytest
 from tabrelay.acp import conductor
 from tabrelay.acp.dialects import G3, G4
 from tabrelay.acp.message import AcpMessage
-from tabrelay.bridge.parsing import LARGE
+from tabrelay.bridge.parsing import LARGE, parsed
 from tabrelay.config.settings import MIB
 from tabrelay.payloads import json_spans
 from tests.behaviour.test_loop_time import LIMIT_MS, TRIES
@@ -179,14 +179,27 @@ async def test_a_request_that_opens_a_session() -> None:
     assert slow.ms < LIMIT_MS, slow
 
 
-async def test_a_large_message_out_of_an_envelope_is_searched_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    threads: list[int] = []
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The threads in which the members of a message were searched."""
+    found: list[int] = []
 
     def find(text: str, at: int) -> Any:
-        threads.append(threading.get_ident())
+        found.append(threading.get_ident())
         return json_spans.members(text, at)
 
     monkeypatch.setattr("tabrelay.acp.message.members", find)
+    return found
+
+
+async def test_the_members_of_a_large_message_are_searched_in_the_thread_that_parses_it(threads: list[int]) -> None:
+    message = await parsed(AcpMessage.read, request("7", "a", f'{{"x":"{"y" * LARGE}"}}'))
+    assert threads and threading.get_ident() not in threads
+    threads.clear()
+    assert message.part("params", "x") == f'"{"y" * LARGE}"' and threads == []
+
+
+async def test_a_large_message_out_of_an_envelope_is_searched_in_a_thread(threads: list[int]) -> None:
     params = f'{{"method":"a","params":{{"x":"{"y" * LARGE}"}}}}'
     whole = AcpMessage.read(request("7", "proxy/successor", params))
     inside = AcpMessage(request("7", "a", whole.part("params", "params") or ""), {"params": whole.params["params"]})

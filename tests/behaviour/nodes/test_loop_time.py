@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tabrelay.config.settings import MIB
+from tabrelay.payloads.sliced import SlicedPayload
+from tabrelay.peers.nodes.replies import LARGE, _decode
 from tabserver.wire.frames import Kind
 from tests.behaviour.test_loop_messages import NOTE, Talking, note, session
 from tests.behaviour.test_loop_time import ANSWER, BODY, LIMIT_MS, TRIES, VALUES, warm_up, with_arguments
@@ -76,3 +78,9 @@ async def test_messages_between_relays(tmp_path: Path) -> None:
             said: dict[str, Any] = {"content": note(largest(shape, BODY, VALUES)).encode(), "headers": headers}
             await measure(f"client's notification of {shape}", partial(near.http.post, "/notes", **said))
     assert slow == {}
+
+
+def test_a_long_answer_from_the_bus_is_not_decoded() -> None:
+    payload = b'{"jsonrpc":"2.0","id":1,"result":{"a":"' + b"x" * LARGE + b'"}}'
+    assert isinstance(_decode(memoryview(payload), "brief"), SlicedPayload)
+    assert _decode(memoryview(b"{}"), "brief") == "{}"
