@@ -149,7 +149,7 @@ async def test_a_client_that_leaves_a_stream_cancels_its_call(tmp_path: Path) ->
 def buffered(relay: RunningRelay) -> int:
     """The most bytes that the relay has written to a client and that the kernel did not take."""
     connections: Any = relay._server.server_state.connections if relay._server else ()
-    return max(each.transport.get_write_buffer_size() for each in connections)
+    return max(int(each.transport.get_write_buffer_size()) for each in connections)
 
 
 async def test_a_client_that_does_not_read_gets_the_result_later(tmp_path: Path) -> None:
