@@ -1,9 +1,9 @@
-"""Check of names and prose: words that CONTRIBUTING.md ("Style") replaces by the usual terms.
+"""Check of names and prose: words that CONTRIBUTING.md ("Style") replaces by the usual terms, and long sentences.
 
 usage: python3 .ci/style.py [PATH ...]     files or folders; default: everything that is checked
 
-Reads comments, strings and identifiers of Python and JavaScript, and the text of Markdown pages. A line with
-`style: ok` is not checked; the reason belongs beside it.
+Reads comments, strings and identifiers of Python and JavaScript, and the text of Markdown pages, whose sentences have
+fewer than 35 words. A line with `style: ok` is not checked; the reason belongs beside it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-# What is checked when no path is given. Pages for users follow the same rules, and are not read by this script yet.
+# What is checked when no path is given.
 CHECKED: Final = (
     "relay",
     "browser_pkg",
@@ -27,8 +27,9 @@ CHECKED: Final = (
     ".ci",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
-    "docs/concepts/architecture.md",
-    "docs/adr",
+    "README.md",
+    "docs",
+    "web_demo/*.md",
 )
 EXEMPT: Final = (".ci/style.py", "tests/test_style.py", "tests/fuzz/corpus", "relay/tabrelay/assets/page")
 
@@ -53,6 +54,7 @@ PROSE: Final = {
     r"and be done": "name the end of it",
     r"under way already": "already running",
 }
+MAX_WORDS: Final = 34
 # Parts of identifiers (snake_case and camelCase words), and the word of the field.
 NAMES: Final = {
     "hear": "receive",
@@ -101,6 +103,14 @@ NAMES: Final = {
 _PROSE: Final = [
     (re.compile(rf"(?<![\w-])(?:{words})(?![\w-])", re.IGNORECASE), instead) for words, instead in PROSE.items()
 ]
+# Fences and comments of Markdown.
+_NOT_PROSE: Final = re.compile(r"^( *)```.*?^\1```|<!--.*?-->|^---$", re.DOTALL | re.MULTILINE)
+# A row of a table, an item of a list, a heading, or a paragraph.
+_BLOCK: Final = re.compile(r"^ *(?:\|[^\n]*|\S[^\n]*(?:\n(?! *(?:[-*+] |\d+\. |#|\||$))[^\n]*)*)", re.MULTILINE)
+_CODE: Final = re.compile(r"`[^`]*`")
+_LINK: Final = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+_SENTENCE: Final = re.compile(r"(?<=[.!?:])[\"')*]*\s+")
+_COUNTED: Final = re.compile(r"[^\W_][\w'’-]*")
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _JS_TOKEN: Final = re.compile(
     r"(?P<prose>//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|`(?:\\.|[^`\\])*`)|(?P<name>[A-Za-z_$][\w$]*)",
@@ -140,6 +150,8 @@ def _findings(path: Path) -> Iterator[tuple[int, int, str, str]]:
     source = path.read_text()
     lines = source.splitlines()
     tokens = {".py": _python, ".md": _markdown}.get(path.suffix, _javascript)(source)
+    if path.suffix == ".md":
+        yield from _long_sentences(source)
     for kind, line, column, text in tokens:
         for found in _prose(line, column, text) if kind == "prose" else _names(line, column, text):
             if found[0] > len(lines) or "style: ok" not in lines[found[0] - 1]:
@@ -181,9 +193,26 @@ def _javascript(source: str) -> Iterator[tuple[str, int, int, str]]:
         yield "prose" if match["prose"] else "name", line, column, match[0]
 
 
+def _long_sentences(source: str) -> Iterator[tuple[int, int, str, str]]:
+    """Sentences of paragraphs, list items and cells of tables, where a semicolon ends one. Code, comments and addresses
+    do not count."""
+    plain = _NOT_PROSE.sub(lambda match: "\n" * match[0].count("\n"), source)
+    for block in _BLOCK.finditer(plain):
+        cells = re.split(r"\||; ", block[0]) if block[0].lstrip().startswith("|") else [block[0]]
+        for cell in cells:
+            text = _LINK.sub(r"\1", _CODE.sub("code", " ".join(cell.split())))
+            for sentence in _SENTENCE.split(text):
+                count = len(_COUNTED.findall(sentence))
+                if count > MAX_WORDS:
+                    line = plain.count("\n", 0, block.start()) + 1
+                    yield line, 1, f"{sentence[:60]}…", f"{count} words: make two sentences of it"
+
+
 def _markdown(source: str) -> Iterator[tuple[str, int, int, str]]:
-    for number, text in enumerate(source.splitlines(), 1):
-        yield "prose", number, 0, text
+    """Code may quote what other programs write."""
+    plain = _NOT_PROSE.sub(lambda match: "\n" * match[0].count("\n"), source)
+    for number, text in enumerate(plain.splitlines(), 1):
+        yield "prose", number, 0, _CODE.sub(lambda match: " " * len(match[0]), text)
 
 
 if __name__ == "__main__":

@@ -40,6 +40,8 @@ def main() -> int:
     except Abort as problem:
         print(problem)
         return 1
+    # `tabrelay help CODE` reads it in the wheel.
+    shutil.copy(HERE.parents[1] / "docs" / "reference" / "errors.md", draft / "reference" / "errors.md")
     for name in ("sitemap.xml", "sitemap.xml.gz"):
         (draft / name).unlink(missing_ok=True)
     for path in sorted(draft.rglob("*")):

@@ -41,7 +41,7 @@ from .handlers.questions import Answer, ClientError, InputRequired, MissingCapab
 from .handlers.signature import InvalidArguments
 from .handlers.target import Target
 from .handlers.toolbox import Toolbox, default_toolbox
-from .handlers.tools import text_result
+from .handlers.tools import invalid_arguments
 from .handlers.uri_templates import check_uri
 from .mcp.caller_state import CallerStates
 from .rpc import Refusal
@@ -143,7 +143,7 @@ class _OfferedItem:
             try:
                 return self._box.call(name, to_python(given), request, done)
             except InvalidArguments as error:
-                done(text_result(f'Invalid arguments for tool "{name}":\n{error}', is_error=True))
+                done(invalid_arguments(name, error))
                 return nothing_to_cancel
 
         return _run(start, context)

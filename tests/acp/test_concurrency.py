@@ -168,7 +168,7 @@ async def test_a_call_whose_turn_does_not_come_is_refused_and_may_be_tried_again
             refused = await on.plug.next()
             assert refused["id"] == on.places + number
             assert refused["error"]["code"] == -31013
-            assert refused["error"]["data"] == {"reason": "busy", "delivered": "no", "retryable": True}
+            assert refused["error"]["data"] == {"reason": "busy", "delivered": "no", "retryable": True, "help": "TR104"}
             assert "not delivered" in refused["error"]["message"]
         on.answer(running[0])
         assert (await on.plug.next())["id"] == 0

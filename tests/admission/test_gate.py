@@ -222,7 +222,13 @@ async def test_a_refusal_on_a_server_is_a_json_rpc_error(gated: GatedApp) -> Non
     body = answer.json()
     assert answer.header("content-type") == "application/json"
     assert (body["jsonrpc"], body["id"], body["error"]["code"]) == ("2.0", None, -32600)
-    assert body["error"]["data"] == {"reason": "unauthorized", "delivered": "no", "retryable": False, "server": "demo"}
+    assert body["error"]["data"] == {
+        "reason": "unauthorized",
+        "delivered": "no",
+        "retryable": False,
+        "server": "demo",
+        "help": "TR201",
+    }
     assert "tabrelay token" in body["error"]["message"]
 
 
@@ -237,7 +243,7 @@ async def test_only_programs_and_own_pages_get_the_path_of_the_installation(gate
 
 
 async def test_a_refusal_of_another_route_is_a_plain_error(gated: GatedApp) -> None:
-    assert set((await gated.ask("GET", "/-/status")).json()) == {"error", "message"}
+    assert set((await gated.ask("GET", "/-/status")).json()) == {"error", "message", "help"}
 
 
 async def test_nothing_behind_the_gate_sees_a_token(gated: GatedApp) -> None:

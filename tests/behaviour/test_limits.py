@@ -177,7 +177,7 @@ async def test_a_result_that_is_too_large_for_the_link(tmp_path: Path) -> None:
         try:
             worker.answer(event, {"content": [{"type": "text", "text": "x" * 3000}]})
         except MessageTooLarge as error:
-            data = {"reason": "result_too_large", "delivered": "unknown", "retryable": False}
+            data = {"reason": "result_too_large", "delivered": "unknown", "retryable": False, "help": "TR105"}
             worker.send(event, Kind.RES, jsonrpc.error_message(message["id"], -31014, str(error), data))
 
     async with (

@@ -76,7 +76,7 @@ async def test_a_server_that_is_not_there_is_named_with_the_cause_and_later_requ
         error = (await bridge.ask("initialize", {}))["error"]
         assert error["code"] == -32000
         assert error["message"] == f"upstream request failed: {url}: Connection refused"
-        assert error["data"] == {"reason": "Connection refused", "code": "ECONNREFUSED"}
+        assert error["data"] == {"reason": "Connection refused", "code": "ECONNREFUSED", "help": "TR501"}
         assert sum(clock.sleeps) >= 0.6 - 1e-9
         server = Upstream({"tools/list": result([])})
         server.port = int(url.rpartition(":")[2].partition("/")[0])

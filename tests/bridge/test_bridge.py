@@ -308,6 +308,7 @@ def test_before_the_first_byte_nothing_heavy_is_loaded() -> None:
         "tabrelay.system.relay_records",
         "tabrelay.system.tasks",
         "tabserver.wire.eras",
+        "tabserver.wire.help_codes",
         "tabserver.wire.jsonrpc",
         "tabserver.wire.limits",
         "tabserver.wire.methods",

@@ -58,7 +58,7 @@ async def test_a_second_refusal_is_for_the_client() -> None:
     ):
         error = (await bridge.ask("x"))["error"]
         assert error["code"] == -32001
-        assert error["data"] == {"status": 401, "body": "no"}
+        assert error["data"] == {"status": 401, "body": "no", "help": "TR504"}
         assert error["message"].endswith("upstream returned 401. See.")
         assert len(server.seen) == 2
 

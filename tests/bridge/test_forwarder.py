@@ -337,7 +337,7 @@ async def test_a_request_that_gets_no_answer_gets_an_error(handler: Any, words: 
             answer = await bridge.next()
         assert (answer["id"], answer["error"]["code"]) == (1, -32000)
         assert words in answer["error"]["message"]
-        assert answer["error"]["data"].keys() == {"reason", "code"}
+        assert answer["error"]["data"].keys() == {"reason", "code", "help"}
         assert server.methods == ["tools/call"]
         assert (await bridge.ask("ping"))["result"] == {}
 
@@ -351,7 +351,7 @@ async def test_a_refusal_has_status_and_the_beginning_of_the_body() -> None:
         error = (await bridge.ask("x"))["error"]
         assert error["code"] == -32001
         assert error["message"].endswith("upstream returned 418")
-        assert error["data"] == {"status": 418, "body": "é" * 500}
+        assert error["data"] == {"status": 418, "body": "é" * 500, "help": "TR503"}
 
 
 async def test_a_server_that_knows_only_the_transport_before_is_named_as_that() -> None:

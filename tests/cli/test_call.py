@@ -138,7 +138,7 @@ async def test_tools_are_listed_and_called_by_name(stage: Stage, tmp_path: Path)
     failed = await tabrelay("call", *here, "fail")
     assert (failed.code, failed.out) == (1, "it \x1b[31mburns\n"), "in a pipe, bytes are bytes"
     wrong = await tabrelay("call", *here, "add", "-a", "a=x")
-    assert (wrong.code, wrong.err) == (2, "a: 'x' is not an integer.\n")
+    assert (wrong.code, wrong.err) == (2, "a: 'x' is not an integer.\nHelp: tabrelay help TR320\n")
     words = await tabrelay("call", "notes", "add", "a=2", "--home", stage.home, "b=3", "--json")
     assert json.loads(words.out)["structuredContent"] == {"result": 5}
 
@@ -192,7 +192,7 @@ async def test_exit_codes_distinguish_the_causes_of_failure(tmp_path: Path) -> N
     error = {"jsonrpc": "2.0", "id": None, "error": {"code": -32602, "message": "No such tool"}}
     async with Upstream({"tools/call": status(200, json.dumps(error).encode())}) as server:
         unknown = await tabrelay("call", server.url, "x", *flags)
-        assert (unknown.code, unknown.err) == (4, "No such tool\n")
+        assert (unknown.code, unknown.err) == (4, "No such tool\nHelp: tabrelay help TR308\n")
 
 
 async def test_a_question_of_the_server_is_asked_at_the_terminal_and_the_bar_is_drawn(stage: Stage) -> None:

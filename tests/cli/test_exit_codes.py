@@ -53,7 +53,8 @@ def test_every_command_says_by_its_code_how_it_ended(tmp_path: Path, free_port: 
     for words in (["status"], ["pair"], ["stop"], ["restart"], ["reconnect", "x"], ["tools", "x"], ["call", "x", "y"]):
         code, err = ended(tmp_path, *words, "--port", free_port)
         assert code == output.UNREACHABLE, (words, err)
-        assert 1 <= len(err.splitlines()) <= 2, (words, err)
+        *lines, more = err.splitlines()
+        assert 1 <= len(lines) <= 2 and more.endswith((" help TR302", " help TR501")), (words, err)
 
 
 def test_a_reader_that_closes_the_pipe_gets_no_traceback(tmp_path: Path) -> None:

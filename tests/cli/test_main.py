@@ -74,7 +74,9 @@ def test_help_of_a_command_and_of_an_action_is_the_same_as_with_the_flag(capsys:
         assert run(["help", *words]) == 0
         assert capsys.readouterr().out == expected
     assert run(["help", "cal"]) == 2
-    assert capsys.readouterr().err == "tabrelay: 'cal' is not a command.\nDid you mean call?\n"
+    assert (
+        capsys.readouterr().err == "tabrelay: 'cal' is not a command.\nDid you mean call?\nHelp: tabrelay help TR301\n"
+    )
 
 
 def test_the_version_is_printed_without_loading_the_relay() -> None:
@@ -127,7 +129,7 @@ def test_a_misspelt_word_is_named_whatever_else_is_missing(
     assert ended.value.code == 2
     printed = capsys.readouterr().err
     assert said in printed
-    assert len(printed.splitlines()) == 2
+    assert len(printed.splitlines()) == 3 and printed.endswith(" help TR301\n")
 
 
 def test_flags_win_over_the_environment_and_that_over_the_defaults(tmp_path: Path) -> None:
@@ -167,9 +169,10 @@ def test_a_busy_port_is_answered_with_a_free_one(tmp_path: Path, capsys: pytest.
         assert run(["demo", "--port", str(port), "--home", str(tmp_path), "--no-open"]) == 2
     said = capsys.readouterr()
     assert said.out == ""
-    free = int(said.err.rstrip().rpartition(" ")[2])
+    free = int(said.err.splitlines()[0].rpartition(" ")[2])
     assert free != port
     expected = f"Port {port} is taken (maybe by another tabrelay). Free: {free}. Try: tabrelay demo --port {free}\n"
+    expected += "Help: tabrelay help TR306\n"
     assert said.err == expected
     bind("127.0.0.1", free).close()
 

@@ -79,7 +79,8 @@ async def test_where_two_have_it_the_error_lists_both_with_their_flags(
     pair: Pair, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await pair.run("call", "both", "x") == 2
-    lines = capsys.readouterr().err.splitlines()
+    *lines, more = capsys.readouterr().err.splitlines()
+    assert more == "Help: tabrelay help TR303"
     assert lines[0] == '2 relays have "both". Name one of them with a flag:'
     assert sorted(line.split()[:3] for line in lines[1:]) == sorted(
         ["--port", str(relay.port), relay.url] for relay in (pair.first, pair.second)

@@ -471,6 +471,7 @@ def test_config_check_fails_with_every_mistake(tmp_path: Path, capsys: pytest.Ca
         f"{path}: servers.a.type: unknown type 'x'; expected browser, plain, stdio, http or sse.",
         f'{path}: servers.b.command: is missing; expected the program to run, such as "npx".',
         "2 mistakes.",
+        "Help: tabrelay help TR309",
     ]
     code, out, _ = run(capsys, "config", "check", "-c", path, "--json")
     assert code == 1
@@ -509,7 +510,7 @@ def test_serve_refuses_a_configuration_with_mistakes(tmp_path: Path, capsys: pyt
     path = file(tmp_path, '[servers.a]\ntype = "x"\n[servers.b]\ntype = "y"')
     code, out, err = run(capsys, "serve", "-c", path, "--home", tmp_path)
     assert (code, out) == (2, "")
-    assert len(err.splitlines()) == 2
+    assert len(err.splitlines()) == 3 and err.endswith(" help TR309\n")
 
 
 def test_config_without_a_file_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,8 +72,9 @@ async def reports_once(page: ReportedPage, code: str) -> str:
     """The state has this code, the console one line, and the panel the same text. Returns the text."""
     state = await page.code(code)
     assert page.lines == [f"tabrelay: {state['message']}"]
+    assert page.codes == [state["help"]]
     shown = " ".join((await page.panel()).split())
-    assert " ".join(state["message"].split()) in shown
+    assert " ".join(state["message"].split()) in shown and f"tabrelay help {state['help']}" in shown
     await page.page.close()
     return str(state["message"])
 

@@ -305,7 +305,7 @@ async def test_a_tab_that_is_closed_left_or_cached_fails_its_own_calls_at_once_a
                 result = await call
             assert result.is_error and '"Goes" was closed or left while it ran' in text(result)
             said = (result.meta or {})["tabrelay/error"]
-            assert said == {"reason": "tab_gone", "delivered": "unknown", "retryable": False}
+            assert said == {"reason": "tab_gone", "delivered": "unknown", "retryable": False, "help": "TR124"}
             assert await say(client, "going", tab=await id_of(stays)) == "Stays"
 
         page = await tabs.open("going", "Goes")

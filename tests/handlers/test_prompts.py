@@ -204,7 +204,8 @@ def takes_a(a: str) -> str:
 
 def test_a_completer_that_fails_is_an_error(box: Toolbox, bench: CoreHarness) -> None:
     prompt(name="p", complete={"a": lambda typed: 1 / 0}, toolbox=box)(takes_a)
-    assert complete(bench, "p", "a", "x") == {"code": -32603, "message": "ZeroDivisionError: division by zero"}
+    error = {"code": -32603, "message": "ZeroDivisionError: division by zero", "data": {"help": "TR113"}}
+    assert complete(bench, "p", "a", "x") == error
 
 
 async def test_a_completer_may_be_asynchronous(box: Toolbox, bench: CoreHarness) -> None:

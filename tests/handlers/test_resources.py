@@ -99,9 +99,10 @@ async def test_an_argument_may_have_slashes_if_its_template_says_so(bench: CoreH
 
 @pytest.mark.parametrize("uri", ["nowhere://x", "notes://1/2", "notes://100", "notes://", "files://" + "a" * 5000])
 def test_a_missing_resource_has_the_error_of_the_era(bench: CoreHarness, uri: str) -> None:
-    assert read(bench, uri) == {"code": -32002, "message": f"Resource not found: {uri}", "data": {"uri": uri}}
+    data = {"uri": uri, "help": "TR151"}
+    assert read(bench, uri) == {"code": -32002, "message": f"Resource not found: {uri}", "data": data}
     error = bench.modern("resources/read", {"uri": uri})["error"]
-    assert (error["code"], error["data"]) == (-32602, {"uri": uri})
+    assert (error["code"], error["data"]) == (-32602, data)
 
 
 @pytest.mark.parametrize("params", [{}, {"uri": 3}])
@@ -116,7 +117,11 @@ def test_a_function_that_fails_is_an_error_that_names_the_resource(box: Toolbox,
         raise KeyError("no such note")
 
     error = read(bench, "notes://broken")
-    assert error == {"code": -32603, "message": "Reading notes://broken failed: KeyError: 'no such note'"}
+    assert error == {
+        "code": -32603,
+        "message": "Reading notes://broken failed: KeyError: 'no such note'",
+        "data": {"help": "TR113"},
+    }
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from tests.support.nodejs import node
 from tests.support.paths import ROOT
 
 JS = ROOT / "browser_pkg" / "tabserver" / "js"
-GUIDE = ROOT / "docs" / "guides" / "pages.md"
-HEAD = "| message | `code` | `why` |\n|---|---|---|\n"
+ERRORS = ROOT / "docs" / "reference" / "errors.md"
+BLOCK = re.compile(r"(?<=<!-- reasons -->\n).*?(?=<!-- /reasons -->)", re.DOTALL)
 TYPES = (JS / "client.d.ts").read_text(encoding="utf-8")
 
 
@@ -26,22 +26,23 @@ async def evaluated(module: str, expression: str) -> Any:
     return json.loads(ended.out)
 
 
-def row(code: str, reason: dict[str, str]) -> str:
-    message = f"{reason['happened']} {reason['todo']}".replace("|", "\\|")
-    return f"| {message} | `{code}` | `{reason['why']}` |\n"
+def entry(code: str, reason: dict[str, str]) -> str:
+    return (
+        f"### {reason['help']}\n\n**{reason['happened']}** `{code}`\n\n"
+        f"Remedy: {reason['todo'].replace('{advice}', 'the message says what to write.')}\n\n"
+    )
 
 
-async def test_the_guide_has_every_reason_with_the_text_of_the_client() -> None:
-    """Run with TABRELAY_WRITE_DOCS=1 to write the table again."""
+async def test_the_reference_has_every_reason_with_the_text_of_the_client() -> None:
+    """Run with TABRELAY_WRITE_DOCS=1 to write the entries again."""
     reasons: dict[str, dict[str, str]] = await evaluated("client/reasons.js", "m.REASONS")
-    made = HEAD + "".join(row(code, reason) for code, reason in reasons.items())
-    text = GUIDE.read_text(encoding="utf-8")
-    found = re.search(re.escape(HEAD) + r"(?:\|.*\n)*", text)
-    assert found is not None
+    made = "".join(entry(code, reason) for code, reason in reasons.items())
+    text = ERRORS.read_text(encoding="utf-8")
     if os.environ.get("TABRELAY_WRITE_DOCS"):
-        text = text.replace(found[0], made)
-        GUIDE.write_text(text, encoding="utf-8")
-    assert made in text
+        text = BLOCK.sub(lambda _: f"\n{made}", text)
+        ERRORS.write_text(text, encoding="utf-8")
+    assert BLOCK.findall(text) == [f"\n{made}"]
+    assert len({reason["help"] for reason in reasons.values()}) == len(reasons)
 
 
 async def test_each_reason_says_what_happened_and_what_to_do_and_the_types_have_its_code() -> None:
@@ -68,7 +69,7 @@ async def test_the_loader_says_the_same_as_the_client() -> None:
         text = f"{reasons[code]['happened']} {reasons[code]['todo']}"
         for name, value in values.items():
             text = text.replace(f"{{{name}}}", value)
-        assert text in loader, code
+        assert f"{text} [{reasons[code]['help']}]" in loader, code
 
 
 async def test_the_list_of_options_is_that_of_the_types() -> None:

@@ -472,7 +472,7 @@ async def test_only_what_the_client_declared_is_asked(
         return str(await ask(ctx))
 
     modern = await bench.ask("m", "tools/call", call("curious"), replace(MODERN, capabilities=capabilities))
-    assert (modern["code"], modern["data"]) == (-32021, {"requiredCapabilities": needed})
+    assert (modern["code"], modern["data"]) == (-32021, {"requiredCapabilities": needed, "help": "TR150"})
     bench.open(replace(READY, capabilities=capabilities))
     bench.request("tools/call", call("curious"), id=1)
     (legacy,) = await bench.until(Kind.RES, channel="c")

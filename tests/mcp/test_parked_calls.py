@@ -75,7 +75,13 @@ async def test_a_client_gets_an_error_for_a_call_that_ended_with_its_worker() ->
     second = worker_of(offers(runs))
     error = await second.ask("m2", "tools/call", retry(first, "write"), CLIENT)
     assert error["code"] == -31011 and "Make the call again" in error["message"]
-    assert error["data"] == {"reason": "browser_gone", "delivered": "unknown", "retryable": False, "server": "demo"}
+    assert error["data"] == {
+        "reason": "browser_gone",
+        "delivered": "unknown",
+        "retryable": False,
+        "server": "demo",
+        "help": "TR102",
+    }
     assert runs == ["wrote"]
 
 

@@ -278,7 +278,7 @@ def test_no_more_than_the_limit_run_at_once_for_one_caller(bench: HeldServer) ->
         assert bench.request("tools/call", {"name": "add"}, id=id) is None
     error = bench.request("tools/call", {"name": "add"}, id=MAX_RUNNING)["error"]
     assert error["code"] == -31013
-    assert error["data"] == {"reason": "busy", "delivered": "no", "retryable": True, "server": "demo"}
+    assert error["data"] == {"reason": "busy", "delivered": "no", "retryable": True, "server": "demo", "help": "TR104"}
     bench.catalogue.calls[0][3](text_result("done"))
     assert bench.request("tools/call", {"name": "add"}, id=MAX_RUNNING) is None
 
@@ -290,7 +290,11 @@ def test_cancelling_stops_the_call_and_ends_its_stream(bench: HeldServer) -> Non
     assert bench.catalogue.cancelled == ["too slow"]
     assert bench.catalogue.calls[0][2].is_cancelled
     bench.catalogue.calls[0][3](text_result("late"))
-    answer = {"jsonrpc": "2.0", "id": 5, "error": {"code": -32800, "message": "Request cancelled"}}
+    answer = {
+        "jsonrpc": "2.0",
+        "id": 5,
+        "error": {"code": -32800, "message": "Request cancelled", "data": {"help": "TR114"}},
+    }
     assert bench.sent == [("c", Kind.RES, answer, 5, None)]
 
 
@@ -456,6 +460,7 @@ def test_a_bug_in_the_catalogue_is_an_internal_error(bench: HeldServer) -> None:
     assert bench.request("tools/list")["error"] == {
         "code": -32603,
         "message": "Internal error: ZeroDivisionError: division by zero",
+        "data": {"help": "TR113"},
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -35,18 +36,24 @@ globalThis.ownCodeRan = true;
 """
 
 
+CODE = re.compile(r" \[(TR\d{3})\]$")
+
+
 class ReportedPage:
-    """One page, and its console lines that begin with `tabrelay:`."""
+    """One page, and its console lines that begin with `tabrelay:`. The codes at their ends are in `codes`."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
         self.lines: list[str] = []
+        self.codes: list[str] = []
         self.levels: list[str] = []
         page.on("console", self._receive)
 
     def _receive(self, message: ConsoleMessage) -> None:
         if message.text.startswith("tabrelay: "):
-            self.lines.append(message.text)
+            found = CODE.search(message.text)
+            self.lines.append(CODE.sub("", message.text))
+            self.codes += [found[1]] if found else []
             self.levels.append(message.type)
 
     async def code(self, code: str) -> dict[str, Any]:

@@ -99,7 +99,8 @@ class RecordingPeer:
         pending.end(Reply(orjson.dumps(jsonrpc.result_message(pending.call.id, result)).decode()))
 
     def error(self, code: int, data: Any = None) -> None:
-        message = jsonrpc.error_message(self.last.call.id, code, "no", data)
+        error = {"code": code, "message": "no"} | ({} if data is None else {"data": data})
+        message = {"jsonrpc": "2.0", "id": self.last.call.id, "error": error}
         self.last.end(Reply(orjson.dumps(message).decode(), code))
 
     def send_notification(self, method: str, params: dict[str, Any] | None = None) -> None:

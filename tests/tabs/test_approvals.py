@@ -11,6 +11,7 @@ import pytest
 from tabserver.handlers.toolbox import Toolbox, tool
 from tabserver.tabs.approvals import MOST_GRANTED, MOST_OPEN, MOST_SHOWN
 from tabserver.tabs.hub import Hub
+from tabserver.wire.help_codes import BY_REASON
 from tests.support.fake_port import FakePort
 from tests.support.fake_request import RecordingCall, RecordingRequest
 
@@ -497,7 +498,8 @@ def test_calls_for_a_page_that_does_not_come_back_wait_no_longer_because_it_woul
     assert rig.results == []
     rig.wait(0.2)
     errors = [next(value for key, value in result["_meta"].items() if key.endswith("error")) for result in rig.results]
-    assert errors == [{"reason": reason, "delivered": "no", "retryable": reason == "tab_left"}] * (MOST_OPEN + 1)
+    expected = {"reason": reason, "delivered": "no", "retryable": reason == "tab_left", "help": BY_REASON[reason]}
+    assert errors == [expected] * (MOST_OPEN + 1)
     rig.wait(3)
     rig.call("burn")  # none of them counts against the limit of open questions
     assert len(other.of("approve")) == 1 and len(rig.results) == MOST_OPEN + 1

@@ -146,7 +146,12 @@ def test_a_tab_that_does_not_come_back_fails_what_waited_for_it(rig: HubRig, oth
     rig.wait(0.2)
     [result] = rig.results
     assert result["isError"] and "was not called" in text_of(result)
-    assert result["_meta"]["tabrelay/error"] == {"reason": "tab_gone", "delivered": "no", "retryable": False}
+    assert result["_meta"]["tabrelay/error"] == {
+        "reason": "tab_gone",
+        "delivered": "no",
+        "retryable": False,
+        "help": "TR124",
+    }
     assert rig.names() == []
 
 
@@ -186,7 +191,12 @@ def test_a_call_for_a_tab_that_may_have_been_closed_waits_a_moment_only(rig: Hub
     rig.wait(0.2)
     [result] = rig.results
     assert result["isError"] and 'The tab "Tab a" was closed or is reloading' in text_of(result)
-    assert result["_meta"]["tabrelay/error"] == {"reason": "tab_left", "delivered": "no", "retryable": True}
+    assert result["_meta"]["tabrelay/error"] == {
+        "reason": "tab_left",
+        "delivered": "no",
+        "retryable": True,
+        "help": "TR123",
+    }
     # The page was only slow to reload: later calls reach it, and no call runs twice.
     again = rig.tab("a", "info")
     assert not again.of("call")

@@ -122,7 +122,7 @@ async def test_a_client_that_cannot_be_asked_is_named_to_the_tab(rig: Rig, calle
     if channel == "c":
         assert outcome["isError"] and "sampling" in outcome["content"][0]["text"]
     else:
-        assert outcome["code"] == -32021 and outcome["data"] == {"requiredCapabilities": {"sampling": {}}}
+        assert outcome["code"] == -32021 and outcome["data"]["requiredCapabilities"] == {"sampling": {}}
 
 
 async def test_an_error_of_the_client_reaches_the_tab(rig: Rig) -> None:

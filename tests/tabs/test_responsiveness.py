@@ -228,7 +228,12 @@ def test_if_no_tab_reads_for_long_a_call_fails_that_was_not_sent(rig: HubRig) ->
     rig.wait(SILENCE_S)
     [failed] = rig.results
     assert "does not answer" in text_of(failed) and "was not called" in text_of(failed)
-    assert failed["_meta"]["tabrelay/error"] == {"reason": "tab_silent", "delivered": "no", "retryable": True}
+    assert failed["_meta"]["tabrelay/error"] == {
+        "reason": "tab_silent",
+        "delivered": "no",
+        "retryable": True,
+        "help": "TR122",
+    }
     pong(rig, front)
     pong(rig, other)
     assert calls(front, other) == [0, 0]

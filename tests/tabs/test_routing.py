@@ -130,7 +130,12 @@ def test_a_tab_that_is_not_there_is_an_error_that_lists_the_open_ones(rig: HubRi
     assert not port.of("call")
     [result] = rig.results
     assert result["isError"] and '"Tab a" (a)' in text_of(result)
-    assert result["_meta"]["tabrelay/error"] == {"reason": "tab_gone", "delivered": "no", "retryable": False}
+    assert result["_meta"]["tabrelay/error"] == {
+        "reason": "tab_gone",
+        "delivered": "no",
+        "retryable": False,
+        "help": "TR124",
+    }
 
 
 def test_a_tab_that_is_gone_is_named_by_its_title(rig: HubRig) -> None:

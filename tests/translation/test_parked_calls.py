@@ -300,7 +300,7 @@ async def test_a_client_that_opens_no_addresses_gets_an_error_that_names_the_mis
     error = (await reply(pending))["error"]
     assert (error["code"], error["data"]) == (
         jsonrpc.MISSING_CAPABILITY,
-        {"requiredCapabilities": {"elicitation": {"url": {}}}},
+        {"requiredCapabilities": {"elicitation": {"url": {}}}, "help": "TR150"},
     )
 
 

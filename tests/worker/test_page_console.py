@@ -109,7 +109,7 @@ def test_a_failure_has_the_traceback_from_the_first_file_of_a_page_on() -> None:
         names["divide"]()
     log.report("tool divide", caught.value)
     [(text, files)] = received
-    assert text.startswith('Tool "divide" failed.\nTraceback (most recent call last):\n')
+    assert text.startswith('Tool "divide" failed. [TR474]\nTraceback (most recent call last):\n')
     assert f'File "{TOOLS}", line 2, in divide' in text and text.endswith("ZeroDivisionError: division by zero")
     assert files == {TOOLS} and "test_page_console" not in text
 

@@ -54,7 +54,7 @@ class FailureLog:
             self._listener(f"{shown} returned what can't be sent: {error}", frozenset())
             return
         text, files = describe_failure(error)
-        lines = [f"{shown} failed.", text, *filter(None, [self.advice(error)])]
+        lines = [f"{shown} failed. [TR474]", text, *filter(None, [self.advice(error)])]
         self._listener("\n".join(lines), files)
 
 

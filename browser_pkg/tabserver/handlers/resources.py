@@ -19,7 +19,8 @@ from typing import Any
 from ..rpc import Refusal
 from ..schema.shapes import SchemaError
 from ..schema.types import NotJson, to_json
-from ..wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from ..wire.help_codes import BY_CODE
+from ..wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND
 from .completion import Completer, Completions
 from .content import Audio, Embedded, Image, Text
 from .context import Cancel, Done, Outcome, Request
@@ -34,7 +35,9 @@ class ResourceNotFound(Refusal):
     """There is no such resource. A template's function raises it for an argument without a resource."""
 
     def __init__(self, uri: str) -> None:
-        super().__init__(INVALID_PARAMS, f"Resource not found: {uri}", {"uri": uri})
+        super().__init__(
+            INVALID_PARAMS, f"Resource not found: {uri}", {"uri": uri, "help": BY_CODE[RESOURCE_NOT_FOUND]}
+        )
         self.uri = uri
 
 

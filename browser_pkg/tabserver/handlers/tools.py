@@ -24,12 +24,14 @@ from ..schema.compounds import bare
 from ..schema.shapes import SCALARS, Anything, Array, Map, Schema, SchemaError, Shape, summary
 from ..schema.size_caps import check_caps
 from ..schema.types import NotJson, Shapes, check, to_json
+from ..wire.help_codes import BY_REASON
 from .content import CONTENT, Content, is_block, to_block
 from .context import Cancel, Done, Outcome, Request, Result
 from .execute import run
 from .failures import handler_failures
 from .questions import InputRequired
 from .signature import Signature, name_of, read_signature
+from .target import META_ERROR
 
 T = TypeVar("T")
 
@@ -81,6 +83,16 @@ class ToolResult(Generic[T]):
 def text_result(text: str, *, is_error: bool = False) -> Result:
     result: Result = {"content": [{"type": "text", "text": text}]}
     return result | {"isError": True} if is_error else result
+
+
+def error_result(text: str, reason: str, *, is_delivered: bool = False) -> Result:
+    """An error that the tool itself did not report. `reason` is for programs, as in the errors of tabs."""
+    data = {"reason": reason, "delivered": "unknown" if is_delivered else "no", "retryable": False}
+    return text_result(text, is_error=True) | {"_meta": {META_ERROR: data | {"help": BY_REASON[reason]}}}
+
+
+def invalid_arguments(name: str, faults: object) -> Result:
+    return error_result(f'Invalid arguments for tool "{name}":\n{faults}', "invalid_arguments")
 
 
 def failure(error: BaseException) -> Outcome:
@@ -209,12 +221,13 @@ class Tool:
             result, plain = value.read() if isinstance(value, ToolResult) else _structured(value)
         except NotJson as error:
             handler_failures.report(f"tool {self.name}", error)
-            return text_result(f'Tool "{self.name}" returned what can\'t be sent: {error}', is_error=True)
+            text = f'Tool "{self.name}" returned what can\'t be sent: {error}'
+            return error_result(text, "invalid_result", is_delivered=True)
         if "isError" in result:
             return result if plain is None else result | {"structuredContent": structured_object(plain)}
         if faults := check(self.returns, plain, "result"):
             text = f'Tool "{self.name}" returned what its return type does not allow:\n{summary(faults)}'
-            return text_result(text, is_error=True)
+            return error_result(text, "invalid_result", is_delivered=True)
         if self.is_wrapped:
             return result | {"structuredContent": {"result": plain}}
         return result if plain is None else result | {"structuredContent": plain}

@@ -271,8 +271,10 @@ export interface State {
   state: "connecting" | "connected" | "waiting" | "stopped";
   /** The reason, for programs; null while there is nothing wrong. */
   why: Why | null;
-  /** The reason in detail. The guide has a table of the codes. */
+  /** The reason in detail, for programs. */
   code: ReasonCode | null;
+  /** The code of the entry in the reference of errors, such as "TR421". `tabrelay help TR421` prints the entry. */
+  help?: string | null;
   /** The reason, for people, with what to do about it. */
   message: string | null;
   /** What to do about it: the last part of `message`. */
@@ -284,7 +286,7 @@ export interface State {
   attempts: number;
 }
 
-/** Why there is no connection. The guide has a table of what to do about each. */
+/** Why there is no connection. The reference of errors has what to do about each. */
 export type Why =
   /** No program answers at the relay's address. */
   | "relay_down"
@@ -321,7 +323,7 @@ export type Why =
   /** An option of `connect` is missing or wrong. */
   | "misconfigured";
 
-/** A reason in detail, as in the guide's table "When a page does not connect". */
+/** A reason in detail: each has an entry in the reference of errors. */
 export type ReasonCode =
   | "server_missing" | "server_invalid" | "relay_missing" | "relay_invalid" | "option_unknown" | "option_invalid"
   | "worker_option_missing" | "worker_other_origin" | "file_page" | "no_origin" | "insecure_page" | "unsupported"

@@ -45,16 +45,16 @@ async function findProblem() {
   const { protocol, hostname } = new URL(RELAY);
   const permission = await scope.navigator.permissions?.query({ name: "local-network-access" }).catch(() => undefined);
   const { origin, hostname: own, port } = scope.location;
-  let text = `No relay answers at ${RELAY}. Start it with: tabrelay serve. The page tries again by itself.`;
+  let text = `No relay answers at ${RELAY}. Start it with: tabrelay serve. The page tries again by itself. [TR421]`;
   if (!scope.isSecureContext) text = `${origin} is not a secure address, and browsers give such a page no Web Locks. ` +
-    `Serve the page with https, or open it on the computer that serves it: http://localhost:${port || 80}`;
+    `Serve the page with https, or open it on the computer that serves it: http://localhost:${port || 80} [TR413]`;
   else if (blockedBy) text = `The page's content security policy (${blockedBy}) blocks the relay at ${RELAY}. ` +
-    `Add ${RELAY} to script-src, and ${RELAY} and ${RELAY.replace("http", "ws")} to connect-src.`;
+    `Add ${RELAY} to script-src, and ${RELAY} and ${RELAY.replace("http", "ws")} to connect-src. [TR417]`;
   else if (scope.location.protocol === "https:" && protocol === "http:" && !isThisComputer(hostname))
     text = `This page came over https, and browsers block its requests to ${RELAY}, which is http. ` +
-      "Use a relay on this computer, or give the relay an https address.";
+      "Use a relay on this computer, or give the relay an https address. [TR416]";
   else if (permission?.state === "denied" && !isThisComputer(own)) text = `The browser does not let ${origin} reach the relay at ` +
-    `${RELAY}. Open the site's settings (the icon beside the address), allow access to apps on this device, and reload.`;
+    `${RELAY}. Open the site's settings (the icon beside the address), allow access to apps on this device, and reload. [TR419]`;
   console.warn(`tabrelay: ${text}`);
   return text;
 }

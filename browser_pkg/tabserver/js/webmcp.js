@@ -28,7 +28,7 @@
 
   const tag = document.currentScript ?? document.querySelector('script[data-server][src*="/webmcp.js"]');
   if (!(tag instanceof HTMLScriptElement) || !tag.dataset.server) {
-    console.error('tabrelay: webmcp.js needs the name of a server: <script src="…/webmcp.js" data-server="notes">');
+    console.error('tabrelay: webmcp.js needs the name of a server: <script src="…/webmcp.js" data-server="notes"> [TR476]');
     return;
   }
   const { server, relay, token, worker, modules, panel, debugging, frames } = tag.dataset;
@@ -43,7 +43,7 @@
   let changed = () => {};
 
   observeContexts();
-  connect().catch((error) => console.error("tabrelay: webmcp.js could not connect", error));
+  connect().catch((error) => console.error("tabrelay: webmcp.js could not connect [TR476]", error));
 
   async function connect() {
     const { load, RELAY } = /** @type {Loader} */ (await import(loader.href));

@@ -79,7 +79,7 @@ function finishBoot({ made: takeOver, from, detail }) {
 
 /** @param {unknown} error */
 function failBoot(error) {
-  console.error("tabrelay worker: Python could not start", error);
+  console.error("tabrelay worker: Python could not start [TR463]", error);
   report({ t: "boot", stage: "failed", detail: lastLine(error) });
   for (const port of earlyPorts) awaitRetry(port);
   earlyPorts.clear();

@@ -17,7 +17,7 @@ from ..handlers.prompts import UnknownPrompt
 from ..handlers.questions import Answer, MissingCapability
 from ..handlers.signature import InvalidArguments
 from ..handlers.target import META_PIN, read_target
-from ..handlers.tools import UnknownTool, failure, text_result, with_structured_object
+from ..handlers.tools import UnknownTool, failure, invalid_arguments, with_structured_object
 from ..rpc import Refusal, read_level, unknown
 from ..wire import methods
 from ..wire.eras import META_LOG_LEVEL, Era
@@ -164,7 +164,7 @@ class Invocations:
             _refuse_unknown("tool", error.name, self._catalogue.tools())
         except InvalidArguments as error:
             # MCP since 2025-11-25: a tool execution error, not a protocol error: the model can correct itself.
-            call.finish(text_result(f'Invalid arguments for tool "{name}":\n{error}', is_error=True))
+            call.finish(invalid_arguments(name, error))
         except Refusal:
             raise
         except Exception as error:

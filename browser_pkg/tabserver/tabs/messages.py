@@ -15,7 +15,7 @@ from ..handlers.execute import run as run_handler
 from ..handlers.questions import Answer, ClientError, InputRequired, read_question
 from ..handlers.resources import ResourceNotFound
 from ..handlers.target import ASKING_TAB
-from ..handlers.tools import text_result
+from ..handlers.tools import error_result, text_result
 from ..mcp.call import RunningCall
 from ..rpc import Refusal
 from ..wire.control_messages import RELAY
@@ -35,6 +35,10 @@ _RESULTS: Final = {
     "templates": ("contents", "uri"),
     "prompts": ("messages", "content"),
 }
+
+
+# Errors of a page that its tool did not throw, by their class in JavaScript.
+_REASONS: Final = {"InvalidArguments": "invalid_arguments", "InvalidResult": "invalid_result"}
 
 
 class CallWriter:
@@ -168,9 +172,15 @@ def _fail(call: RunningCall, message: Message) -> None:
     elif isinstance(code, int):
         call.finish(Refusal(code, text, message.get("data")))
     elif call.purpose == "tools":
-        _answer(call, text_result(text, is_error=True))
+        _answer(call, _error_of_page(text, _REASONS.get(str(message.get("name")))))
     else:
         call.finish(Refusal(INTERNAL_ERROR, text))
+
+
+def _error_of_page(text: str, reason: str | None) -> Result:
+    if reason is None:
+        return text_result(text, is_error=True)
+    return error_result(text, reason, is_delivered=reason == "invalid_result")
 
 
 def _require(call: RunningCall, message: Message) -> None:

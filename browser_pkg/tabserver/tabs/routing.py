@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from ..handlers.target import META_ERROR, Target
 from ..handlers.tools import text_result
 from ..rpc import Refusal
+from ..wire.help_codes import BY_REASON
 from ..wire.jsonrpc import INVALID_PARAMS
 from .listing import KINDS, Listing
 from .tab import Tab
@@ -46,7 +47,9 @@ class RoutingError(Exception):
     def data(self) -> dict[str, Any]:
         """The same members as in the relay's errors. A call that may have been delivered must not be repeated."""
         delivered = "unknown" if self.is_delivered is None else "no"
-        return {"reason": self.reason, "delivered": delivered, "retryable": self.reason in RETRYABLE}
+        is_retryable = self.reason in RETRYABLE
+        help = BY_REASON[self.reason]
+        return {"reason": self.reason, "delivered": delivered, "retryable": is_retryable, "help": help}
 
     def result(self) -> dict[str, Any]:
         """The error as a tool result, which the model reads."""

@@ -15,7 +15,7 @@ from ..handlers.context import Cancel, Result
 from ..handlers.execute import nothing_to_cancel
 from ..handlers.signature import InvalidArguments
 from ..handlers.target import Target
-from ..handlers.tools import ToolError, UnknownTool, failure, text_result
+from ..handlers.tools import ToolError, UnknownTool, failure, invalid_arguments, text_result
 from ..mcp.call import RunningCall
 from ..rpc import load, unknown
 from ..wire.eras import Era
@@ -74,7 +74,7 @@ def _call_tool(owner: StaticToolsOwner, arguments: Arguments, call: RunningCall)
         tools = [entry.item for entry in _tools(owner)]
         call.finish(text_result(unknown("tool", error.name, tools), is_error=True))
     except InvalidArguments as error:
-        call.finish(text_result(f'Invalid arguments for tool "{name}":\n{error}', is_error=True))
+        call.finish(invalid_arguments(str(name), error))
     return nothing_to_cancel
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final, TypeGuard
 
+from .help_codes import with_help
+
 RequestId = int | str
 Message = dict[str, Any]
 
@@ -52,7 +54,9 @@ def result_message(id: RequestId, result: Any) -> Message:
 
 
 def error_message(id: RequestId | None, code: int, message: str, data: Any = None) -> Message:
+    """An error of this product: its `data` has the code of its entry in the reference."""
     error: dict[str, Any] = {"code": code, "message": message}
+    data = with_help(code, data)
     if data is not None:
         error["data"] = data
     return {"jsonrpc": "2.0", "id": id, "error": error}

@@ -119,7 +119,7 @@ class LegacyAgent:
             if item.error_code != jsonrpc.REQUEST_CANCELLED:  # the client that cancelled it expects no answer
                 await self._write(item.payload.encode())
         except RelayError as error:
-            await self._write(acp_message.refusal(id, error.code, error.message))
+            await self._write(acp_message.refusal(id, error.code, error.message, error.data(None)))
         finally:
             on_done()
 

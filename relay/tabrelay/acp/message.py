@@ -13,13 +13,15 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from tabrelay.acp import json_edit
 from tabrelay.bridge.messages import Key, id_flaw, key, load, modern_version
 from tabrelay.bridge.parsing import LARGE
 from tabrelay.payloads.json_spans import JsonMember, members
 from tabserver.wire import jsonrpc
+
+AGENT_ENDED: Final = "TR511"  # the code of the reference
 
 
 @dataclass(frozen=True)
@@ -175,6 +177,8 @@ def answer(id: str, *, result: str | None = None, error: str | None = None) -> b
 
 
 def refusal(id: str, code: int, text: str, data: Any = None) -> bytes:
+    if data is None and code == jsonrpc.INTERNAL_ERROR:
+        data = {"help": AGENT_ENDED}
     return answer(id, error=json.dumps(jsonrpc.error_message(None, code, text, data)["error"]))
 
 

@@ -16,6 +16,7 @@ from tabrelay.admission.policy import Refuse
 from tabrelay.admission.routes import Route
 from tabrelay.errors import Busy
 from tabrelay.http.exchange import STREAMING
+from tabrelay.http.problems import help_headers, problem
 from tabserver.wire import jsonrpc
 
 Headers = list[tuple[bytes, bytes]]
@@ -88,6 +89,7 @@ class ResponseWriter:
     async def refuse(self, refusal: Refuse, receive: Receive) -> None:
         text = json.dumps(self._body(refusal)).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(text)).encode())]
+        headers += help_headers(refusal.reason, jsonrpc.INVALID_REQUEST)
         headers += [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in refusal.headers]
         prefix = "http"
         if self._scope["type"] == "websocket":
@@ -103,7 +105,7 @@ class ResponseWriter:
 
     def _body(self, refusal: Refuse) -> dict[str, Any]:
         if not self._asked.is_jsonrpc:
-            return {"error": refusal.reason, "message": refusal.message}
+            return problem(refusal.reason, refusal.message)
         can_retry = refusal.retry_after_ms is not None
         data: dict[str, Any] = {"reason": refusal.reason, "delivered": "no", "retryable": can_retry}
         data["server"] = self._asked.server

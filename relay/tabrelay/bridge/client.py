@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -44,6 +45,12 @@ class RequestFailed(Exception):
         super().__init__(str(error.get("message", "no reason was given")))
         self.code = error.get("code")
         self.data = error.get("data")
+
+    @property
+    def help(self) -> str | None:
+        """The code of the entry in the reference; None for an error of a server that has no such codes."""
+        found = self.data.get("help") if isinstance(self.data, dict) else None
+        return found if isinstance(found, str) and re.fullmatch(r"TR\d{3}", found) else None
 
     @property
     def is_unreachable(self) -> bool:

@@ -15,6 +15,13 @@ from tabrelay.observe.log_setup import redact
 REFUSED: Final = -32001
 FAILED: Final = -32000
 UNPROVEN: Final = "UNPROVEN"  # code of a Failure: another program answers at the relay's address
+# Codes of the reference.
+GONE: Final = "TR501"
+TIMED_OUT: Final = "TR502"
+STATUS: Final = "TR503"
+TOKEN: Final = "TR504"
+UNUSABLE: Final = "TR505"
+OTHER_PROGRAM: Final = "TR506"
 ERROR_BODY: Final = 100_000
 SHOWN_BODY: Final = 500
 
@@ -43,8 +50,9 @@ class Failure(Exception):
 
 
 def of_failure(failure: Failure, where: str, advice: str = "") -> BridgeFault:
-    data = {"reason": failure.reason, "code": failure.code}
+    data = {"reason": failure.reason, "code": failure.code, "help": OTHER_PROGRAM if failure.code == UNPROVEN else GONE}
     if failure.timeout_ms is not None:
+        data["help"] = TIMED_OUT
         return BridgeFault(FAILED, f"upstream timed out after {failure.timeout_ms} ms: {where}", data)
     more = f". {advice}" if advice and not failure.is_delivered and failure.code != UNPROVEN else ""
     return BridgeFault(FAILED, f"upstream request failed: {where}: {failure.reason}{more}", data)
@@ -58,7 +66,7 @@ def of_status(status: int, body: bytes, where: str, hint: str = "", retry_after_
             return BridgeFault(error["code"], error["message"], error.get("data"))
     except (ValueError, KeyError, TypeError):
         pass
-    data = {"status": status, "body": shown(body)}
+    data = {"status": status, "body": shown(body), "help": TOKEN if status == 401 else STATUS}
     if retry_after_s is not None:
         data["retry_after_ms"] = round(retry_after_s * 1000)
     return BridgeFault(REFUSED, f"{where}: upstream returned {status}{f'. {hint}' if hint else ''}", data)
@@ -66,7 +74,9 @@ def of_status(status: int, body: bytes, where: str, hint: str = "", retry_after_
 
 def of_token(body: bytes, where: str, hint: str) -> BridgeFault:
     """A second 401. Not only the server's text: the client must see that the token is the reason."""
-    return BridgeFault(REFUSED, f"{where}: upstream returned 401. {hint}", {"status": 401, "body": shown(body)})
+    return BridgeFault(
+        REFUSED, f"{where}: upstream returned 401. {hint}", {"status": 401, "body": shown(body), "help": TOKEN}
+    )
 
 
 def shown(body: bytes) -> str:
@@ -77,4 +87,4 @@ def shown(body: bytes) -> str:
 
 def of_answer(text: str, where: str, code: str) -> BridgeFault:
     """The server's answer is not usable."""
-    return BridgeFault(FAILED, f"{text}: {where}", {"reason": text, "code": code})
+    return BridgeFault(FAILED, f"{text}: {where}", {"reason": text, "code": code, "help": UNUSABLE})

@@ -118,7 +118,9 @@ class Forwarder:
             except _TryAgain:
                 continue
             except CredentialsError as problem:
-                return BridgeFault(errors.REFUSED, f"{self._outbound.where}: {problem}", {"status": 401})
+                return BridgeFault(
+                    errors.REFUSED, f"{self._outbound.where}: {problem}", {"status": 401, "help": errors.TOKEN}
+                )
             except Failure as failure:
                 if delivery.is_answered:
                     return None

@@ -131,6 +131,14 @@ class Reply:
         """A JSON-RPC error of the relay."""
         return cls(orjson.dumps(jsonrpc.error_message(id, code, text, data)).decode(), code)
 
+    @classmethod
+    def with_server_error(cls, id: RequestId, error: dict[str, Any]) -> Reply:
+        """The error of a server, which gets no code of the relay."""
+        given = {"code": error["code"], "message": str(error.get("message", ""))}
+        if error.get("data") is not None:
+            given["data"] = error["data"]
+        return cls(orjson.dumps({"jsonrpc": "2.0", "id": id, "error": given}).decode(), given["code"])
+
     def message(self) -> dict[str, Any]:
         values: Any = self.values
         return orjson.loads(self.payload) if values is None else values  # type: ignore[no-any-return]

@@ -86,7 +86,9 @@ def _call(args: argparse.Namespace) -> int:
     args.pairs = [*args.pairs, *args.words]
     for pair in args.pairs:
         if pair.partition("=")[0] in ("", pair):
-            raise ExitWith(f"{pair} is not NAME=VALUE.\nThe arguments of the tool: {_tools_command(args)}")
+            raise ExitWith(
+                f"{pair} is not NAME=VALUE.\nThe arguments of the tool: {_tools_command(args)}", help="TR320"
+            )
     result = _with_client(args, _run)
     folder = Path(args.output).parent if args.output else Path()
     files = render.OutputFolder(folder, args.tool)
@@ -112,7 +114,7 @@ def _with_client(args: argparse.Namespace, work: Any) -> Any:
                 await client.negotiate()
                 return await work(args, client)
         except RequestFailed as error:
-            raise ExitWith(str(error), UNREACHABLE if error.is_unreachable else REFUSED) from None
+            raise ExitWith(str(error), UNREACHABLE if error.is_unreachable else REFUSED, help=error.help) from None
         finally:
             await outbound.close()
 
@@ -137,7 +139,7 @@ async def _run(args: argparse.Namespace, client: Any) -> dict[str, Any]:
         try:
             args.arguments |= tool_arguments.read(args.pairs, await _schema(args, client))
         except tool_arguments.ArgumentError as problem:
-            raise ExitWith(str(problem)) from None
+            raise ExitWith(str(problem), help="TR320") from None
     bar = ProgressBar(sys.stderr, shutil.get_terminal_size().columns)
     try:
         result: dict[str, Any] = await client.call(args.tool, args.arguments, bar.step)
@@ -169,11 +171,11 @@ def _whole_arguments(args: argparse.Namespace) -> dict[str, Any]:
             text = Path(text[1:]).read_text(encoding="utf-8")
         found = {} if text is None else json.loads(text)
     except OSError as problem:
-        raise ExitWith(f"--args can't be read: {problem}") from None
+        raise ExitWith(f"--args can't be read: {problem}", help="TR320") from None
     except ValueError as problem:
-        raise ExitWith(f"--args is not JSON: {problem}") from None
+        raise ExitWith(f"--args is not JSON: {problem}", help="TR320") from None
     if not isinstance(found, dict):
-        raise ExitWith('--args has to be a JSON object, such as {"a": 2}')
+        raise ExitWith('--args has to be a JSON object, such as {"a": 2}', help="TR320")
     return found
 
 
@@ -183,9 +185,11 @@ def _check_output(args: argparse.Namespace) -> None:
         return
     path = Path(args.output)
     if ".." in path.parts:
-        raise ExitWith("-o: a path without .. please.")
+        raise ExitWith("-o: a path without .. please.", help="TR316")
     if path.is_dir() or not path.parent.is_dir():
-        raise ExitWith(f"-o: {path} can't be written: {'it is' if path.is_dir() else 'there is no'} directory.")
+        raise ExitWith(
+            f"-o: {path} can't be written: {'it is' if path.is_dir() else 'there is no'} directory.", help="TR316"
+        )
 
 
 def _show(args: argparse.Namespace, text: str) -> None:
@@ -196,7 +200,7 @@ def _show(args: argparse.Namespace, text: str) -> None:
         try:
             Path(args.output).write_bytes(data)
         except OSError as problem:
-            raise ExitWith(f"-o: {problem}", FAILED) from None
+            raise ExitWith(f"-o: {problem}", FAILED, help="TR316") from None
         _report_file(Path(args.output))
     else:
         print(printable(text) if sys.stdout.isatty() else text)

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tabrelay.cli import flags
-from tabrelay.cli.output import FAILED, OK, ExitWith
+from tabrelay.cli.output import FAILED, OK, ExitWith, help_line
 
 
 def add(commands: Any) -> None:
@@ -48,10 +48,10 @@ def _load(args: argparse.Namespace) -> Any:
         else:
             print(problem, file=sys.stderr)
             count = len(problem.mistakes)
-            print(f"{count} {'mistake' if count == 1 else 'mistakes'}.", file=sys.stderr)
+            print(f"{count} {'mistake' if count == 1 else 'mistakes'}.\n{help_line('TR309')}", file=sys.stderr)
         return None
     except ConfigError as problem:
-        raise ExitWith(str(problem), FAILED) from None
+        raise ExitWith(str(problem), FAILED, help="TR309") from None
     if not config.programs and not config.entries:
         raise ExitWith(f"Name a file: tabrelay config {args.action} -c FILE")
     return config

@@ -119,7 +119,7 @@ async def prepare(credentials: Any) -> None:
     try:
         await credentials.prepare()
     except CredentialsError as problem:
-        raise ExitWith(str(problem), USAGE) from None
+        raise ExitWith(str(problem), USAGE, help="TR314") from None
 
 
 def _target(args: argparse.Namespace, settings: Any, is_local: bool) -> Any:

@@ -42,7 +42,9 @@ def _dev(args: argparse.Namespace) -> int:
     from tabrelay.server.runner import BindError, bind
 
     if not args.folder.is_dir():
-        raise ExitWith(f"{args.folder} is not a folder. To make one: {running_relay.command()} init {args.folder}")
+        raise ExitWith(
+            f"{args.folder} is not a folder. To make one: {running_relay.command()} init {args.folder}", help="TR316"
+        )
     settings = flags.settings(args, servers=_names(args))
     if not is_loopback(settings.host):
         raise ExitWith(f"dev works only on a loopback address, not on {settings.host}. Use serve.")
@@ -89,7 +91,7 @@ def _listen(settings: Any, *, is_port_given: bool) -> Any:
         except BindError as problem:
             if port == last:
                 hint = f" Try: --port {problem.free_port}" if problem.free_port else ""
-                raise ExitWith(f"{problem}{hint}") from None
+                raise ExitWith(f"{problem}{hint}", help="TR306") from None
     raise AssertionError("the last port returns or raises")
 
 

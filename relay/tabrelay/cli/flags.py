@@ -158,4 +158,4 @@ def settings(args: argparse.Namespace, **fixed: Any) -> Settings:
     try:
         return Settings.from_args({**vars(args), **fixed})
     except ConfigError as problem:
-        raise ExitWith(str(problem)) from None
+        raise ExitWith(str(problem), help="TR309") from None

@@ -53,7 +53,9 @@ def _forget_one(args: argparse.Namespace, home: Path, records: Any, name: str) -
     if problem is not None:
         raise problem
     if not (_remove_stored(home, name) or known):
-        raise ExitWith(f'No server is called "{name}". To see them: {running_relay.command()} status', FAILED)
+        raise ExitWith(
+            f'No server is called "{name}". To see them: {running_relay.command()} status', FAILED, help="TR307"
+        )
     print(f'"{name}" is forgotten.')
     for url in is_declared:
         print(f"The relay at {url} was started with this name, and has it again after a restart.")

@@ -38,12 +38,12 @@ def _init(args: argparse.Namespace) -> int:
 
     folder: Path = args.folder
     if folder.exists() and not folder.is_dir():
-        raise ExitWith(f"{folder} is not a folder.")
+        raise ExitWith(f"{folder} is not a folder.", help="TR316")
     try:
         server = check_server_name(args.server) if args.server else name_for(folder)
         files = list(starter_files(server, DEFAULT_RELAY))
     except (ServerNameError, AssetsMissing) as problem:
-        raise ExitWith(str(problem)) from None
+        raise ExitWith(str(problem), help="TR316") from None
     kept = [name for name, body in files if _write(folder / name, body, args.force, args.dry_run)]
     command = f"{running_relay.command()} dev"
     if PAGE in kept and not args.dry_run:
@@ -78,7 +78,7 @@ def _write(path: Path, body: bytes, is_forced: bool, is_dry: bool) -> bool:
         finally:
             draft.unlink(missing_ok=True)
     except OSError as problem:
-        raise ExitWith(f"{path} can't be written: {problem.strerror or problem}", FAILED) from None
+        raise ExitWith(f"{path} can't be written: {problem.strerror or problem}", FAILED, help="TR316") from None
     return False
 
 

@@ -76,6 +76,7 @@ def _install(args: argparse.Namespace) -> int:
             f"{client.title} has another server named {', '.join(taken)} in {file.path}. "
             "Replace it: --force. Or choose another name: --as NAME.",
             FAILED,
+            help="TR310",
         )
     changed = {name: entry for name, entry in wanted.items() if known.get(name) != entry}
     if not changed:
@@ -95,10 +96,10 @@ def _all_servers(args: argparse.Namespace) -> list[str]:
     try:
         statuses = [running_relay.request_at(base, settings.home, "/-/status") for base in bases]
     except ExitWith as problem:
-        raise ExitWith(f"Which server? tabrelay install {args.client} NAME\n({problem})") from None
+        raise ExitWith(f"Which server? tabrelay install {args.client} NAME\n({problem})", help="TR307") from None
     found = list(dict.fromkeys(row["name"] for status in statuses for row in status["servers"]))
     if not found:
-        raise ExitWith(f"The relay has no servers yet. Name one: tabrelay install {args.client} NAME")
+        raise ExitWith(f"The relay has no servers yet. Name one: tabrelay install {args.client} NAME", help="TR307")
     return found
 
 
@@ -110,10 +111,16 @@ def _uninstall(args: argparse.Namespace) -> int:
     names = args.servers or [name for name, entry in known.items() if starts_bridge(entry)]
     missing = [name for name in names if name not in known]
     if missing or not names:
-        raise ExitWith(f"{client.title} has no server {', '.join(missing) or 'of ours'} in {file.path}.", FAILED)
+        raise ExitWith(
+            f"{client.title} has no server {', '.join(missing) or 'of ours'} in {file.path}.", FAILED, help="TR310"
+        )
     others = [name for name in names if not starts_bridge(known[name])]
     if others and not args.force:
-        raise ExitWith(f"{', '.join(others)} in {file.path} was not written by tabrelay. All the same: --force", FAILED)
+        raise ExitWith(
+            f"{', '.join(others)} in {file.path} was not written by tabrelay. All the same: --force",
+            FAILED,
+            help="TR310",
+        )
     _apply(args, lambda: file.remove(names))
     if not args.dry_run:
         print(f"{client.title} no longer has {', '.join(names)}.")
@@ -130,7 +137,7 @@ def _apply(args: argparse.Namespace, make: Callable[[], Any]) -> None:
             return
         copy = change.apply()
     except FileError as problem:
-        raise ExitWith(str(problem), FAILED) from None
+        raise ExitWith(str(problem), FAILED, help="TR310") from None
     print(f"{change.path} written." + (f" As it was: {copy}" if copy else ""))
 
 
@@ -138,7 +145,7 @@ def _client(name: str) -> KnownClient:
     from tabrelay.cli.client_files.known import BY_NAME
 
     if name not in BY_NAME:
-        raise ExitWith(f"{name!r} is not a client that is known here. There are: {', '.join(BY_NAME)}.")
+        raise ExitWith(f"{name!r} is not a client that is known here. There are: {', '.join(BY_NAME)}.", help="TR310")
     return BY_NAME[name]
 
 
@@ -151,14 +158,14 @@ def _file(args: argparse.Namespace) -> ConfigFile:
         path = Path(args.config).expanduser()
     elif args.project:
         if client.project is None:
-            raise ExitWith(f"{client.title} has no file inside projects.")
+            raise ExitWith(f"{client.title} has no file inside projects.", help="TR310")
         path = Path(client.project)
     else:
         path = client.path(UserFolders.here())
     try:
         return ConfigFile(client, path)
     except FileError as problem:
-        raise ExitWith(str(problem), FAILED) from None
+        raise ExitWith(str(problem), FAILED, help="TR310") from None
 
 
 def _servers(file: Any) -> dict[str, Any]:
@@ -168,7 +175,7 @@ def _servers(file: Any) -> dict[str, Any]:
         found: dict[str, Any] = file.servers()
         return found
     except FileError as problem:
-        raise ExitWith(str(problem), FAILED) from None
+        raise ExitWith(str(problem), FAILED, help="TR310") from None
 
 
 def _entry_name(server: str) -> str:
@@ -184,11 +191,11 @@ def _entry_name(server: str) -> str:
         try:
             return check_address(server)
         except ServerNameError as problem:
-            raise ExitWith(str(problem)) from None
+            raise ExitWith(str(problem), help="TR310") from None
     try:
         parse_url(server, allows_plain=True)
     except TargetError as problem:
-        raise ExitWith(str(problem)) from None
+        raise ExitWith(str(problem), help="TR310") from None
     return urlsplit(server).hostname or server
 
 

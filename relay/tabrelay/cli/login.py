@@ -54,16 +54,20 @@ def _find(args: argparse.Namespace) -> tuple[Any, Any]:
     try:
         settings, config = effective(given)
     except (ConfigError, ConfigMistakes) as problem:
-        raise ExitWith(str(problem), FAILED) from None
+        raise ExitWith(str(problem), FAILED, help="TR309") from None
     spec = config.servers.get(args.server)
     if not config.programs:
         raise ExitWith(f"Name the file that has the server: tabrelay login {args.server} -c FILE")
     if spec is None:
-        raise ExitWith(f'No server of the configuration is called "{args.server}".', FAILED)
+        raise ExitWith(f'No server of the configuration is called "{args.server}".', FAILED, help="TR307")
     if not isinstance(spec, HttpSpec):
-        raise ExitWith(f'"{args.server}" is not at a URL, so there is nowhere to sign in.', FAILED)
+        raise ExitWith(f'"{args.server}" is not at a URL, so there is nowhere to sign in.', FAILED, help="TR314")
     if not spec.may_sign_in:
-        raise ExitWith(f'"{args.server}" has an Authorization header, or oauth = false, in its configuration.', FAILED)
+        raise ExitWith(
+            f'"{args.server}" has an Authorization header, or oauth = false, in its configuration.',
+            FAILED,
+            help="TR314",
+        )
     return settings, spec
 
 
@@ -90,7 +94,9 @@ async def _sign_in(spec: Any, home: Any, *, opens: bool) -> str:
                     if is_last or not await oauth.refused(used, HttpAnswer(response, None)):
                         break
     except CredentialsError as problem:
-        raise ExitWith(f"{where}: {problem}", FAILED) from None
+        raise ExitWith(f"{where}: {problem}", FAILED, help="TR314") from None
     except httpx2.HTTPError as problem:
-        raise ExitWith(f"{where} does not answer: {str(problem) or type(problem).__name__}", FAILED) from None
-    raise ExitWith(f"{where} refused the token that was just issued for it.", FAILED)
+        raise ExitWith(
+            f"{where} does not answer: {str(problem) or type(problem).__name__}", FAILED, help="TR314"
+        ) from None
+    raise ExitWith(f"{where} refused the token that was just issued for it.", FAILED, help="TR314")

@@ -58,7 +58,7 @@ def _logs(args: argparse.Namespace) -> int:
     files = log_files(path)
     if not files and not args.follow:
         setting = "TABRELAY_CALL_LOG" if args.calls else "TABRELAY_LOG_FILE"
-        raise ExitWith(f"There is no log at {path}. (A relay writes one unless {setting}=none.)", FAILED)
+        raise ExitWith(f"There is no log at {path}. (A relay writes one unless {setting}=none.)", FAILED, help="TR313")
     lines = (line for file in files for line in _lines(file) if wanted(line))
     for line in deque(lines, maxlen=args.lines or None):
         _show(line, args)
@@ -79,7 +79,7 @@ def _path(args: argparse.Namespace) -> Path:
     stem, setting = ("calls", "call_log") if args.calls else ("relay", "log_file")
     path = log_path(settings.home, port, getattr(settings, setting), stem)
     if path is None:
-        raise ExitWith(f"No log is kept: TABRELAY_{setting.upper()} says so.", FAILED)
+        raise ExitWith(f"No log is kept: TABRELAY_{setting.upper()} says so.", FAILED, help="TR313")
     if record is None and args.port is None and not path.is_file():
         others = sorted(path.parent.glob(f"{stem}-*.log"), key=lambda one: one.stat().st_mtime)
         path = others[-1] if others else path

@@ -16,7 +16,7 @@ from typing import Final
 
 from tabrelay import __version__
 from tabrelay.cli import flags
-from tabrelay.cli.output import CLOSED_PIPE, INTERRUPTED, USAGE, ExitWith
+from tabrelay.cli.output import CLOSED_PIPE, INTERRUPTED, USAGE, ExitWith, help_line
 from tabrelay.system.program import pasteable
 
 # The modules, and the commands in each.
@@ -91,7 +91,8 @@ def _run(argv: Sequence[str]) -> int:
         code: int = args.run(args)
         return code
     except ExitWith as stop:
-        print(pasteable(str(stop), VERBS), file=sys.stderr)
+        text = f"{stop}\n{help_line(stop.help)}" if stop.help else str(stop)
+        print(pasteable(text, VERBS), file=sys.stderr)
         return stop.code
     except KeyboardInterrupt:
         return INTERRUPTED

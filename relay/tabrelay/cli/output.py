@@ -28,12 +28,22 @@ CODES: Final = {
 }
 
 
-class ExitWith(Exception):
-    """Ends the program with one line on stderr and this exit code."""
+# The code of the reference, for errors that name none.
+HELP: Final = {USAGE: "TR301", UNREACHABLE: "TR302", REFUSED: "TR308"}
 
-    def __init__(self, message: str, code: int = USAGE) -> None:
+
+class ExitWith(Exception):
+    """Ends the program with one line on stderr and this exit code. `help`: code of the entry in the reference."""
+
+    def __init__(self, message: str, code: int = USAGE, help: str | None = None) -> None:
         super().__init__(message)
         self.code = code
+        self.help = help or HELP.get(code)
+
+
+def help_line(code: str) -> str:
+    """The last line of an error. The main module makes the command one that can be pasted."""
+    return f"Help: tabrelay help {code}"
 
 
 def table(

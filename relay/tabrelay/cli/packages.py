@@ -63,7 +63,7 @@ def _add(args: argparse.Namespace) -> int:
 
     for name in args.names:
         if not _REQUIREMENT.fullmatch(name):
-            raise ExitWith(f"{name!a} is not the name of a package.")
+            raise ExitWith(f"{name!a} is not the name of a package.", help="TR311")
     index = _index(args)
     try:
         lock = json.loads((Assets.find().pyodide / LOCK).read_bytes())
@@ -89,9 +89,9 @@ def _add(args: argparse.Namespace) -> int:
             index.add(packages.values(), wheels)
             missing = _missing(index.read())
     except PackageError as problem:
-        raise ExitWith(_with_advice(str(problem), args.names), FAILED) from None
+        raise ExitWith(_with_advice(str(problem), args.names), FAILED, help="TR311") from None
     except OSError as problem:
-        raise ExitWith(f"The packages can't be kept: {problem}", FAILED) from None
+        raise ExitWith(f"The packages can't be kept: {problem}", FAILED, help="TR311") from None
     for package in packages.values():
         print(f"  added  {package.name} {package.version} ({package.size / 1e6:.1f} MB)")
     if missing:
@@ -137,7 +137,7 @@ def _list(args: argparse.Namespace) -> int:
     try:
         packages = _index(args).read()
     except PackageError as problem:
-        raise ExitWith(str(problem), FAILED) from None
+        raise ExitWith(str(problem), FAILED, help="TR311") from None
     if args.json:
         print(json.dumps([asdict(package) for package in packages.values()], indent=2))
     elif not packages:
@@ -159,10 +159,12 @@ def _remove(args: argparse.Namespace) -> int:
         known = index.read()
         names = [canonical(name) for name in args.names]
         if unknown := [name for name in names if name not in known]:
-            raise ExitWith(f"There is no package {', '.join(unknown)}. To see them: tabrelay packages list", FAILED)
+            raise ExitWith(
+                f"There is no package {', '.join(unknown)}. To see them: tabrelay packages list", FAILED, help="TR311"
+            )
         needing = index.remove(names)
     except PackageError as problem:
-        raise ExitWith(str(problem), FAILED) from None
+        raise ExitWith(str(problem), FAILED, help="TR311") from None
     print(f"Removed {', '.join(names)}.")
     if needing:
         print(f"Still needed by: {', '.join(needing)}")

@@ -139,10 +139,12 @@ def _revoke(args: argparse.Namespace) -> int:
     try:
         gone = _tokens(args).revoke_pages(args.which)
     except StateError as problem:
-        raise ExitWith(str(problem)) from None
+        raise ExitWith(str(problem), help="TR315") from None
     if not gone:
         raise ExitWith(
-            f"No paired page has the id or origin {args.which!r}. To see them: {running_relay.command()} pairs", FAILED
+            f"No paired page has the id or origin {args.which!r}. To see them: {running_relay.command()} pairs",
+            FAILED,
+            help="TR315",
         )
     for grant in gone:
         print(f"Revoked: {grant.origin} ({_names(grant)})")

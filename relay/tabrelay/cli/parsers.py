@@ -13,7 +13,7 @@ from itertools import takewhile
 from typing import Any, Final, NoReturn
 
 from tabrelay.cli import paint
-from tabrelay.cli.output import USAGE
+from tabrelay.cli.output import HELP, USAGE
 from tabrelay.system.program import command
 
 _CHOICE: Final = re.compile(r"argument (?P<name>.+?): invalid choice: (?P<given>.+?) \(choose from .*\)", re.DOTALL)
@@ -80,7 +80,8 @@ class Parser(argparse.ArgumentParser):
     def _end(self, what: str, hint: str) -> NoReturn:
         colour = paint.for_stream(sys.stderr)
         hint = re.sub(r"(?<![\w/.-])tabrelay(?= )", lambda _: command(), hint)
-        self.exit(USAGE, f"{colour('red', self.prog)}: {what}\n{hint}\n")
+        more = f"Help: {command()} help {HELP[USAGE]}"
+        self.exit(USAGE, f"{colour('red', self.prog)}: {what}\n{hint}\n{more}\n")
 
     def _all(self) -> str:
         return f"All flags: {self.prog} --help"

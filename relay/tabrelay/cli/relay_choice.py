@@ -100,7 +100,7 @@ def _ask(found: Sequence[RelayRecord]) -> RelayRecord:
         print(f"Which relay? [1-{len(found)}] ", end="", file=sys.stderr, flush=True)
         answer = sys.stdin.readline()
         if not answer:
-            raise ExitWith("No relay was chosen.")
+            raise ExitWith("No relay was chosen.", help="TR303")
         with contextlib.suppress(ValueError):
             if 1 <= int(answer) <= len(found):
                 return found[int(answer) - 1]
@@ -110,7 +110,7 @@ def _refuse(found: Sequence[RelayRecord], server: str | None) -> Any:
     what = f'{len(found)} relays have "{server}"' if server is not None else f"{len(found)} relays run"
     width = max(len(flags_of(record, found)) for record in found)
     lines = [f"  {flags_of(record, found):<{width}}  {record.address}  {names(record)}" for record in found]
-    raise ExitWith("\n".join([f"{what}. Name one of them with a flag:", *lines]), USAGE)
+    raise ExitWith("\n".join([f"{what}. Name one of them with a flag:", *lines]), USAGE, help="TR303")
 
 
 def flags_of(record: RelayRecord, others: Sequence[RelayRecord]) -> str:

@@ -77,7 +77,7 @@ def _restart(args: argparse.Namespace) -> int:
     number = getattr(signal, "SIGUSR1", None)
     record = _chosen(args, settings)
     if number is None:
-        raise ExitWith(f"This system has no restart. Stop it and start it again: {_again(record)}", USAGE)
+        raise ExitWith(f"This system has no restart. Stop it and start it again: {_again(record)}", USAGE, help="TR317")
     _signal(record, settings.home, number, force=False)
 
     def successor() -> RelayRecord | None:
@@ -91,11 +91,13 @@ def _restart(args: argparse.Namespace) -> int:
         settings.drain_s + START_S,
         f"{record.address} finishes its calls",
     ):
-        raise ExitWith(f"{record.address} did not restart. See: {running_relay.command()} logs", FAILED)
+        raise ExitWith(f"{record.address} did not restart. See: {running_relay.command()} logs", FAILED, help="TR317")
     if successor() is None:
         logs = f"{running_relay.command()} logs"
         raise ExitWith(
-            f"{record.address} has stopped, and did not start again. See what it printed, and: {logs}", FAILED
+            f"{record.address} has stopped, and did not start again. See what it printed, and: {logs}",
+            FAILED,
+            help="TR317",
         )
     print(f"Restarted: {record.address}")
     return OK
@@ -107,23 +109,25 @@ def _chosen(args: argparse.Namespace, settings: Any) -> RelayRecord:
         where = f" at port {settings.port}" if args.port is not None else ""
         raise ExitWith(f"No relay runs{where}.", UNREACHABLE)
     if args.server is not None and relay_choice.name_of(args.server) not in record.servers:
-        raise ExitWith(f'No running relay has a server "{args.server}".', FAILED)
+        raise ExitWith(f'No running relay has a server "{args.server}".', FAILED, help="TR307")
     return record
 
 
 def _signal(record: RelayRecord, home: Any, number: int, *, force: bool) -> None:
     # defence: signals to a process that has the pid of a relay
     if record.process.is_running is not True:
-        raise ExitWith(f"{record.address} runs in another container or system. Stop it there.", FAILED)
+        raise ExitWith(f"{record.address} runs in another container or system. Stop it there.", FAILED, help="TR317")
     if not force and not relay_choice.answers(record, home):
         hint = f"To end its process, {record.process.pid}, at once: {_again(record)} --force"
-        raise ExitWith(f"{record.address} does not answer. {hint}", UNREACHABLE)
+        raise ExitWith(f"{record.address} does not answer. {hint}", UNREACHABLE, help="TR317")
     try:
         os.kill(record.process.pid, getattr(signal, "SIGKILL", signal.SIGTERM) if force else number)
     except ProcessLookupError:
         return  # it has ended just now
     except PermissionError:
-        raise ExitWith(f"{record.address} is a process of another user. Stop it as that user.", FAILED) from None
+        raise ExitWith(
+            f"{record.address} is a process of another user. Stop it as that user.", FAILED, help="TR317"
+        ) from None
 
 
 def _again(record: RelayRecord) -> str:

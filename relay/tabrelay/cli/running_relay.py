@@ -59,13 +59,15 @@ def request_at(base: str, home: Path, path: str, method: str = "GET", body: Any 
             answer = connection.getresponse()
             if 200 <= answer.status < 300:
                 return json.load(answer)
-            if answer.status in (404, 409) and (text := _message(answer)):
-                raise ExitWith(text, FAILED)
+            if answer.status in (404, 409) and (problem := _problem(answer)):
+                raise ExitWith(problem[0], FAILED, help=problem[1])
             raise ExitWith(
-                f"The relay at {base} refused ({answer.status}): was it started with another --home?", FAILED
+                f"The relay at {base} refused ({answer.status}): was it started with another --home?",
+                FAILED,
+                help="TR304",
             )
     except Unproven as problem:
-        raise Impostor(str(problem), FAILED) from None
+        raise Impostor(str(problem), FAILED, help="TR305") from None
     except (OSError, ValueError, http.client.HTTPException):
         raise NoRelay(f"No relay answers at {base}. Start one: {command()} demo", UNREACHABLE) from None
 
@@ -102,10 +104,11 @@ def proven(base: str, key: bytes, timeout_s: float | None = None) -> tuple[HTTPC
     return connection, f"Bearer {shown}"
 
 
-def _message(answer: Any) -> str | None:
-    """The relay's error message, if the answer has one."""
+def _problem(answer: Any) -> tuple[str, str] | None:
+    """The relay's error message and its code, if the answer has them."""
     try:
-        return str(json.load(answer)["message"])
+        body = json.load(answer)
+        return str(body["message"]), str(body["help"])
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -116,7 +119,7 @@ def token(home: Path) -> str:
     try:
         return Tokens(home).master()
     except StateError as problem:
-        raise ExitWith(str(problem)) from None
+        raise ExitWith(str(problem), help="TR315") from None
 
 
 def base_url(host: str, port: int) -> str:

@@ -82,7 +82,7 @@ def effective(args: argparse.Namespace) -> tuple[Any, Any]:
         refuse_secrets(getattr(args, "bus", None) or ())
         return reader.effective(vars(args))
     except ConfigError as problem:
-        raise ExitWith(str(problem)) from None
+        raise ExitWith(str(problem), help="TR309") from None
 
 
 def _demo(args: argparse.Namespace) -> int:
@@ -274,8 +274,12 @@ def _check(settings: Any, tokens: Any) -> None:
         )
         Assets.find().check()
         tokens.master()
-    except (ConfigError, ServerNameError, PolicyError, AssetsMissing, StateError) as problem:
-        raise ExitWith(str(problem)) from None
+    except (ConfigError, ServerNameError, PolicyError) as problem:
+        raise ExitWith(str(problem), help="TR309") from None
+    except AssetsMissing as problem:
+        raise ExitWith(str(problem), help="TR318") from None
+    except StateError as problem:
+        raise ExitWith(str(problem), help="TR315") from None
 
 
 def _announce(settings: Any, tokens: Any, base: str, page: str, opener: Any, site: Any) -> None:
@@ -315,4 +319,4 @@ def _listen(host: str, port: int, command: str, servers: tuple[str, ...]) -> Any
         hint = (
             f" Try: {running_relay.command()} {command}{names} --port {problem.free_port}" if problem.free_port else ""
         )
-        raise ExitWith(f"{problem}{hint}") from None
+        raise ExitWith(f"{problem}{hint}", help="TR306") from None

@@ -70,14 +70,14 @@ def _install(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     if service.path.exists() and not args.force and not args.dry_run:
         if service.path.read_text(encoding="utf-8") == service.text:
             return _print(args, service, (), f"The service is there already: {service.path}")
-        raise ExitWith(f"There is another service already: {service.path}. Replace it: --force", FAILED)
+        raise ExitWith(f"There is another service already: {service.path}. Replace it: --force", FAILED, help="TR312")
     if args.dry_run:
         return _print(args, service, service.start, f"{service.path}:\n\n{service.text}\nthen: {_shown(service.start)}")
     try:
         service.path.parent.mkdir(parents=True, exist_ok=True)
         service.path.write_text(service.text, encoding="utf-8")
     except OSError as problem:
-        raise ExitWith(f"{service.path} can't be written: {problem.strerror}.", FAILED) from None
+        raise ExitWith(f"{service.path} can't be written: {problem.strerror}.", FAILED, help="TR312") from None
     if not args.json:
         print(f"{service.path} written.")
     _run(service.start)
@@ -87,9 +87,9 @@ def _install(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
 def _remove(args: argparse.Namespace) -> int:
     service = describe(("tabrelay", "serve"))
     if not service.path.exists():
-        raise ExitWith(f"There is no service: {service.path}", FAILED)
+        raise ExitWith(f"There is no service: {service.path}", FAILED, help="TR312")
     if MARK not in service.path.read_text(encoding="utf-8", errors="replace"):
-        raise ExitWith(f"{service.path} was not written by tabrelay: remove it by hand.", FAILED)
+        raise ExitWith(f"{service.path} was not written by tabrelay: remove it by hand.", FAILED, help="TR312")
     if args.dry_run:
         return _print(args, service, service.stop, f"{_shown(service.stop)}\nthen: rm {service.path}")
     _run(service.stop, must_work=False)
@@ -134,7 +134,9 @@ def describe(program: Sequence[str], platform: str = sys.platform) -> SystemServ
     if platform == "darwin":
         return _launchd(program)
     if platform == "win32":
-        raise ExitWith("There is no service on Windows yet: put `tabrelay serve` into the Task Scheduler.", FAILED)
+        raise ExitWith(
+            "There is no service on Windows yet: put `tabrelay serve` into the Task Scheduler.", FAILED, help="TR312"
+        )
     return _systemd(program)
 
 
@@ -216,11 +218,13 @@ def _run(commands: Sequence[Sequence[str]], must_work: bool = True) -> None:
     for command in commands:
         if shutil.which(command[0]) is None:
             if must_work:
-                raise ExitWith(f"{command[0]} is not here. When it is: {_shown(commands)}", FAILED)
+                raise ExitWith(f"{command[0]} is not here. When it is: {_shown(commands)}", FAILED, help="TR312")
             return
         ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if ended.returncode and must_work:
-            raise ExitWith(f"{shlex.join(command)} failed: {(ended.stderr or ended.stdout).strip()}", FAILED)
+            raise ExitWith(
+                f"{shlex.join(command)} failed: {(ended.stderr or ended.stdout).strip()}", FAILED, help="TR312"
+            )
 
 
 def _shown(commands: Sequence[Sequence[str]]) -> str:

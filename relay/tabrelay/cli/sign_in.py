@@ -60,7 +60,7 @@ def credentials(
 
     if header is not None:
         if args.token_env or args.token_file or args.token_command:
-            raise ExitWith("There are two tokens: one by --header Authorization, one by another flag.")
+            raise ExitWith("There are two tokens: one by --header Authorization, one by another flag.", help="TR314")
         return Fixed(bearer(header), "The server refused the token of --header.")
     if args.token_env:
         return Fixed(
@@ -85,9 +85,9 @@ def _oauth(args: argparse.Namespace, home: Path, env: Mapping[str, str]) -> Any:
 
     secret = _variable(args.client_secret_env, "--client-secret-env", env) if args.client_secret_env else None
     if args.grant == "client_credentials" and (args.client_id is None or secret is None):
-        raise ExitWith("--grant client_credentials needs --client-id and --client-secret-env.")
+        raise ExitWith("--grant client_credentials needs --client-id and --client-secret-env.", help="TR314")
     if secret is not None and args.client_id is None:
-        raise ExitWith("--client-secret-env needs --client-id.")
+        raise ExitWith("--client-secret-env needs --client-id.", help="TR314")
     wanted = OAuthSpec(
         grant=args.grant,
         client_id=args.client_id,
@@ -110,7 +110,7 @@ def _oauth(args: argparse.Namespace, home: Path, env: Mapping[str, str]) -> Any:
 
 def _variable(name: str, flag: str, env: Mapping[str, str]) -> str:
     if not env.get(name):
-        raise ExitWith(f"The environment has no variable {name}, which {flag} names.")
+        raise ExitWith(f"The environment has no variable {name}, which {flag} names.", help="TR314")
     return env[name]
 
 

@@ -85,7 +85,7 @@ def _new(args: argparse.Namespace) -> int:
         life_s = args.days * DAY_S if args.days is not None else None
         token = _tokens(args).issue_named(args.name, set(args.scopes or ["call"]), servers, life_s)
     except (TokenStoreError, ServerNameError, StateError) as problem:
-        raise ExitWith(str(problem)) from None
+        raise ExitWith(str(problem), help="TR315") from None
     if args.json:
         print(json.dumps({"name": args.name, "token": token}))
         return OK
@@ -135,9 +135,9 @@ def _revoke(args: argparse.Namespace) -> int:
             print(f"The relay has a new token. Clients and scripts with the old one need it: {program} token")
             return OK
         if not tokens.revoke(lambda grant: grant.name == args.name):
-            raise ExitWith(f"There is no token {args.name!r}. To see them: tabrelay token list", FAILED)
+            raise ExitWith(f"There is no token {args.name!r}. To see them: tabrelay token list", FAILED, help="TR315")
     except StateError as problem:
-        raise ExitWith(str(problem)) from None
+        raise ExitWith(str(problem), help="TR315") from None
     print(f"Revoked: {args.name}")
     return OK
 

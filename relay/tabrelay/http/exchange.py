@@ -13,6 +13,7 @@ import orjson
 
 from tabrelay.errors import BadRequest, Busy, RelayError
 from tabrelay.http.headers import RequestHeaders
+from tabrelay.http.problems import help_headers
 from tabrelay.payloads.sliced import Body, SlicedPayload
 from tabrelay.system.patient_timer import PatientTimer
 from tabserver.wire.jsonrpc import RequestId, error_message
@@ -143,7 +144,7 @@ class Exchange(RequestHeaders):
         if self._streaming:
             await self.event(body)
         else:
-            await self.json(error.status, body, error.headers)
+            await self.reply(error.status, body, error_headers(error))
 
     @property
     def is_streaming(self) -> bool:
@@ -222,6 +223,10 @@ def _cut(body: bytes) -> Iterator[bytes]:
 
 def error_body(error: RelayError, id: RequestId | None, server: str | None) -> bytes:
     return orjson.dumps(error_message(id, error.code, error.message, error.data(server)))
+
+
+def error_headers(error: RelayError) -> tuple[Header, ...]:
+    return (JSON_TYPE, *error.headers, *help_headers(error.reason, error.code))
 
 
 def _no_room() -> BadRequest:

@@ -166,7 +166,7 @@ class ModernToLegacy:
         urls = messages.url_elicitations(error) if inner.call.method in messages.MAY_ASK else None
         if urls is None:
             error = messages.modern_error(error)
-            outer.end(Reply.with_error(outer.call.id, error["code"], str(error.get("message", "")), error.get("data")))
+            outer.end(Reply.with_server_error(outer.call.id, error))
         else:
             self._send_to_urls(inner, outer, urls)
 

@@ -225,11 +225,7 @@ class LegacyToModern:
         error = message.get("error")
         if isinstance(error, dict):
             error = messages.legacy_error(whole_call.outer.call.method, error)
-            whole_call.outer.end(
-                Reply.with_error(
-                    whole_call.outer.call.id, error["code"], str(error.get("message", "")), error.get("data")
-                )
-            )
+            whole_call.outer.end(Reply.with_server_error(whole_call.outer.call.id, error))
         else:
             whole_call.outer.end(
                 Reply.with_result(

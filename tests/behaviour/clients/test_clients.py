@@ -104,7 +104,7 @@ async def test_while_the_browser_is_away_a_client_stays_in_its_era_and_gets_an_e
     error = outcome["error"]
     assert error["code"] == -31010
     assert 'Server "notes" is not connected' in error["message"]
-    told = {"reason": "server_offline", "delivered": "no", "retryable": True, "server": "notes"}
+    told = {"reason": "server_offline", "delivered": "no", "retryable": True, "server": "notes", "help": "TR101"}
     assert error["data"] == told | {"retry_after_ms": 3000}
 
 

@@ -66,7 +66,7 @@ async def test_a_browser_that_leaves_in_the_middle_of_a_call_and_does_not_come_b
             await browser.aclose()
             outcomes = await calling
     words = 'The browser that offers "notes" left while it had the call'
-    told = {"reason": "browser_gone", "delivered": "unknown", "retryable": False, "server": "notes"}
+    told = {"reason": "browser_gone", "delivered": "unknown", "retryable": False, "server": "notes", "help": "TR102"}
     check(outcomes, -31011, words, **told)
 
 
@@ -81,7 +81,7 @@ async def test_a_call_that_takes_too_long(tmp_path: Path) -> None:
         outcomes = await call_all(talks, "hang")
         # The calls were cancelled at the browser.
         await tools.until(lambda: tools.cancelled == len(CLIENTS))
-    told = {"reason": "timeout", "delivered": "unknown", "retryable": False, "server": "notes"}
+    told = {"reason": "timeout", "delivered": "unknown", "retryable": False, "server": "notes", "help": "TR103"}
     check(outcomes, -31012, 'did not answer "tools/call" within 1 s', **told)
 
 
@@ -101,7 +101,14 @@ async def test_a_server_that_has_as_many_calls_as_it_may(tmp_path: Path) -> None
             outcomes = await call_all(talks, "echo")
         holding.cancel()
     assert listed == [NAMES] * len(CLIENTS)
-    told = {"reason": "busy", "delivered": "no", "retryable": True, "server": "notes", "retry_after_ms": 1000}
+    told = {
+        "reason": "busy",
+        "delivered": "no",
+        "retryable": True,
+        "server": "notes",
+        "retry_after_ms": 1000,
+        "help": "TR104",
+    }
     # The discovery of another client may be counted at that moment too.
     check(outcomes, -31013, "calls in flight already. Try again in a moment.", **told)
 
@@ -115,7 +122,13 @@ async def test_a_result_that_is_too_large(tmp_path: Path) -> None:
     ):
         outcomes = await call_all(talks, "big")
         after = await call_all(talks, "echo", text="after")
-    told = {"reason": "result_too_large", "delivered": "unknown", "retryable": False, "server": "notes"}
+    told = {
+        "reason": "result_too_large",
+        "delivered": "unknown",
+        "retryable": False,
+        "server": "notes",
+        "help": "TR105",
+    }
     check(outcomes, -31014, "The result is too large", **told)
     assert {outcome["text"] for outcome in after.values()} == {"after"}
 
@@ -137,7 +150,7 @@ async def test_a_relay_that_is_about_to_stop(tmp_path: Path) -> None:
     # Its stream was its session, which has ended.
     assert "The relay is stopping" in outcomes["typescript-v1-sse"]["failure"]
     outcomes["typescript-v1-sse"] = outcomes["typescript-v1-legacy"]
-    told = {"reason": "relay_unavailable", "delivered": "no", "retryable": True, "server": "notes"}
+    told = {"reason": "relay_unavailable", "delivered": "no", "retryable": True, "server": "notes", "help": "TR106"}
     check(outcomes, -31015, "The relay is stopping", **told, retry_after_ms=2000)
 
 
@@ -158,7 +171,7 @@ async def test_a_tool_that_raises_and_a_tool_that_is_not_there(tmp_path: Path) -
     for name in INSPECTORS:  # it reads the list first, and has its own message
         assert "Tool 'ecko' not found" in unknown[name]["failure"]
         unknown[name] = {"failure": 'Unknown tool "ecko". Did you mean "echo"?'}
-    told = {"reason": "invalid_params", "delivered": "no", "retryable": False, "server": "notes"}
+    told = {"reason": "invalid_params", "delivered": "no", "retryable": False, "server": "notes", "help": "TR143"}
     check(unknown, -32602, 'Unknown tool "ecko". Did you mean "echo"?', **told)
 
 
@@ -232,7 +245,7 @@ async def test_a_token_that_asks_too_often(tmp_path: Path) -> None:
     assert (last.status_code, int(last.headers["retry-after"]) > 0) == (429, True)
     error = last.json()["error"]
     wait_ms = error["data"].pop("retry_after_ms")
-    told = {"reason": "rate_limited", "delivered": "no", "retryable": True, "server": "notes"}
+    told = {"reason": "rate_limited", "delivered": "no", "retryable": True, "server": "notes", "help": "TR203"}
     assert (error["code"], error["data"], wait_ms > 0) == (-31013, told, True)
     for name, outcome in outcomes.items():
         text = outcome["error"]["message"] if "error" in outcome else outcome.get("failure", "")

@@ -210,7 +210,9 @@ async def test_discovery_answers_while_the_browser_is_away_and_calls_say_so(rela
         "retryable": True,
         "server": "notes",
         "retry_after_ms": 0,
+        "help": "TR101",
     }
+    assert response.headers["link"] == '</-/docs/reference/errors/#tr101>; rel="help"'
     assert 'Server "notes" is not connected' in error["message"]
 
 

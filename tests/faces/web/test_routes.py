@@ -181,7 +181,9 @@ async def test_a_probe_says_whether_the_name_may_be_served(tmp_path: Path) -> No
     token = bearer(web.tokens.issue_for_page(OWN, None, ["serve"]))
     assert (await web.get("/-/probe/demo", token)).status == 204
     held = await web.get("/-/probe/held", token)
-    assert (held.status, held.json()) == (403, {"error": "forbidden", "message": "Held by another."})
+    body = {"error": "forbidden", "message": "Held by another.", "help": "TR202"}
+    assert (held.status, held.json()) == (403, body)
+    assert dict(held.headers)["link"] == '</-/docs/reference/errors/#tr202>; rel="help"'
     for name in ("-x", ".well-known", "favicon.ico", "a/b", "", "ä"):
         refused = await web.get(f"/-/probe/{name}", token)
         assert refused.status == 403

@@ -357,7 +357,7 @@ export class Connection extends EventTarget {
       case "ping":
         return this.#post({ t: "pong" });
       case "refused":
-        console.error(`tabrelay: "${message.name}" (${message.kind}) was refused: ${message.message}`);
+        console.error(`tabrelay: "${message.name}" (${message.kind}) was refused: ${message.message} [TR473]`);
         return void this.#dispatch("refused", message);
       case "console":
         return console[message.level](`tabrelay: ${message.text}`);

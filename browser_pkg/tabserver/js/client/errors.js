@@ -45,6 +45,9 @@ export class InvalidParams extends McpError {
   }
 }
 
+/** What a tool returned can't be sent, or is not what its output schema allows. */
+export class InvalidResult extends TypeError {}
+
 /** Is it a mistake of the caller, which the app's author need not see in the console? @param {unknown} error */
 export function isOfCaller(error) {
   return error instanceof InvalidArguments || error instanceof InvalidParams || error instanceof ResourceNotFound;

@@ -5,8 +5,10 @@
  * value is walked once for such members. The walk allocates nothing. The sentence is made only for a value that fails it.
  */
 
+import { InvalidResult } from "./errors.js";
+
 /** A handler returned a value that has no JSON form. The message says what to return. */
-export class UnwritableValue extends TypeError {}
+export class UnwritableValue extends InvalidResult {}
 
 /**
  * The JSON text of a value. Throws UnwritableValue.

@@ -36,7 +36,7 @@ export async function keepKeys(name, token) {
       await withStore("readwrite", (store) => store.put(keys, name));
       entry = `key ${keys.worker.id}`;
     } catch (error) {
-      console.warn(`tabrelay: This browser can't store keys that scripts can't read (${error}). The pairing works, with a readable key.`);
+      console.warn(`tabrelay: This browser can't store keys that scripts can't read (${error}). The pairing works, with a readable key. [TR475]`);
     }
   }
   localStorage.setItem(name, entry);
@@ -57,7 +57,7 @@ export async function findKeys(name) {
     const found = /** @type {Keys | undefined} */ (await withStore("readonly", (store) => store.get(name)));
     return found && entry === `key ${found.worker.id}` ? found : undefined;
   } catch (error) {
-    console.warn(`tabrelay: The keys of this site can't be read (${error}). The page asks to be paired again.`);
+    console.warn(`tabrelay: The keys of this site can't be read (${error}). The page asks to be paired again. [TR475]`);
     return undefined;
   }
 }

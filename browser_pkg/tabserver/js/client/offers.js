@@ -8,7 +8,7 @@
  * @import { CallMessage, OfferKind, Offers as Offered } from "../ports.js"
  */
 
-import { InvalidArguments, InvalidParams, invalidParams, ResourceNotFound } from "./errors.js";
+import { InvalidArguments, InvalidParams, InvalidResult, invalidParams, ResourceNotFound } from "./errors.js";
 import { nearest } from "./options.js";
 import { isPending, jsonCopy, resultOf, resultText, toCompletion, toContents, toMessages } from "./results.js";
 import { isInputRequired } from "./running_calls.js";
@@ -67,7 +67,7 @@ export class Offers {
     if (warnings.length) this.#warned.add(tool.name);
     // A page may make up names without an end.
     if (this.#warned.size > MOST_WARNED) this.#warned = new Set([tool.name]);
-    for (const warning of isAgain ? [] : warnings) console.warn(`tabrelay: Tool "${tool.name}" ${warning}`);
+    for (const warning of isAgain ? [] : warnings) console.warn(`tabrelay: Tool "${tool.name}" ${warning} [TR481]`);
   }
 
   /** @param {Resource} resource */
@@ -277,7 +277,7 @@ function checkOutput({ name, outputSchema }, result) {
   const value = jsonCopy(result.structuredContent);
   const faults = check(outputSchema, value, "result", "property");
   if (!faults.length) return hasObjects(outputSchema) ? result : { ...result, structuredContent: { result: value } };
-  throw new TypeError(`Tool "${name}" returned what its output schema does not allow:\n${faults.join("\n")}`);
+  throw new InvalidResult(`Tool "${name}" returned what its output schema does not allow:\n${faults.join("\n")}`);
 }
 
 /**

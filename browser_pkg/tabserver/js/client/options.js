@@ -82,7 +82,7 @@ function warnOfLongInstructions(instructions) {
   if (typeof instructions !== "string" || instructions.length <= SHOWN_INSTRUCTIONS) return;
   console.warn(
     `tabrelay: The instructions have ${instructions.length} characters. Some clients cut them after ${SHOWN_INSTRUCTIONS}, ` +
-      "such as Claude Code. Put what matters first, or shorten them.",
+      "such as Claude Code. Put what matters first, or shorten them. [TR482]",
   );
 }
 

@@ -103,7 +103,7 @@ export class ProblemReporter {
  * @param {"error" | "warn" | "info"} [level]
  */
 export function logProblem(problem, level = "error") {
-  console[level](`tabrelay: ${problem.message}`);
+  console[level](`tabrelay: ${problem.message} [${problem.help}]`);
 }
 
 /**
@@ -123,7 +123,7 @@ export function mayShowPanel(wanted, isKnown) {
 export function showProblem(problem, retry) {
   const close = showPanel({
     title: problem.happened,
-    text: [problem.todo],
+    text: [problem.todo, `Help: tabrelay help ${problem.help}`],
     isAlert: true,
     actions: [...remedies(problem.remedy, retry), { label: "Hide", run: () => close() }],
   });

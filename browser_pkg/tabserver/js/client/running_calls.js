@@ -9,7 +9,7 @@
  * @import { AnswerMessage, CallMessage, FromPage } from "../ports.js"
  */
 
-import { describe, isOfCaller, McpError } from "./errors.js";
+import { describe, InvalidArguments, InvalidResult, isOfCaller, McpError } from "./errors.js";
 import { UnwritableValue, writeJson } from "./json_values.js";
 import { isPending, jsonCopy, toMessage } from "./results.js";
 import { check } from "../schema/validate.js";
@@ -183,8 +183,8 @@ class Call {
     if (this.isAborted) return;
     this.#reportTimes();
     this.#post({ t: "error", call: this.#message.call, ...toError(error) });
-    if (error instanceof UnwritableValue) console.error(`tabrelay: ${error.message}`);
-    else if (!isOfCaller(error)) console.error(`tabrelay: ${this.#owner} failed.`, error);
+    if (error instanceof UnwritableValue) console.error(`tabrelay: ${error.message} [TR132]`);
+    else if (!isOfCaller(error)) console.error(`tabrelay: ${this.#owner} failed. [TR474]`, error);
   }
 
   /** F6: the relay asks when calls began and ended, while a console captures them. The result itself follows at once. */
@@ -265,6 +265,8 @@ function now_ms() {
 /** @param {any} error */
 function toError(error) {
   const message = describe(error);
+  if (error instanceof InvalidArguments) return { message, name: "InvalidArguments" };
+  if (error instanceof InvalidResult) return { message, name: "InvalidResult" };
   if (!error?.isProtocolError || !Number.isInteger(error.code)) return { message };
   const { name, code, data } = error;
   return { message, name, code, ...(data === undefined ? {} : { data: jsonCopy(data) }) };

@@ -64,7 +64,7 @@ export class ConnectionState {
       // A bundled client of another build works as far as both builds go. The state asks the app's author for an update.
       this.#receive(message, new Problem("client_outdated", { relay: this.#relay }));
     } else {
-      this.#change({ ...message, code: null, todo: null }, null);
+      this.#change({ ...message, code: null, help: null, todo: null }, null);
     }
   }
 
@@ -73,8 +73,8 @@ export class ConnectionState {
    * @param {Problem} problem
    */
   #receive(stated, problem) {
-    const { why, code, message, todo } = problem;
-    this.#change({ ...stated, why, code, message, todo }, problem);
+    const { why, code, help, message, todo } = problem;
+    this.#change({ ...stated, why, code, help, message, todo }, problem);
   }
 
   /** @param {string} build the relay's */
@@ -99,7 +99,7 @@ export class ConnectionState {
    * @returns {State}
    */
   #make(state, problem, message, { retry_in_ms = null, attempts = 0 } = {}) {
-    const { why = null, code = null, todo = null } = problem ?? {};
-    return { state, why, code, message, todo, retry_in_ms, server: this.#server, since_ms: Date.now(), attempts };
+    const { why = null, code = null, help = null, todo = null } = problem ?? {};
+    return { state, why, code, help, message, todo, retry_in_ms, server: this.#server, since_ms: Date.now(), attempts };
   }
 }

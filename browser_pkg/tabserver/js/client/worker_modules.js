@@ -71,14 +71,14 @@ export class WorkerModules {
     }
     const kept = message.kept ? " The tools of its last version stay in force." : "";
     const trace = message.traceback ? `\n${message.traceback}` : "";
-    console.error(`tabrelay: ${message.url} could not be loaded: ${message.message}.${kept}${trace}`);
+    console.error(`tabrelay: ${message.url} could not be loaded: ${message.message}.${kept} [TR471]${trace}`);
     if (this.#dispatch(message.t, message) && this.#isDev) this.#panels.set(message.url, showProblem(message));
   }
 
   /** @param {Extract<ModuleMessage, { t: "package" }>} message */
   #receivePackage(message) {
     const { name, version, stage, loaded, total } = message;
-    if (stage === "failed") console.error(`tabrelay: the Python package ${name} is not available: ${message.message}`);
+    if (stage === "failed") console.error(`tabrelay: the Python package ${name} is not available: ${message.message} [TR472]`);
     else if (stage === "ready") console.info(`tabrelay: ${name} ${version} is installed.`);
     else if (!loaded) console.info(`tabrelay: downloading ${name} ${version}${size(total)}.`);
     this.#dispatch(message.t, message);

@@ -164,7 +164,7 @@ class ContextOffers {
 
   /** @param {string} problem */
   #logOnce(problem) {
-    if (problem !== this.#problem) console.error(`tabrelay: ${problem}`);
+    if (problem !== this.#problem) console.error(`tabrelay: ${problem} [TR477]`);
     this.#problem = problem;
   }
 }

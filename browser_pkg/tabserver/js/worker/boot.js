@@ -43,7 +43,7 @@ export async function boot(relay, use, report, stall_ms = STALL_MS) {
   try {
     return { made: await attempt(first, !isRelayLocal(relay)), from: first.from };
   } catch (error) {
-    console.warn(`tabrelay worker: Python did not start from ${first.from}; starting it with Pyodide's own loader, which is slower`, error);
+    console.warn(`tabrelay worker: Python did not start from ${first.from}; starting it with Pyodide's own loader, which is slower [TR479]`, error);
     // Bytes are counted even on loopback: a tunnel may lead to a distant relay, and a slow download is not a stall.
     return { made: await attempt(STOCK, true), from: STOCK.from, detail: lastLine(error) };
   }

@@ -26,7 +26,7 @@ export function installLibrary(c, size, load) {
       try {
         contents ??= load();
       } catch (error) {
-        console.error("tabrelay: Python's library could not be loaded; an import fails", error);
+        console.error("tabrelay: Python's library could not be loaded; an import fails [TR478]", error);
         throw new c.FS.ErrnoError(EIO);
       }
       return contents;

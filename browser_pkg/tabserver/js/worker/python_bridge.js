@@ -208,7 +208,7 @@ export function whenFree(name, notify) {
     notify();
   };
   navigator.locks.request(name, { signal: watch.signal }, () => void setTimeout(notifyUnlessStopped, DETACH_MS)).catch((error) => {
-    if (!watch.signal.aborted) console.error("tabrelay: the watch on a tab failed", error);
+    if (!watch.signal.aborted) console.error("tabrelay: the watch on a tab failed [TR480]", error);
   });
   return () => watch.abort();
 }

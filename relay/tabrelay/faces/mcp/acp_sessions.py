@@ -15,6 +15,7 @@ from typing import Any, Final
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
+from tabrelay.http.problems import problem_response
 from tabserver.wire.frames import META_ACP, Acp
 
 SILENT_S: Final = 90.0
@@ -124,7 +125,7 @@ class AcpSessions:
             try:
                 self.report(conductor[:MAX_TEXT], await request.json())
             except (ValueError, RecursionError) as problem:
-                return JSONResponse({"error": "bad_report", "message": str(problem)}, 400)
+                return problem_response(400, "bad_report", str(problem))
             return JSONResponse({})
 
         @app.delete("/-/acp/{conductor}")

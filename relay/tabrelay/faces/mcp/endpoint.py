@@ -27,7 +27,7 @@ from tabrelay.faces.mcp.modern import ModernFace
 from tabrelay.faces.mcp.outcomes import OUTCOME, Answer, Deferred, Outcome, write
 from tabrelay.faces.mcp.session_ids import SessionIdCodec
 from tabrelay.http.accept import JSON, SSE, accepts
-from tabrelay.http.exchange import JSON_TYPE, Exchange, Receive, Scope, Send, error_body
+from tabrelay.http.exchange import Exchange, Receive, Scope, Send, error_body, error_headers
 from tabrelay.http.headers import RequestHeaders
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.entry import ServerEntry
@@ -178,7 +178,7 @@ class McpEndpoint:
     def _refusal(self, error: RelayError, id: RequestId | None, server: str) -> Answer:
         if self._on_error is not None:
             self._on_error(error)
-        return Answer(error.status, error_body(error, id, server), (JSON_TYPE, *error.headers))
+        return Answer(error.status, error_body(error, id, server), error_headers(error))
 
     async def _locate(self, server: str, principal: Principal, body: bytes, exchange: Exchange) -> None:
         await self._switch.locate(server)

@@ -15,6 +15,7 @@ from fastapi.responses import JSONResponse
 
 from tabrelay.calls.principal import Principal
 from tabrelay.errors import UnknownServer
+from tabrelay.http.problems import problem_response
 from tabrelay.observe.prometheus import CONTENT_TYPE
 
 LOG_OFF: Final[dict[str, Any]] = {"is_on": False, "has_arguments": False, "mark": "", "calls": []}
@@ -32,7 +33,7 @@ class MetricsRoutes:
         async def metrics() -> Response:
             if self._text is None:
                 text = "Metrics are turned off: the relay was started with TABRELAY_METRICS=0."
-                return JSONResponse({"error": "not_found", "message": text}, 404)
+                return problem_response(404, "not_found", text)
             return Response(self._text(), headers={"Content-Type": CONTENT_TYPE})
 
 
@@ -86,9 +87,9 @@ class ForgetRoutes:
                     raise UnknownServer("No server has that name.")
                 reason = self._forget(name)
             except UnknownServer as error:
-                return JSONResponse({"error": "unknown_server", "message": error.message}, 404)
+                return problem_response(404, "unknown_server", error.message)
             if reason is not None:
-                return JSONResponse({"error": "in_use", "message": reason}, 409)
+                return problem_response(409, "in_use", reason)
             return JSONResponse({"name": name, "is_declared": self._is_declared(name)})
 
 
@@ -113,5 +114,5 @@ def _apply(action: Callable[[str], None], name: str, request: Request) -> JSONRe
             raise UnknownServer("No server has that name.")
         action(name)
     except UnknownServer as error:
-        return JSONResponse({"error": "unknown_server", "message": error.message}, 404)
+        return problem_response(404, "unknown_server", error.message)
     return JSONResponse({"name": name})

@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from tabrelay.calls.principal import Principal
 from tabrelay.http.exchange import Exchange
+from tabrelay.http.problems import problem_response
 from tabrelay.observe.capture.call_capture import CallCapture, TooManyStreams
 from tabrelay.observe.capture.captured_call import CapturedCall
 from tabrelay.observe.capture.feed import FeedReader, encode
@@ -122,7 +123,7 @@ async def _written(writing: Any) -> None:
 
 
 def _refusal(status: int, reason: str, message: str) -> JSONResponse:
-    return JSONResponse({"error": reason, "message": message}, status)
+    return problem_response(status, reason, message)
 
 
 def _json(value: Row) -> Response:

@@ -13,6 +13,7 @@ from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 
 from tabrelay.admission.routes import MCP, WELL_KNOWN
+from tabrelay.http.problems import problem_response
 
 if TYPE_CHECKING:
     from tabrelay.admission.oauth import TokenVerifier
@@ -45,7 +46,7 @@ class OAuthMetadata:
     def _answer(self, server: str | None, place: str = "") -> Response:
         about = self._resource.metadata(server, place) if self._resource is not None else None
         if about is None:
-            return JSONResponse({"error": "not_found", "message": "The relay has nothing here."}, 404)
+            return problem_response(404, "not_found", "The relay has nothing here.")
         return JSONResponse(about, headers={"Cache-Control": "max-age=300"})
 
     async def _redirect_to_issuer(self) -> Response:

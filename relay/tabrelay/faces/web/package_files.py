@@ -16,6 +16,7 @@ from fastapi.responses import JSONResponse
 from tabrelay.assets.package_index import PackageError, PackageIndex
 from tabrelay.assets.stored_file import StoredFile
 from tabrelay.faces.web.routes import StoredFileResponse
+from tabrelay.http.problems import problem_response
 
 
 class PackageRoutes:
@@ -32,7 +33,7 @@ class PackageRoutes:
         try:
             packages = await asyncio.to_thread(self._index.read)
         except PackageError as problem:
-            return JSONResponse({"error": "packages_damaged", "message": str(problem)}, 503)
+            return problem_response(503, "packages_damaged", str(problem))
         return JSONResponse({"packages": [asdict(package) for package in packages.values()]})
 
     async def _wheel(self, sha256: str, file: str) -> Response:
@@ -41,7 +42,7 @@ class PackageRoutes:
         except PackageError:
             path = None
         if path is None:
-            return JSONResponse({"error": "not_found", "message": "The relay has no such package."}, 404)
+            return problem_response(404, "not_found", "The relay has no such package.")
         # The worker compares the hash: a file that was replaced on disk is not used.
         headers = {"Content-Type": "application/zip", "Cache-Control": "private, max-age=31536000, immutable"}
         return StoredFileResponse(await asyncio.to_thread(StoredFile, path), headers)

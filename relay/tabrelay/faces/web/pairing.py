@@ -25,8 +25,10 @@ from tabrelay.admission.tokens import StateError, Tokens
 from tabrelay.calls.principal import SERVE
 from tabrelay.faces.web.loopback_approvals import LoopbackApprovals
 from tabrelay.http.addresses import PolicyError, parse_origin
+from tabrelay.http.problems import problem_response
 from tabrelay.system.program import NAME
 from tabserver.wire.errors import ServerNameError
+from tabserver.wire.help_codes import BY_REASON
 from tabserver.wire.names import check_server_name
 
 log = logging.getLogger(__name__)
@@ -43,6 +45,11 @@ ENDS: Final = {
     PairingState.REFUSED: (403, "This page was refused."),
     PairingState.EXPIRED: (410, "The request was not answered in time. Ask again."),
     PairingState.UNKNOWN: (404, "This is not a request of this page, or the relay was restarted. Ask again."),
+}
+HELP: Final = {
+    PairingState.REFUSED: BY_REASON["pairing_refused"],
+    PairingState.EXPIRED: BY_REASON["expired"],
+    PairingState.UNKNOWN: BY_REASON["unknown"],
 }
 MAX_COLLECTING: Final = 16
 NO_STORE: Final = {"Cache-Control": "no-store"}
@@ -188,7 +195,7 @@ class PairingRoutes:
             found = await self._wait(secret, origin)
         state = PairingState.UNKNOWN if found is None else found.state
         if state in ENDS:
-            return _error(ENDS[state][0], state.value, ENDS[state][1])
+            return problem_response(ENDS[state][0], state.value, ENDS[state][1], NO_STORE, help=HELP[state])
         if found is None or state is PairingState.WAITING:
             return JSONResponse({"state": state.value}, headers=NO_STORE)
         # defence: a full disk uses up an approval
@@ -333,12 +340,12 @@ def _not_stored(problem: OSError | StateError) -> Response:
     log.error("A page's token can't be stored: %s", problem)
     why = f"The relay can't store this page's token ({reason})."
     headers = {**NO_STORE, "Retry-After": "5"}
-    body = {"error": "not_stored", "message": f"{why} Free some disk space; the page tries again.", "retry_s": 5}
-    return JSONResponse(body, 507, headers=headers)
+    text = f"{why} Free some disk space; the page tries again."
+    return problem_response(507, "not_stored", text, headers, retry_s=5)
 
 
 def _error(status: int, reason: str, message: str) -> Response:
-    return JSONResponse({"error": reason, "message": message}, status, headers=NO_STORE)
+    return problem_response(status, reason, message, NO_STORE)
 
 
 async def _json_object(request: Request) -> dict[str, Any] | Response:

@@ -14,6 +14,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
 from tabrelay.calls.proof import ROUTE, UNKNOWN_KEY, WRONG_AUTHORITY, is_nonce
+from tabrelay.http.problems import problem_response
 
 MAX_BODY: Final = 1024
 NO_STORE: Final = {"Cache-Control": "no-store"}
@@ -63,4 +64,4 @@ def _read(body: bytes) -> Any:
 
 
 def _error(status: int, reason: str, message: str) -> Response:
-    return JSONResponse({"error": reason, "message": message}, status, headers=NO_STORE)
+    return problem_response(status, reason, message, NO_STORE)

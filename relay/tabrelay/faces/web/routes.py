@@ -23,6 +23,7 @@ from tabrelay.assets.stored_file import CHUNK, StoredFile
 from tabrelay.calls.principal import Principal
 from tabrelay.faces.web.csp_reports import ROUTE as REPORTS
 from tabrelay.http.headers import RequestHeaders
+from tabrelay.http.problems import problem_response
 from tabserver.wire.errors import ServerNameError
 from tabserver.wire.names import check_server_name
 
@@ -111,7 +112,7 @@ def _add_information(
             # Hashing a runtime of 15 MB the first time must not delay running calls.
             return JSONResponse(await asyncio.to_thread(assets.manifest), headers=headers)
         except AssetsMissing as missing:
-            return JSONResponse({"error": "assets_missing", "message": str(missing)}, 503, headers=headers)
+            return problem_response(503, "assets_missing", str(missing), headers)
 
     @app.get("/-/status")
     async def current(request: Request) -> Response:
@@ -123,10 +124,10 @@ def _add_information(
         try:
             check_server_name(server)
         except ServerNameError as problem:
-            return JSONResponse({"error": "forbidden", "message": str(problem)}, 403)
+            return problem_response(403, "forbidden", str(problem))
         refusal = probe(request.scope["state"]["principal"], server) if probe else None
         if refusal is not None:
-            return JSONResponse({"error": refusal.reason, "message": refusal.message}, refusal.status)
+            return problem_response(refusal.status, refusal.reason, refusal.message)
         return Response(status_code=204)
 
 
@@ -176,7 +177,7 @@ def file_response(asset: Asset | None, request: Request, headers: dict[str, str]
     if asset is None:
         if is_page_request(RequestHeaders(request.scope["headers"])):
             raise HTTPException(404)
-        return JSONResponse({"error": "not_found", "message": "No such file."}, 404, headers=headers)
+        return problem_response(404, "not_found", "No such file.", headers)
     accepted = _accepted_codings(request.headers.get("accept-encoding", ""))
     coding = next((coding for coding in asset.encoded if coding in accepted), None)
     etag = f'"{asset.etag}-{coding}"' if coding else f'"{asset.etag}"'
@@ -230,4 +231,4 @@ def _add_address_page(app: FastAPI, assets: Assets) -> None:
 
 
 async def not_found(request: Request, error: Exception) -> Response:
-    return JSONResponse({"error": "not_found", "message": "The relay has nothing here."}, 404)
+    return problem_response(404, "not_found", "The relay has nothing here.")

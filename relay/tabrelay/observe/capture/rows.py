@@ -19,6 +19,7 @@ from tabrelay.observe.capture.captured_call import CANCELLED, CapturedCall, CutT
 from tabrelay.observe.log_setup import redact
 from tabrelay.observe.redaction import HIDDEN, is_secret_name, redacted, redacted_beginning
 from tabserver.wire import methods
+from tabserver.wire.help_codes import with_help
 
 Row = dict[str, Any]
 
@@ -152,7 +153,7 @@ def _clock(call: CapturedCall) -> Row | None:
 
 def _response(call: CapturedCall, answer: Row) -> Row | None:
     if isinstance(call.error, RelayError):
-        data = call.error.data(call.server)
+        data = with_help(call.error.code, call.error.data(call.server))
         return {"error": {"code": call.error.code, "message": redact(call.error.message), "data": data}}
     if not call.answer.text:
         return None
