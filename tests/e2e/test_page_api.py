@@ -164,7 +164,7 @@ async def test_a_page_can_do_without_what_the_client_lacks(app: App, mode: str) 
         else:
             with pytest.raises(MCPError) as refused:
                 await client.call_tool("modest", {})
-            assert refused.value.error.data == {"requiredCapabilities": {"elicitation": {"form": {}}}}
+            assert refused.value.error.data["requiredCapabilities"] == {"elicitation": {"form": {}}}
 
 
 async def test_a_question_of_a_cancelled_call_is_rejected_in_the_page(app: App) -> None:
@@ -256,7 +256,7 @@ async def test_a_page_offers_resources_and_templates(app: App) -> None:
         assert made.text == "notes://by/B%C3%A4r by Bär"  # type: ignore[union-attr]
         with pytest.raises(MCPError) as missing:
             await client.read_resource("notes://by/missing")
-        assert missing.value.error.data == {"uri": "notes://by/missing"}
+        assert missing.value.error.data["uri"] == "notes://by/missing"
         ref = ResourceTemplateReference(type="ref/resource", uri="notes://by/{name}")
         found = await client.complete(ref, {"name": "name", "value": "al"})
         assert found.completion.values == ["alpha"]

@@ -117,7 +117,7 @@ async def test_a_tool_that_throws_is_in_the_console_with_its_stack(console: tupl
         failed = await client.call_tool("boom", {})
         assert failed.is_error and text(failed) == "out of range"
         thrown = await page.line('Tool "boom" failed.')
-        assert thrown.startswith('tabrelay: Tool "boom" failed. RangeError: out of range\n') and "at " in thrown
+        assert thrown.startswith('tabrelay: Tool "boom" failed. [TR474] RangeError: out of range\n') and "at " in thrown
         await client.call_tool("boom_later", {})
         assert "Error: later" in await page.line('Tool "boom_later" failed.')
 

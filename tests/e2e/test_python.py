@@ -130,7 +130,7 @@ async def test_a_client_that_cannot_be_asked_gets_an_error_that_names_the_missin
         else:
             with pytest.raises(MCPError) as missing:
                 await client.call_tool("modest", {})
-            assert missing.value.error.data == {"requiredCapabilities": {"elicitation": {"form": {}}}}
+            assert missing.value.error.data["requiredCapabilities"] == {"elicitation": {"form": {}}}
 
 
 @ERAS

@@ -147,7 +147,7 @@
      * @param {(error: Error) => void} [onError]
      * @returns {() => void} stops it
      */
-    live(uri, onValue, onError = (error) => console.warn(`tabrelay: ${uri}: ${error.message}`)) {
+    live(uri, onValue, onError = (error) => console.warn(`tabrelay: ${uri}: ${error.message} [TR483]`)) {
       const stop = new AbortController();
       void this.#follow(uri, onValue, onError, AbortSignal.any([stop.signal, this.#closed.signal]));
       return () => stop.abort();
