@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 
 from tabrelay import errors
 from tabrelay.cli import error_entries, output
+from tabrelay.cli.main import main
 from tabserver.wire import jsonrpc
 from tabserver.wire.help_codes import BY_CODE, BY_REASON, with_help
 from tests.support.paths import JS, ROOT
@@ -145,22 +144,15 @@ def test_data_of_other_kinds_stays_unchanged() -> None:
     ]
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "tabrelay", *words], capture_output=True, text=True)
+def test_help_of_a_code_prints_its_entry_without_marks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", "tr302"]) == output.OK
+    printed = capsys.readouterr().out
+    assert printed.startswith("TR302: No relay answers.\n")
+    assert "Remedy: start one with `tabrelay serve`." in printed and "**" not in printed
 
 
-def test_help_of_a_code_prints_its_entry_without_marks() -> None:
-    ended = run("help", "tr302")
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.startswith("TR302: No relay answers.\n")
-    assert "Remedy: start one with `tabrelay serve`." in ended.stdout and "**" not in ended.stdout
-
-
-def test_help_of_an_unknown_code_says_which_there_are() -> None:
-    ended = run("help", "TR999")
-    assert ended.returncode == output.USAGE
-    assert ended.stderr.splitlines() == [
-        "TR999 is not the code of an error. There are TR101 to TR511.",
-        ended.stderr.splitlines()[-1],
-    ]
-    assert ended.stderr.splitlines()[-1].endswith(" help TR301")
+def test_help_of_an_unknown_code_says_which_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", "TR999"]) == output.USAGE
+    first, last = capsys.readouterr().err.splitlines()
+    assert first == "TR999 is not the code of an error. There are TR101 to TR511."
+    assert last.endswith(" help TR301")
