@@ -11,7 +11,7 @@ PLOTS = build/bench
 SECONDS ?= 300
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve docs test quick test-newest test-browsers screenshots check lint bench bench-full bench-rivals fuzz audit format build clean
+.PHONY: help demo serve docs test quick test-newest test-browsers screenshots animation check lint bench bench-full bench-rivals fuzz audit format build clean
 
 help: ## Show this list
 	@echo 'usage: make TARGET [ARGS="flags passed on"]'
@@ -49,6 +49,10 @@ test-browsers: ## Try the core in Firefox and WebKitGTK too, and write docs/refe
 screenshots: ## Write pictures of every page and state to build/screenshots (ARGS="console demo")
 	@$(SETUP) test
 	@exec $(BIN)/python -m tests.screenshots $(ARGS)
+
+animation: ## Make the animation of README.md again, from screenshots of the demo
+	@$(SETUP) test
+	@exec $(BIN)/python -m tests.screenshots.animation
 
 check: ## Lint, format, types (Python and JavaScript), import contracts, names and prose
 	@$(SETUP) check

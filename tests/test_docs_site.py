@@ -6,16 +6,21 @@ Addresses outside the site are not fetched: of the relay's own it is checked tha
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
+from xml.etree import ElementTree
 
 import pytest
 
 from tabrelay.assets.files import Assets
+from tabrelay.cli import error_entries
+from tests.support.docs_questions import QUESTIONS, is_answered
+from tests.support.nodejs import node
 from tests.support.paths import ROOT
 
 BASE = "/-/docs/"
@@ -144,3 +149,36 @@ def test_the_search_index_has_every_page_and_section(site: Path, pages: dict[str
         ids = {section[0] for section in page["sections"]} - {""}
         assert ids <= pages[BASE + page["url"]].ids
         assert page["sections"][0][1], f"{page['url']} has no title"
+
+
+async def test_the_search_finds_the_right_page_for_each_question(site: Path) -> None:
+    search = (ROOT / "relay" / "tabrelay" / "assets" / "page" / "docs_search.js").as_uri()
+    script = f"""
+        const {{ readFileSync }} = await import("node:fs");
+        const {{ DocsIndex }} = await import("{search}");
+        const index = new DocsIndex(JSON.parse(readFileSync({json.dumps(str(site / "search.json"))}, "utf8")));
+        const questions = {json.dumps(list(QUESTIONS))};
+        console.log(JSON.stringify(questions.map((each) => index.find(each).map((found) => found.url))));
+    """
+    ended = await node("--input-type=module", "--eval", script)
+    assert ended.code == 0, ended.err
+    found = dict(zip(QUESTIONS, json.loads(ended.out), strict=True))
+    assert {question: urls[:4] for question, urls in found.items() if not is_answered(question, urls)} == {}
+
+
+def test_every_code_of_an_error_is_an_anchor(pages: dict[str, BuiltPage]) -> None:
+    """Errors link to it: `Link: </-/docs/reference/errors/#tr302>; rel="help"`."""
+    codes = error_entries.entries((ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8"))
+    assert {code.lower() for code in codes} <= pages[error_entries.SITE].ids
+
+
+def test_the_readme_opens_with_an_animation_that_needs_no_script() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    opening = readme.partition("\n## ")[0]
+    [image] = re.findall(r"!\[[^\]]+\]\((\S+)\)", opening)
+    drawing = (ROOT / image).read_bytes()
+    assert len(drawing) < 2_000_000
+    assert ElementTree.fromstring(drawing).tag.endswith("svg")
+    text = drawing.decode()
+    assert "<script" not in text and "prefers-reduced-motion" in text
+    assert set(re.findall(r'href="([a-z]+:)', text)) == {"data:"}
