@@ -154,5 +154,5 @@ def test_help_of_a_code_prints_its_entry_without_marks(capsys: pytest.CaptureFix
 def test_help_of_an_unknown_code_says_which_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["help", "TR999"]) == output.USAGE
     first, last = capsys.readouterr().err.splitlines()
-    assert first == "TR999 is not the code of an error. There are TR101 to TR511."
+    assert first == "TR999 is not the code of an error. There are TR101 to TR513."
     assert last.endswith(" help TR301")

@@ -84,7 +84,7 @@ BY_REASON: Final[dict[str, str]] = {
     "assets_missing": "TR239",
     "packages_damaged": "TR240",
 }
-# JSON-RPC and MCP; -31… are the relay's own, whose errors have a reason.
+# JSON-RPC, MCP and, from -33000 on, MCP over ACP. -31… are the relay's own, whose errors have a reason.
 BY_CODE: Final[dict[int, str]] = {
     -32700: "TR142",
     -32600: "TR141",
@@ -96,6 +96,9 @@ BY_CODE: Final[dict[int, str]] = {
     -32021: "TR150",
     -32022: "TR149",
     -32002: "TR151",
+    -33000: "TR104",
+    -33001: "TR512",
+    -33002: "TR513",
 }
 
 

@@ -13,6 +13,7 @@ from typing import Final
 from tabrelay.cli.output import FAILED, USAGE, ExitWith
 
 CODE: Final = re.compile(r"TR\d+", re.IGNORECASE)
+RELAY: Final = "http://127.0.0.1:4747"  # its default address
 SITE: Final = "/-/docs/reference/errors/"
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 # The wheel has the page beside the site that is made from it.
@@ -36,7 +37,7 @@ def text_of(code: str) -> str:
     found = entries(path.read_text(encoding="utf-8"))
     if code not in found:
         raise ExitWith(f"{code} is not the code of an error. There are {min(found)} to {max(found)}.", USAGE)
-    return f"{code}: {_plain(found[code])}\n\nWhile a relay runs: {SITE}#{code.lower()}"
+    return f"{code}: {_plain(found[code])}\n\nWhile a relay runs: {RELAY}{SITE}#{code.lower()}"
 
 
 def _plain(markdown: str) -> str:
