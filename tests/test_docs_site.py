@@ -182,3 +182,23 @@ def test_the_readme_opens_with_an_animation_that_needs_no_script() -> None:
     text = drawing.decode()
     assert "<script" not in text and "prefers-reduced-motion" in text
     assert set(re.findall(r'href="([a-z]+:)', text)) == {"data:"}
+
+
+# Documents without a header: a sandboxed frame, and pages of other origins, which belong to their apps.
+NO_HEADER = {
+    "web_demo/playground/frame/frame.html",
+    "web_demo/examples/cross_origin/index.html",
+    "relay/tabrelay/assets/starter/index.html",
+}
+
+
+def test_every_page_of_the_relay_links_to_the_documentation() -> None:
+    header = (ROOT / "relay" / "tabrelay" / "assets" / "page" / "site.js").read_text(encoding="utf-8")
+    assert f'"{BASE}"' in header
+    found = [
+        path.relative_to(ROOT).as_posix()
+        for folder in ("relay/tabrelay/assets", "web_demo")
+        for path in sorted((ROOT / folder).rglob("*.html"))
+        if "<tabrelay-header" not in path.read_text(encoding="utf-8")
+    ]
+    assert set(found) == NO_HEADER
