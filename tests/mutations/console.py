@@ -25,6 +25,16 @@ MUTATIONS: Final = (
         "tests/transport/test_measured_calls.py::test_the_times_of_so_many_calls_are_taken",
     ),
     Mutation(
+        "loop time of a batch of rows",
+        "if False:",
+        "tests/observe/capture/test_call_capture.py -k in_batches",
+    ),
+    Mutation(
+        "loop time of captured names",
+        "if False:",
+        "tests/observe/capture/test_call_capture.py -k long_names",
+    ),
+    Mutation(
         "memory of captured calls",
         "while False:",
         f"{CAPTURED}::test_the_ring_has_a_size_and_a_number_of_calls",

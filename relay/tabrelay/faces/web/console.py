@@ -8,7 +8,7 @@ that it may not see is answered like one that does not exist. What is captured a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from tabrelay.calls.principal import Principal
 from tabrelay.http.exchange import Exchange
 from tabrelay.http.problems import problem_response
-from tabrelay.observe.capture.call_capture import CallCapture, TooManyStreams
+from tabrelay.observe.capture.call_capture import PER_BATCH, CallCapture, TooManyStreams
 from tabrelay.observe.capture.captured_call import CapturedCall
 from tabrelay.observe.capture.feed import FeedReader, encode
 from tabrelay.observe.capture.rows import Row, detail_of
@@ -29,7 +29,6 @@ KEEPALIVE_S: Final = 15.0
 STALL_S: Final = 30.0  # a console that reads nothing for this long is closed
 MAX_LIMIT: Final = 500  # rows of one response
 MAX_DETAILS: Final = 100  # calls of one response
-PER_EVENT: Final = 100  # rows of one event, when a console reads what it has missed
 
 Hello = Callable[[], Row]
 
@@ -54,23 +53,37 @@ class ConsoleRoutes:
             reader = self._capture.open(principal.may_see)
         except TooManyStreams:
             return _refusal(429, "too_many", "So many consoles are open already. Close one.")
-        missed = [] if since is None else list(self._seen(request, lambda call: call.seq > since))[::-1]
-        first: list[Row] = [{"type": "hello", **self._hello()}]
-        first += [{"type": "calls", "rows": missed[at : at + PER_EVENT]} for at in range(0, len(missed), PER_EVENT)]
-        return ConsoleStream(self._capture, reader, [encode(event) for event in first])
+        first = [encode({"type": "hello", **self._hello()})]
+        try:
+            missed = [] if since is None else list(self._seen(request, lambda call: call.seq > since))[::-1]
+            for at in range(0, len(missed), PER_BATCH):
+                rows = [self._capture.row(call) for call in missed[at : at + PER_BATCH]]
+                first.append(encode({"type": "calls", "rows": rows}))
+                await asyncio.sleep(0)
+        except BaseException:
+            self._capture.close(reader)
+            raise
+        return ConsoleStream(self._capture, reader, first)
 
-    def _seen(self, request: Request, is_wanted: Callable[[CapturedCall], bool], before: int | None = None) -> Any:
-        """Rows of the wanted calls, the newest first."""
+    def _seen(
+        self, request: Request, is_wanted: Callable[[CapturedCall], bool], before: int | None = None
+    ) -> Iterator[CapturedCall]:
+        """The wanted calls, the newest first."""
         principal: Principal = request.state.principal
         for call in self._capture.ring.newest(before):
             if is_wanted(call) and principal.may_see(call.server):
-                yield self._capture.row(call)
+                yield call
 
     async def _calls(
         self, request: Request, before: int | None = None, limit: int = 100, group: str | None = None
-    ) -> JSONResponse:
-        rows = self._seen(request, lambda call: group is None or call.group == group, before)
-        return JSONResponse({"rows": list(islice(rows, max(1, min(limit, MAX_LIMIT))))})
+    ) -> Response:
+        wanted = self._seen(request, lambda call: group is None or call.group == group, before)
+        rows: list[Row] = []
+        for call in list(islice(wanted, max(1, min(limit, MAX_LIMIT)))):
+            rows.append(self._capture.row(call))
+            if len(rows) % PER_BATCH == 0:
+                await asyncio.sleep(0)
+        return _json({"rows": rows})
 
     async def _call(self, request: Request, id: str) -> Response:
         found = await self._detail(request, id)

@@ -10,6 +10,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, Final
 
 from tabrelay.calls.trace_context import RECEIVED, Headers, Trace, context_in
@@ -20,6 +21,7 @@ from tabrelay.observe.capture.ring import CaptureRing
 from tabrelay.observe.capture.rows import Row, row_of
 
 MAX_STREAMS: Final = 16  # open consoles
+PER_BATCH: Final = 100  # rows that are made in one callback of the event loop
 
 
 class TooManyStreams(Exception):
@@ -151,6 +153,11 @@ class CallCapture:
         """The events since the last batch."""
         changed, self._changed = self._changed, {}
         found: list[Event] = []
+        # defence: loop time of a batch of rows
+        if len(changed) > PER_BATCH:
+            self._changed = dict(islice(changed.items(), PER_BATCH, None))
+            changed = dict(islice(changed.items(), PER_BATCH))
+            self.feed.changed()
         if changed:
             found.append({"type": "calls", "rows": [self.row(call) for call in changed.values() if call.is_kept]})
         if self._left_out:

@@ -6,6 +6,7 @@ calls `detail_of` in a thread, because a large text takes longer than a callback
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import orjson
@@ -24,6 +25,7 @@ from tabserver.wire.help_codes import with_help
 Row = dict[str, Any]
 
 MAX_NAME: Final = 300
+_LAST_WORD: Final = re.compile(r"\S{1,300}\Z")
 KINDS: Final = {
     **dict.fromkeys(LISTS, "list"),
     methods.SERVER_DISCOVER: "list",
@@ -55,18 +57,18 @@ def row_of(call: CapturedCall, relay: str) -> Row:
         "seq": call.seq,
         "group": call.group,
         "server": call.server,
-        "method": shown_text(call.method),
-        "name": shown_text(call.name, MAX_NAME) if call.name is not None else None,
+        "method": _label(call.method),
+        "name": _label(call.name) if call.name is not None else None,
         "kind": kind_of(call.method),
         "client": {
-            "name": shown_text(client.get("name")) or None,
-            "version": shown_text(client.get("version")) or None,
+            "name": _label(client.get("name")) or None,
+            "version": _label(client.get("version")) or None,
         },
         "era": call.caller.version if call.caller is not None else None,
         "principal": call.caller.principal if call.caller is not None else None,
         "by": call.by,
         "peer": call.peer,
-        "tab": shown_text(call.tab) if call.tab is not None else None,
+        "tab": _label(call.tab) if call.tab is not None else None,
         "tab_title": None,
         "started": _ms(call.started),
         "ms": _duration_ms(call.started, call.ended_at) if is_over else None,
@@ -86,6 +88,15 @@ def row_of(call: CapturedCall, relay: str) -> Row:
     }
 
 
+def _label(text: Any) -> str:
+    """A short text of another program. Of a long one, only what is shown is searched for secrets, and its last word is
+    left out: it may be the half of one. Many calls may have long names that differ."""
+    # defence: loop time of captured names
+    if isinstance(text, str) and len(text) > MAX_NAME:
+        text = _LAST_WORD.sub("", text[:MAX_NAME]) + "…"
+    return shown_text(text, MAX_NAME + 1)
+
+
 def state_of(call: CapturedCall) -> str:
     if call.ended_at is None:
         return "waiting" if call.is_waiting else "running"
@@ -100,7 +111,7 @@ def _error(call: CapturedCall) -> Row | None:
     if call.ended_at is None or call.outcome in SUCCESS:
         return None
     message = call.error.message if isinstance(call.error, RelayError) else None
-    return {"reason": call.outcome, "message": shown_text(message, MAX_NAME) if message else None}
+    return {"reason": call.outcome, "message": _label(message) if message else None}
 
 
 def detail_of(call: CapturedCall, row: Row) -> Row:
