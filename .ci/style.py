@@ -54,6 +54,16 @@ PROSE: Final = {
     r"and be done": "name the end of it",
     r"under way already": "already running",
 }
+# Mannerisms that pages must not have beside these: programs do not speak, and nothing stands.
+PAGES: Final = {
+    r"stands?": "is, is written",
+    r"(say|says|said) so": "reports it, names the reason",
+    r"aloud": "name what is shown",
+    r"(wants|want) to know": "asks, needs",
+    r"(is|are|was|were) told": "gets a message, is notified",
+    r"knows of": "name what it has",
+    r"of (its|their) own accord": "by itself",
+}
 MAX_WORDS: Final = 34
 # Parts of identifiers (snake_case and camelCase words), and the word of the field.
 NAMES: Final = {
@@ -100,9 +110,15 @@ NAMES: Final = {
     "ladder": "retry_policy",
 }
 
-_PROSE: Final = [
-    (re.compile(rf"(?<![\w-])(?:{words})(?![\w-])", re.IGNORECASE), instead) for words, instead in PROSE.items()
-]
+Pattern = tuple[re.Pattern[str], str]
+
+
+def _compiled(words: dict[str, str]) -> list[Pattern]:
+    return [(re.compile(rf"(?<![\w-])(?:{one})(?![\w-])", re.IGNORECASE), instead) for one, instead in words.items()]
+
+
+_PROSE: Final = _compiled(PROSE)
+_PAGES: Final = _compiled(PROSE | PAGES)
 # Fences and comments of Markdown.
 _NOT_PROSE: Final = re.compile(r"^( *)```.*?^\1```|<!--.*?-->|^---$", re.DOTALL | re.MULTILINE)
 # A row of a table, an item of a list, a heading, or a paragraph.
@@ -150,16 +166,18 @@ def _findings(path: Path) -> Iterator[tuple[int, int, str, str]]:
     source = path.read_text()
     lines = source.splitlines()
     tokens = {".py": _python, ".md": _markdown}.get(path.suffix, _javascript)(source)
+    patterns = _PROSE
     if path.suffix == ".md":
+        patterns = _PAGES
         yield from _long_sentences(source)
     for kind, line, column, text in tokens:
-        for found in _prose(line, column, text) if kind == "prose" else _names(line, column, text):
+        for found in _prose(line, column, text, patterns) if kind == "prose" else _names(line, column, text):
             if found[0] > len(lines) or "style: ok" not in lines[found[0] - 1]:
                 yield found
 
 
-def _prose(line: int, column: int, text: str) -> Iterator[tuple[int, int, str, str]]:
-    for pattern, instead in _PROSE:
+def _prose(line: int, column: int, text: str, patterns: list[Pattern]) -> Iterator[tuple[int, int, str, str]]:
+    for pattern, instead in patterns:
         for match in pattern.finditer(text):
             before = text[: match.start()]
             breaks = before.count("\n")

@@ -20,7 +20,7 @@ MODEL = ROOT / "docs" / "concepts" / "security.md"
 ATTACKERS = {
     "a malicious page",
     "a route that is not listed",
-    "a page that wants to know which servers there are",
+    "a page that probes which servers exist",
     "DNS rebinding",
     "a wheel that was replaced, or a page that reads the packages of another",
     "code of an app that `tabrelay dev` serves",

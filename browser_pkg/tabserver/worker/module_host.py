@@ -1,4 +1,4 @@
-"""Modules of all attached pages: which pages name which files, which of them develop, and what pages are told.
+"""Modules of all attached pages: which pages name which files, which of them develop, and what pages receive.
 
 Several tabs that name the same file share one module and one poller. Files that no page names any more are removed when
 a page that develops attaches; other pages may rely on them until the worker ends. Loading is in `page_modules`.
