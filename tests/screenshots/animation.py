@@ -17,7 +17,7 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from playwright.async_api import CDPSession, Page, async_playwright
+from playwright.async_api import CDPSession, Page, async_playwright, expect
 
 from tests.screenshots.stage import Stage
 from tests.screenshots.states import DRAWING, FIRST_VISIT, STOP
@@ -89,6 +89,7 @@ async def play(stage: Stage, home: Path) -> tuple[Camera, list[Scene], str]:
     await page.evaluate(FIRST_VISIT)
     for tool, arguments in (DRAWING[0], *DRAWING[3:]):
         await stage.call(tool, arguments)
+    await expect(page.locator("#lane .trip")).to_have_count(0)
     camera = Camera(await page.context.new_cdp_session(page), await page.evaluate(CLIP))
     scenes = [Scene(await camera.picture(), TYPING_S, 0)]
     client = await asyncio.create_subprocess_exec(
