@@ -101,7 +101,7 @@ async def _check(args: argparse.Namespace, outbound: Any, credentials: Any) -> i
             _show_server(found, show)
             tools = await client.all(methods.TOOLS_LIST, "tools") if "tools" in server.capabilities else []
     except RequestFailed as error:
-        found["error"] = str(error)
+        found |= {"error": str(error), "help": error.help}
         show("failed", str(error))
     else:
         found |= {"ok": True, "tools": [str(tool.get("name")) for tool in tools]}
@@ -116,6 +116,8 @@ async def _check(args: argparse.Namespace, outbound: Any, credentials: Any) -> i
         print(f"\nIt works. In a client's configuration:\n  {json.dumps(entry)}")
     else:
         print("\nIt does not work.")
+        if found["help"]:
+            print(f"Help: {running_relay.command()} help {found['help']}")
     return OK if found["ok"] else FAILED
 
 
