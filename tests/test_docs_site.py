@@ -202,3 +202,16 @@ def test_every_page_of_the_relay_links_to_the_documentation() -> None:
         if "<tabrelay-header" not in path.read_text(encoding="utf-8")
     ]
     assert set(found) == NO_HEADER
+
+
+def test_the_first_page_leads_to_every_guide_and_section(pages: dict[str, BuiltPage]) -> None:
+    linked = {urljoin(BASE, link) for link in pages[BASE].links}
+    named = [f"{BASE}{folder}/{path.stem}/" for folder in ("guides", "start", "concepts") for path in _pages(folder)]
+    assert len(named) > 20 and set(named) <= linked
+    assert {
+        f"{BASE}{name}/" for name in ("tutorial", "troubleshooting", "compare", "reference/errors", "adr")
+    } <= linked
+
+
+def _pages(folder: str) -> list[Path]:
+    return sorted((ROOT / "docs" / folder).glob("*.md"))

@@ -32,6 +32,9 @@ PAGES: Final = {"README.md": "index.md", **{file: page for page, file in OUTSIDE
 # Long lists of files and old decisions are found last.
 WEIGHTS: Final = {"project/": 0.3, "adr/": 0.4, "project/contributing": 0.6}
 
+ERRORS: Final = "reference/errors.md"
+
+_ENTRY: Final = re.compile(r"^### (TR\d{3})\n\n\*\*(.+)\*\*(.*)$", re.MULTILINE)
 _LINK: Final = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?\)")
 _FENCE: Final = re.compile(r"^(\s*)(```+|~~~+)(\w*)(?: title=\"([^\"]+)\")?")
 _COMMENT: Final = re.compile(r"^\s*<!--.*-->\s*$")
@@ -68,8 +71,6 @@ def on_files(files: Any, config: Any) -> Any:
     for page, source in OUTSIDE.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
     files.append(File.generated(config, DECISIONS, content=list_of_decisions(Path(config.docs_dir))))
-    if not Path(config.docs_dir, "index.md").is_file():
-        files.append(File.generated(config, "index.md", content="# Tabrelay documentation\n"))
     return files
 
 
@@ -77,8 +78,17 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     uri = page.file.src_uri
     # The folder in the tree that the page's links start from.
     home = Path() if uri in OUTSIDE else Path("docs", uri).parent
+    if uri == ERRORS:
+        markdown = _ENTRY.sub(_titled, markdown)
     lines = _as_github(markdown.splitlines())
     return _LINK.sub(lambda link: _link(link, home, Path(uri).parent), "\n".join(lines))
+
+
+def _titled(entry: re.Match[str]) -> str:
+    """The entry of an error with its title in the heading, which search and contents show. The anchor is the code."""
+    code, title, more = entry.groups()
+    title = title.replace("{", "&#123;").replace("}", "&#125;")  # braces would be read as attributes
+    return f"### {code}: {title} {{ #{code.lower()} }}\n\n{more.strip()}"
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
