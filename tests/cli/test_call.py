@@ -168,6 +168,9 @@ async def test_output_and_pictures_go_into_files(stage: Stage, tmp_path: Path) -
         (["call", "notes", ""], "empty"),
         (["call", "notes", "add", "--args", "{"], "not JSON"),
         (["call", "notes", "add", "--args", "[1]"], "JSON object"),
+        (["call", "notes", "add", "--args", '{"a": NaN}'], "NaN is not a finite number"),
+        (["call", "notes", "add", "--args", '{"a": -1e400}'], "-1e400 is not a finite number"),
+        (["call", "notes", "add", "--args", "[" * 100_000], "not JSON"),
         (["call", "notes", "add", "--args", "@nowhere"], "can't be read"),
         (["call", "notes", "add", "-a", "a"], "NAME=VALUE"),
         (["call", "notes", "add", "-o", "../x"], ".."),
@@ -341,6 +344,14 @@ async def test_questions_that_the_client_can_not_answer_are_refused() -> None:
         await talk.negotiate()
         answers = {row["id"]: row for row in (await talk.call("x", {}))["answers"]}
         assert answers["q"]["error"]["code"] == -32601 and answers["p"]["result"] == {}
+
+
+async def test_a_value_without_a_json_form_fails_at_once() -> None:
+    async with Upstream({"tools/call": result({})}) as server, client(server) as talk:
+        await talk.negotiate()
+        with pytest.raises(RequestFailed, match="no JSON form"):
+            await talk.call("x", {"a": float("nan")})
+        assert not server.all("tools/call")
 
 
 async def test_a_call_that_is_given_up_is_cancelled_at_the_server() -> None:

@@ -62,6 +62,9 @@ def test_values_get_the_types_of_the_schema(words: list[str], arguments: dict[st
     [
         (["count=x"], "count: 'x' is not an integer."),
         (["count=2.5"], "count: '2.5' is not an integer."),
+        (["ratio=1e400"], "ratio: '1e400' is not a number."),
+        (["ratio=NaN"], "ratio: 'NaN' is not a number."),
+        (["numbers=[1e400]"], "numbers: '[1e400]' is not a JSON list."),
         (["count=true"], "count: 'true' is not an integer."),
         (["place=here"], "place: 'here' is not a JSON object."),
         (["maybe=x"], "maybe: 'x' is not an integer or null."),
@@ -77,7 +80,8 @@ def test_what_can_not_be_meant_is_reported_before_the_call(words: list[str], sai
 
 
 def test_without_a_schema_a_value_is_json_or_a_string() -> None:
-    assert tool_arguments.read(["a=2", "b=two", "c=[1]"], None) == {"a": 2, "b": "two", "c": [1]}
+    words = ["a=2", "b=two", "c=[1]", "d=NaN"]
+    assert tool_arguments.read(words, None) == {"a": 2, "b": "two", "c": [1], "d": "NaN"}
 
 
 def test_a_schema_that_refers_to_itself_has_an_end() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -157,6 +158,9 @@ class McpClient:
         id = next(self._ids)
         meta = {**self._meta, **({"progressToken": id} if on_progress is not None else {})}
         whole = {**(params or {}), **({"_meta": meta} if meta else {})}
+        if not _has_json_form(whole):  # the bridge answers a line that is not JSON, but without an id
+            text = "The arguments contain a value that has no JSON form, such as NaN."
+            raise RequestFailed({"code": jsonrpc.INVALID_PARAMS, "message": text})
         if on_progress is not None:
             self._on_progress[id] = on_progress
         self._waiting[id] = asyncio.get_running_loop().create_future()
@@ -226,6 +230,14 @@ def _description(version: str, server: dict[str, Any], about: dict[str, Any]) ->
     return ServerDescription(
         version, server.get("serverInfo", {}), about.get("capabilities", {}), about.get("instructions")
     )
+
+
+def _has_json_form(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (ValueError, TypeError, RecursionError):
+        return False
+    return True
 
 
 def _ignore(params: dict[str, Any]) -> None:

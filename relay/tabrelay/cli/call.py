@@ -161,7 +161,7 @@ def _tools_command(args: argparse.Namespace) -> str:
 
 def _whole_arguments(args: argparse.Namespace) -> dict[str, Any]:
     """The JSON object of --args."""
-    import json
+    from tabrelay.cli import tool_arguments
 
     text = args.args
     try:
@@ -169,10 +169,10 @@ def _whole_arguments(args: argparse.Namespace) -> dict[str, Any]:
             text = sys.stdin.read()
         elif text is not None and text.startswith("@"):
             text = Path(text[1:]).read_text(encoding="utf-8")
-        found = {} if text is None else json.loads(text)
+        found = {} if text is None else tool_arguments.parse_json(text)
     except OSError as problem:
         raise ExitWith(f"--args can't be read: {problem}", help="TR320") from None
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise ExitWith(f"--args is not JSON: {problem}", help="TR320") from None
     if not isinstance(found, dict):
         raise ExitWith('--args has to be a JSON object, such as {"a": 2}', help="TR320")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import sys
 from collections.abc import Callable
 from typing import Any, Final
@@ -71,7 +72,9 @@ def _value(text: str, type: str) -> Any:
     if type == "integer":
         return int(text)
     if type == "number":
-        return float(text)
+        if not math.isfinite(number := float(text)):
+            raise ValueError
+        return number
     if type == "boolean":
         if text.lower() in ("y", "yes", "true", "1", "n", "no", "false", "0"):
             return text.lower() in ("y", "yes", "true", "1")

@@ -8,6 +8,7 @@ checks the arguments; this module reports only what can't be meant. Pure.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -67,7 +68,7 @@ def _as(kind: str, text: str) -> Any:
     if kind == "boolean" and text.lower() in _WORDS:
         return _WORDS[text.lower()]
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except (ValueError, RecursionError):
         return None
     if isinstance(value, bool):
@@ -81,9 +82,21 @@ def _as(kind: str, text: str) -> Any:
 
 def _json_or_text(text: str) -> Any:
     try:
-        return json.loads(text)
+        return parse_json(text)
     except (ValueError, RecursionError):
         return text  # a string needs no quotes
+
+
+def parse_json(text: str) -> Any:
+    """A value of JSON. Raises ValueError, also for NaN and for numbers that would be infinite, such as 1e400."""
+    return json.loads(text, parse_constant=_finite, parse_float=_finite)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is not a finite number")
+    return number
 
 
 def _shapes(schema: Any, root: dict[str, Any], depth: int = 0) -> Iterator[dict[str, Any]]:
