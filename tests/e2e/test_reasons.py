@@ -116,6 +116,7 @@ async def test_options_that_leave_no_connection_are_thrown_logged_and_shown(app:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"server": None}, "server"),
         ({"relay": "ftp://relay"}, '"ftp://relay"'),
+        ({"relay": "127.0.0.1:4747"}, '"127.0.0.1:4747"'),
     ]
     for options, told in wrong:
         page = await app.open(options)
@@ -133,9 +134,27 @@ async def test_an_unknown_option_is_named_with_the_one_that_was_probably_meant(a
         'tabrelay: connect() does not know the option "wroker". Did you mean "worker"?',
         next(line for line in page.lines if '"xyz"' in line),
         'tabrelay: connect() does not know the option "timing.conect_ms". Did you mean "timing.connect_ms"?',
-        'tabrelay: The option "modules" of connect() is a text, not a list. Pass a list: modules: ["/none.py"].',
+        'tabrelay: The option "modules" of connect() is the text "/none.py". '
+        'Pass a list of addresses: modules: ["tools.py"].',
     ]
     assert "It knows: server, relay" in page.lines[1]
+    await page.page.close()
+
+
+async def test_an_option_of_another_type_is_named_with_what_to_pass(app: App) -> None:
+    given = {"worker": 42, "modules": [1], "packages": "numpy", "panel": "no", "dev": 1, "token": ["tr_secret"]}
+    page = await app.open(given)
+    await page.panel()
+    told = [
+        ("token", "a list with other values", "Pass the text of a token"),
+        ("worker", "a number", "Pass the address of the relay's loader"),
+        ("modules", "a list with other values", "Pass a list of addresses"),
+        ("packages", 'the text "numpy"', "Pass a list of names"),
+        ("panel", 'the text "no"', "Pass true or false."),
+        ("dev", "a number", "Pass true or false."),
+    ]
+    for line, (option, value, advice) in zip(page.lines, told, strict=False):
+        assert line.startswith(f'tabrelay: The option "{option}" of connect() is {value}. {advice}')
     await page.page.close()
 
 

@@ -45,7 +45,8 @@ function relayOf(options) {
   const isServed = new URL(import.meta.url).pathname.startsWith("/-/");
   if (!options.relay && !isServed) throw refusal("relay_missing", {}, options);
   const given = options.relay ?? import.meta.url;
-  const url = URL.canParse(given, document.baseURI) ? new URL(given, document.baseURI) : undefined;
+  const hasNoScheme = /^[^/:?#]+:\d/.test(`${given}`); // 127.0.0.1:4747 would be a path on the page's own origin
+  const url = !hasNoScheme && URL.canParse(given, document.baseURI) ? new URL(given, document.baseURI) : undefined;
   if (!url || !/^https?:$/.test(url.protocol)) throw refusal("relay_invalid", { relay: given }, options);
   return url.origin;
 }

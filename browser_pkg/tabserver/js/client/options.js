@@ -37,6 +37,20 @@ const IDENTITY = /** @type {const} */ (["instructions", "title", "version", "web
 /** Claude Code shows its model this many characters of the instructions. */
 const SHOWN_INSTRUCTIONS = 2048;
 const RUN_PYTHON = { timeoutMs: 30_000, maxOutput: 100_000 };
+const isText = (/** @type {unknown} */ value) => typeof value === "string" && value.trim() !== "";
+const isAddress = (/** @type {unknown} */ value) => (isText(value) || value instanceof URL) && URL.canParse(`${value}`, location.href);
+const isList = (/** @type {unknown} */ value) => Array.isArray(value) && value.every((each) => isText(each) || each instanceof URL);
+const isBoolean = (/** @type {unknown} */ value) => typeof value === "boolean";
+const TRUE_OR_FALSE = "Pass true or false.";
+/** What values of an option have to be, and how it is passed. @type {Record<string, [(value: unknown) => boolean, string]>} */
+const TYPES = {
+  token: [isText, 'Pass the text of a token: token: "…". Without the option, the page asks for your approval.'],
+  worker: [isAddress, 'Pass the address of the relay\'s loader: worker: "/tabrelay.js".'],
+  modules: [isList, 'Pass a list of addresses: modules: ["tools.py"].'],
+  packages: [isList, 'Pass a list of names: packages: ["numpy"].'],
+  panel: [isBoolean, TRUE_OR_FALSE],
+  dev: [isBoolean, TRUE_OR_FALSE],
+};
 /** The grammar of wire/names.py. */
 const SERVER_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 
@@ -97,11 +111,18 @@ export function checkOptions(options) {
     const value = /** @type {Record<string, unknown>} */ (/** @type {unknown} */ (options))[name];
     if (members.length && typeof value === "object" && value) problems.push(...unknownOf(value, members, `${name}.`));
   }
-  if (typeof options.modules === "string") {
-    const advice = `Pass a list: modules: ["${options.modules}"].`;
-    problems.push(new Problem("option_invalid", { option: "modules", type: "a text, not a list", advice }));
+  for (const [name, [isValid, advice]] of Object.entries(TYPES)) {
+    const value = /** @type {Record<string, unknown>} */ (/** @type {unknown} */ (options))[name] ?? undefined;
+    if (value !== undefined && !isValid(value)) problems.push(new Problem("option_invalid", { option: name, type: typeOf(value), advice }));
   }
   return problems;
+}
+
+/** In words. A list is not shown, because it may contain a token. @param {unknown} value */
+function typeOf(value) {
+  if (Array.isArray(value)) return value.length ? "a list with other values" : "an empty list";
+  if (typeof value === "string") return value.trim() ? `the text ${JSON.stringify(value).slice(0, 80)}` : "an empty text";
+  return typeof value === "object" ? "an object" : `a ${typeof value}`;
 }
 
 /** @param {unknown} name */
