@@ -100,7 +100,7 @@ async def test_the_demo_leads_to_the_examples_and_every_link_of_theirs_leads_som
     await page.get_by_role("link", name="Examples").click()
     await expect(page.locator("h1")).to_have_text("Examples")
     links = await page.locator("main a").evaluate_all("links => links.map((link) => link.href)")
-    assert len(links) == 9
+    assert len(links) == 12
     for link in links:
         answer = await page.request.get(link)
         assert answer.ok, link
@@ -170,7 +170,7 @@ async def test_the_shops_tools_come_and_go_with_its_basket(visitor: Visitor) -> 
     await page.close()
 
 
-@pytest.mark.parametrize("folder", ["todo", "data", "webmcp", "ask"])
+@pytest.mark.parametrize("folder", ["todo", "sheet", "data", "webmcp", "ask"])
 async def test_each_example_shows_its_tools_how_to_connect_and_its_source(visitor: Visitor, folder: str) -> None:
     page = await visitor.open(folder)
     example = ExamplePage(page)
@@ -273,18 +273,40 @@ async def test_the_app_on_another_origin_pairs_and_works(visitor: Visitor, tmp_p
     file.write_text(source.replace(WRITTEN, visitor.here), encoding="utf-8")
     with Site(tmp_path / "app") as site:
         opening = asyncio.create_task(visitor.open("", site.origin))
-        headers = {"Authorization": f"Bearer {visitor.relay.token}"}
-        async with httpx2.AsyncClient(trust_env=False, headers=headers) as http:
-            async with asyncio.timeout(60):
-                while True:
-                    if asking := (await http.get(f"{visitor.here}/-/pairs")).json()["asking"]:
-                        break
-                    await asyncio.sleep(0.05)
-            approved = await http.post(f"{visitor.here}/-/pairs", json={"approve": asking[0]["code"]})
-            assert approved.is_success, approved.text
+        await approve_the_page(visitor)
         page = await opening
-        async with visitor.client("notes", "append_to_note") as client:
-            assert text(await client.call_tool("append_to_note", {"line": "And bread."})) == "Added."
-            assert text(await client.call_tool("read_note", {})) == "Buy milk.\nAnd bread."
-            await expect(page.locator("#note")).to_have_value("Buy milk.\nAnd bread.")
+        await has_a_note(visitor, page)
         await page.close()
+
+
+async def test_one_click_opens_the_app_on_another_origin(visitor: Visitor) -> None:
+    page = await visitor.context.new_page()
+    await page.goto(f"{visitor.here}/-/demo/examples/")
+    await page.get_by_role("link", name="A note on another origin").click()
+    await expect(page.locator("#status")).to_contain_text("waits for your approval")
+    assert page.url != f"{visitor.here}/" and page.url.startswith("http://127.0.0.1:")
+    await approve_the_page(visitor)
+    await expect(page.locator("tabrelay-status")).to_have_attribute("state", "connected")
+    await has_a_note(visitor, page)
+    await page.get_by_role("link", name="All examples").click()
+    await expect(page.locator("h1")).to_have_text("Examples")
+    await page.close()
+
+
+async def approve_the_page(visitor: Visitor) -> None:
+    headers = {"Authorization": f"Bearer {visitor.relay.token}"}
+    async with httpx2.AsyncClient(trust_env=False, headers=headers) as http:
+        async with asyncio.timeout(BOUND_S):
+            while True:
+                if asking := (await http.get(f"{visitor.here}/-/pairs")).json()["asking"]:
+                    break
+                await asyncio.sleep(0.05)
+        approved = await http.post(f"{visitor.here}/-/pairs", json={"approve": asking[0]["code"]})
+        assert approved.is_success, approved.text
+
+
+async def has_a_note(visitor: Visitor, page: Page) -> None:
+    async with visitor.client("notes", "append_to_note") as client:
+        assert text(await client.call_tool("append_to_note", {"line": "And bread."})) == "Added."
+        assert text(await client.call_tool("read_note", {})) == "Buy milk.\nAnd bread."
+        await expect(page.locator("#note")).to_have_value("Buy milk.\nAnd bread.")

@@ -78,6 +78,11 @@ MUTATIONS: Final = (
         "tests/assets/test_app_folder.py -k link",
     ),
     Mutation(
+        "a rebound Host at the example's address",
+        "if False:",
+        "tests/faces/web/test_example_site.py -k another_name",
+    ),
+    Mutation(
         "a rebound Host at the app's address",
         "if False:",
         "tests/faces/web/test_app_site.py -k another_name",

@@ -200,6 +200,13 @@ def example(folder: str) -> Callable[[Stage], Awaitable[Page]]:
     return show
 
 
+async def example_on_another_origin(stage: Stage) -> Page:
+    """After one click, as it asks for approval."""
+    page = await stage.page("/-/demo/examples/cross_origin/", is_paired=False)
+    await page.locator("tabrelay-panel section").wait_for()
+    return page
+
+
 async def playground(stage: Stage) -> Page:
     """A program that has run, and whose tool was called."""
     page = await stage.page("/-/demo/playground/")
@@ -267,6 +274,8 @@ STATES = (
     PageState("playground-error", playground_error),
     PageState("examples", examples),
     PageState("example-todo", example("todo")),
+    PageState("example-sheet", example("sheet")),
+    PageState("example-other-origin", example_on_another_origin),
     PageState("example-weather", example("data")),
     PageState("example-shop", example("webmcp")),
     PageState("example-album", example("ask")),

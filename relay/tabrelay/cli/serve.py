@@ -10,7 +10,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -86,7 +86,7 @@ def effective(args: argparse.Namespace) -> tuple[Any, Any]:
 
 
 def _demo(args: argparse.Namespace) -> int:
-    return run_relay(flags.settings(args, servers=("demo",)), (), "demo", "/-/demo/")
+    return run_relay(flags.settings(args, servers=("demo",)), (), "demo", "/-/demo/", beside=_with_example)
 
 
 def _serve(args: argparse.Namespace) -> int:
@@ -96,9 +96,17 @@ def _serve(args: argparse.Namespace) -> int:
     return run_relay(settings, tuple(config.servers.values()), "serve", "/", lambda: reader.effective(vars(args)))
 
 
-def run_relay(settings: Any, specs: Sequence[Any], command: str, page: str, load: Any = None, site: Any = None) -> int:
+def run_relay(
+    settings: Any,
+    specs: Sequence[Any],
+    command: str,
+    page: str,
+    load: Any = None,
+    site: Any = None,
+    beside: Callable[[Any, Any, str], tuple[Any, Sequence[Any]]] | None = None,
+) -> int:
     """Binds the port, builds the application and runs it. Returns when a signal stopped the relay. `site`: the app that
-    `tabrelay dev` serves on another port."""
+    `tabrelay dev` serves on another port. `beside`: adds what `tabrelay demo` serves on another port."""
     from tabrelay.admission.tokens import Tokens
     from tabrelay.http import loopback
     from tabrelay.observe import log_setup
@@ -146,6 +154,8 @@ def run_relay(settings: Any, specs: Sequence[Any], command: str, page: str, load
                 ConfigReload(settings, load, app.change).start()
 
         served, more = (app, ()) if site is None else site.wrap(app, base, drain)
+        if beside is not None:
+            served, more = beside(served, settings, base)
         is_restart = run(served, settings, sock, ready, drain.run, more)
     finally:
         opener.close()
@@ -155,6 +165,25 @@ def run_relay(settings: Any, specs: Sequence[Any], command: str, page: str, load
     if worker is None and not settings.json and sys.stderr.isatty():
         print(f"\nThe relay at {base} has stopped.", file=sys.stderr)
     return OK
+
+
+def _with_example(relay: Any, settings: Any, base: str) -> tuple[Any, Sequence[Any]]:
+    """The application with the example of another origin, on the next free port; unchanged where other computers can
+    connect, since the example is for this one."""
+    from tabrelay.assets.files import Assets
+    from tabrelay.faces.web.example_site import ExampleSite
+    from tabrelay.http.addresses import is_loopback
+    from tabrelay.server.runner import BindError, bind
+
+    if settings.public_url or not is_loopback(settings.host):
+        return relay, ()
+    try:
+        sock = bind(settings.host, settings.port + 1 if settings.port < 65535 else 0)
+    except BindError:
+        sock = bind(settings.host, 0)
+    port = int(sock.getsockname()[1])
+    address = running_relay.base_url(settings.host, port)
+    return ExampleSite(relay, Assets.find(), port=port, address=address, relay_url=base), (sock,)
 
 
 def _supervise(settings: Any, sock: Any) -> int:

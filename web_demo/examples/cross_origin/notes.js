@@ -3,17 +3,21 @@
  * address and retries until the relay runs. Browsers start shared workers only from the page's origin, so the loader is the
  * worker's file too.
  *
+ * `tabrelay demo` serves this folder on a port next to its own. To serve it yourself:
+ *
  *     tabrelay serve notes
  *     python3 -m http.server 8000 --directory web_demo/examples/cross_origin
  *
  * Open http://localhost:8000. The first time, the page asks to be paired: compare its code with the one in the terminal.
  */
 
-import { load } from "./tabrelay.js";
+import { load, RELAY } from "./tabrelay.js";
 
 const note = /** @type {HTMLTextAreaElement} */ (document.querySelector("#note"));
 const status = /** @type {HTMLElement} */ (document.querySelector("#status"));
 
+/** @type {HTMLAnchorElement} */ (document.querySelector("#examples")).href = `${RELAY}/-/demo/examples/`;
+load("status.js", { panel: false }); // defines <tabrelay-status>
 load().then(offerNote);
 
 /** @param {typeof import("/-/client.js")} client */
