@@ -208,6 +208,7 @@ def test_a_browser_without_a_display_is_not_reported_as_missing(
         monkeypatch.delenv(name, raising=False)
     _, found = ask(capsys, "--home", tmp_path / "none", "--port", port)
     assert found["browser"][0]["text"] == "No browser can be opened from here (no display)."
+    assert found["browser"][0]["advice"].endswith(f"ssh -L {port}:127.0.0.1:{port}")
 
 
 def test_a_check_that_raises_does_not_end_the_others(

@@ -76,8 +76,19 @@ def test_a_bad_name_or_a_file_in_the_place_of_the_folder_is_refused(
     assert names(folder) == ["file"]
 
 
-def test_dev_without_a_folder_says_how_to_make_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_next_command_can_be_pasted_whatever_the_folder_is_called(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, shown in (("my app", "'my app'"), ("-x", "./-x")):
+        assert main(["init", "--", name]) == 0
+        assert capsys.readouterr().out.endswith(f" dev {shown}\n")
+
+
+def test_dev_without_a_folder_says_how_to_make_one(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["dev", "missing"]) == 2
     assert re.search(r"missing is not a folder. To make one: .*tabrelay.* init missing", capsys.readouterr().err)
+    (folder / "page.html").write_text("")
+    assert main(["dev", "page.html"]) == 2
+    assert re.search(r"page.html is a file. Name its folder: .*tabrelay.* dev \.\n", capsys.readouterr().err)
     assert main(["dev", "--host", "0.0.0.0"]) == 2
     assert "only on a loopback address" in capsys.readouterr().err

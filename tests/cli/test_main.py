@@ -111,6 +111,7 @@ def test_serve_takes_names_and_flags_in_any_order() -> None:
         (["acp", "gemini", "--acp"], "unrecognized arguments: --acp\nThe agent's command comes after --"),
         (["acp"], "tabrelay acp: AGENT is missing.\nExample: tabrelay acp -- "),
         (["call"], "URL|NAME and TOOL are missing."),
+        (["completion"], "shell is missing."),
         (["tools", "demo", "-f", "jsn"], "'jsn' is not one of text, json, markdown.\nDid you mean json?"),
         (["demo", "--port", "x"], "-p/--port: invalid int value: 'x'.\nAll flags: tabrelay demo --help"),
         (["call", "demo", "--agrs", "{}"], "Did you mean --args?"),

@@ -46,7 +46,7 @@ def add(commands: Any) -> None:
     )
     about = f"{', '.join(SHELLS)}; words: print what can follow the words that were typed, as the scripts ask"
     parser.add_argument("shell", choices=(*SHELLS, "words"), help=about)
-    parser.add_argument("typed", nargs="*", metavar="WORD", help="for `words`: what was typed, after --")
+    parser.add_argument("typed", nargs="*", default=[], metavar="WORD", help="for `words`: what was typed, after --")
     parser.set_defaults(run=_completion)
 
 

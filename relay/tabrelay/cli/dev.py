@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -41,9 +42,14 @@ def _dev(args: argparse.Namespace) -> int:
     from tabrelay.http.addresses import is_loopback
     from tabrelay.server.runner import BindError, bind
 
+    if args.folder.exists() and not args.folder.is_dir():
+        raise ExitWith(
+            f"{args.folder} is a file. Name its folder: {running_relay.command()} dev {_quoted(args.folder.parent)}",
+            help="TR316",
+        )
     if not args.folder.is_dir():
         raise ExitWith(
-            f"{args.folder} is not a folder. To make one: {running_relay.command()} init {args.folder}", help="TR316"
+            f"{args.folder} is not a folder. To make one: {running_relay.command()} init {_quoted(args.folder)}", help="TR316"
         )
     settings = flags.settings(args, servers=_names(args))
     if not is_loopback(settings.host):
@@ -62,6 +68,10 @@ def _dev(args: argparse.Namespace) -> int:
         return serve.run_relay(replace(settings, port=own), (), "dev", "/", site=site)
     finally:
         site.close()
+
+
+def _quoted(folder: Path) -> str:
+    return shlex.quote(str(folder))
 
 
 def _names(args: argparse.Namespace) -> tuple[str, ...]:

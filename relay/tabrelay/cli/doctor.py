@@ -159,8 +159,9 @@ def _browser(relay: DiagnosedRelay) -> Findings:
 
     # First the display: without one, no browser is found here whatever is installed.
     if not has_display():
+        port = urlsplit(relay.base).port
         page = f"Open the page that this prints: {running_relay.command()} pair"
-        advice = f"{page}. From another computer, through: ssh -L 4747:127.0.0.1:4747"
+        advice = f"{page}. From another computer, through: ssh -L {port}:127.0.0.1:{port}"
         yield Finding("browser", "note", "No browser can be opened from here (no display).", advice)
         return
     try:

@@ -50,7 +50,8 @@ def _init(args: argparse.Namespace) -> int:
         print(_lines_for_page(server))
     if kept and not args.force:
         print("To replace what exists: --force")
-    where = "" if folder.resolve() == Path.cwd() else f" {shlex.quote(str(folder))}"
+    shown = f"./{folder}" if str(folder).startswith("-") else str(folder)  # otherwise a shell's word would be a flag
+    where = "" if folder.resolve() == Path.cwd() else f" {shlex.quote(shown)}"
     print(f"{'Then' if args.dry_run else 'Next'}: {command}{where}")
     return OK
 
