@@ -24,6 +24,7 @@ ATTACKERS = {
     "DNS rebinding",
     "a wheel that was replaced, or a page that reads the packages of another",
     "code of an app that `tabrelay dev` serves",
+    "the port on which `tabrelay demo` serves its example",
     "a page, or code that got into one, that calls the tools of other servers",
     "a page on another port",
     "a page whose framework offers tools for debugging",

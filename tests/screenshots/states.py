@@ -186,13 +186,13 @@ async def examples(stage: Stage) -> Page:
     return page
 
 
-def example(folder: str) -> Callable[[Stage], Awaitable[Page]]:
-    """The page of an example, with the result of its first tool."""
+def example(folder: str, first: str = "") -> Callable[[Stage], Awaitable[Page]]:
+    """The page of an example, with the result of a tool: the first of the list, or the one that is named."""
 
     async def show(stage: Stage) -> Page:
         page = await stage.page(f"/-/demo/examples/{folder}/")
         await page.locator("tabrelay-status[state=connected]").wait_for()
-        tool = page.locator("#tools [data-tool]").first
+        tool = page.locator(f"#tools [data-tool{f'={first}' if first else ''}]").first
         await tool.get_by_role("button", name="Run").click()
         await tool.locator(".result > *").first.wait_for()
         return page
@@ -274,7 +274,7 @@ STATES = (
     PageState("playground-error", playground_error),
     PageState("examples", examples),
     PageState("example-todo", example("todo")),
-    PageState("example-sheet", example("sheet")),
+    PageState("example-sheet", example("sheet", "read_sheet")),
     PageState("example-other-origin", example_on_another_origin),
     PageState("example-weather", example("data")),
     PageState("example-shop", example("webmcp")),

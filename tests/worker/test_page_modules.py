@@ -13,7 +13,7 @@ from tabserver.handlers.context import Outcome
 from tabserver.handlers.toolbox import Toolbox
 from tabserver.worker.module_files import MOST_FILES
 from tabserver.worker.module_runtime import ModuleRuntime
-from tabserver.worker.page_modules import MOST_MODULES, ModuleOutcome, PageModules
+from tabserver.worker.page_modules import MOST_MODULES, POLLS_UNTIL_GONE, ModuleOutcome, PageModules
 from tests.support.fake_request import RecordingRequest
 from tests.support.page_files import HERE, FakePackages, Server, use_toolbox
 
@@ -253,6 +253,28 @@ async def test_a_missing_file_is_reported_with_the_reason(bench: ModulesHarness,
     assert failed.problem is not None and not failed.is_running
     wanted = "is there such a file?" if pages else "the server answers 404"
     assert wanted in failed.problem.message
+
+
+@pytest.mark.parametrize("pages", [False, True])
+async def test_a_file_that_is_removed_is_reported_once_and_not_while_an_editor_saves_it(
+    bench: ModulesHarness, pages: bool
+) -> None:
+    bench.server.pages = pages
+    bench.write(tools_of_page=ONE)
+    await bench.load()
+    for _ in range(2):  # after it is back, the count begins again
+        source = bench.server.files.pop("tools_of_page.py")
+        for _ in range(POLLS_UNTIL_GONE - 1):
+            assert await bench.poll() == []
+        bench.server.files["tools_of_page.py"] = source
+        assert await bench.poll() == []
+    del bench.server.files["tools_of_page.py"]
+    news = [outcome for _ in range(3 * POLLS_UNTIL_GONE) for outcome in await bench.poll()]
+    assert [outcome.is_running and outcome.problem is not None for outcome in news] == [True]
+    assert bench.call("one") == "first"
+    bench.write(tools_of_page=ONE)
+    [back] = await bench.poll()
+    assert back.problem is None
 
 
 async def test_a_server_that_is_away_changes_nothing(bench: ModulesHarness) -> None:

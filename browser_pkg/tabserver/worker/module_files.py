@@ -58,6 +58,10 @@ class NotFetched(ModuleProblem):
     """A file could not be fetched now; an earlier version of it is not affected."""
 
 
+class FileGone(NotFetched):
+    """The server has no such file now. Editors remove a file for a moment when they save it."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModuleFile:
     """One source file. `root`: the folder from which its absolute imports are resolved. `imports`: dotted names, each
@@ -164,10 +168,12 @@ class FileCollector:
 
     async def _fetch_entry(self, url: str) -> str:
         fetched = await self._get(url)
+        if fetched.status in _MISSING:
+            raise FileGone(url, f"the server answers {fetched.status}")
         if fetched.status != _OK:
             raise NotFetched(url, f"the server answers {fetched.status}")
         if fetched.is_page:
-            raise NotFetched(url, "the server answers with a web page (HTML) instead of Python: is there such a file?")
+            raise FileGone(url, "the server answers with a web page (HTML) instead of Python: is there such a file?")
         return _checked(url, fetched.text)
 
     async def _fetch_helper(self, url: str) -> str | None:

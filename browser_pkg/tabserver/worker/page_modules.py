@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from .module_files import Collected, Fetch, FileCollector, ModuleProblem, NotFetched
+from .module_files import Collected, Fetch, FileCollector, FileGone, ModuleProblem, NotFetched
 from .module_runtime import ModuleRuntime
 
 MOST_MODULES: Final = 256
+POLLS_UNTIL_GONE: Final = 4
 _LONGEST_TRACEBACK: Final = 10_000  # characters
 
 
@@ -52,12 +53,14 @@ class ModuleOutcome:
 
 @dataclass(slots=True)
 class _Module:
-    """A module as it was last tried. `seen`: its files with their texts, and the packages that they import."""
+    """A module as it was last tried. `seen`: its files with their texts, and the packages that they import. `absences`:
+    polls in a row for which the server had no such file."""
 
     outcome: ModuleOutcome
     seen: frozenset[tuple[str, str]] = frozenset()
     missing: frozenset[str] = frozenset()
     is_running: bool = False
+    absences: int = 0
 
 
 class PageModules:
@@ -121,8 +124,11 @@ class PageModules:
             has_run = self._runtime.apply(found)
             is_running = True
         except NotFetched as error:
-            if is_poll and known is not None:
-                return self._note(url, known, known.seen, known.missing, before, trace, is_running=is_running)
+            absences = known.absences + 1 if known is not None and isinstance(error, FileGone) else 0
+            if is_poll and known is not None and absences < POLLS_UNTIL_GONE:
+                outcome = self._note(url, known, known.seen, known.missing, before, trace, is_running=is_running)
+                self._modules[url].absences = absences
+                return outcome
             problem = error
         except ModuleProblem as error:
             problem = error

@@ -10,7 +10,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -97,13 +97,7 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 def run_relay(
-    settings: Any,
-    specs: Sequence[Any],
-    command: str,
-    page: str,
-    load: Any = None,
-    site: Any = None,
-    beside: Callable[[Any, Any, str], tuple[Any, Sequence[Any]]] | None = None,
+    settings: Any, specs: Sequence[Any], command: str, page: str, load: Any = None, site: Any = None, beside: Any = None
 ) -> int:
     """Binds the port, builds the application and runs it. Returns when a signal stopped the relay. `site`: the app that
     `tabrelay dev` serves on another port. `beside`: adds what `tabrelay demo` serves on another port."""
@@ -136,12 +130,10 @@ def run_relay(
     opener = PageOpener(settings.home)
     is_restart = False
     try:
-        drain = Drain.for_settings(settings)
+        drain, record = Drain.for_settings(settings), _record(settings, base, worker, site)
         names = loopback.held_names(sock, settings.host, is_taken=reserved.is_taken)
         options = _app_options(settings, base, names, site)
-        app = create_app(
-            settings, specs=specs, tokens=tokens, drain=drain, record=_record(settings, base, worker, site), **options
-        )
+        app = create_app(settings, specs=specs, tokens=tokens, drain=drain, record=record, **options)
 
         def ready() -> None:
             if worker is None or (worker.number == 0 and worker.is_new):
@@ -153,9 +145,7 @@ def run_relay(
 
                 ConfigReload(settings, load, app.change).start()
 
-        served, more = (app, ()) if site is None else site.wrap(app, base, drain)
-        if beside is not None:
-            served, more = beside(served, settings, base)
+        served, more = (beside or _alone)(app, settings, base) if site is None else site.wrap(app, base, drain)
         is_restart = run(served, settings, sock, ready, drain.run, more)
     finally:
         opener.close()
@@ -165,6 +155,10 @@ def run_relay(
     if worker is None and not settings.json and sys.stderr.isatty():
         print(f"\nThe relay at {base} has stopped.", file=sys.stderr)
     return OK
+
+
+def _alone(relay: Any, settings: Any, base: str) -> tuple[Any, Sequence[Any]]:
+    return relay, ()
 
 
 def _with_example(relay: Any, settings: Any, base: str) -> tuple[Any, Sequence[Any]]:
