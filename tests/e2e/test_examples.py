@@ -100,7 +100,13 @@ async def test_the_demo_leads_to_the_examples_and_every_link_of_theirs_leads_som
     await page.get_by_role("link", name="Examples").click()
     await expect(page.locator("h1")).to_have_text("Examples")
     links = await page.locator("main a").evaluate_all("links => links.map((link) => link.href)")
-    assert len(links) == 12
+    assert len(links) == 18
+    pictures = page.locator("main .card img")
+    await expect(pictures).to_have_count(6)
+    for picture in await pictures.all():
+        await picture.scroll_into_view_if_needed()
+        await expect(picture).to_have_js_property("complete", True)
+        assert await picture.evaluate("picture => picture.naturalWidth") == 720
     for link in links:
         answer = await page.request.get(link)
         assert answer.ok, link

@@ -36,6 +36,7 @@ MIMES = {
     ".map": "application/json",
     ".md": "text/markdown; charset=utf-8",
     ".mjs": "text/javascript; charset=utf-8",
+    ".jpg": "image/jpeg",
     ".png": "image/png",
     ".py": "text/x-python; charset=utf-8",
     ".svg": "image/svg+xml",
