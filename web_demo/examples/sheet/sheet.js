@@ -11,5 +11,5 @@ showExample(connect({ server: "sheet" }), {
     ["index.html", "its page, with PyScript by one tag"],
   ],
   example: { tool: "read_sheet", arguments: {}, prompt: "We are over the budget on my sheet. Which hotel price fits? Add a row for coffee." },
-  values: { write_cells: { changes: { A6: "Coffee", D6: "=4*6" } }, seek: { cell: "D8", goal: 0, change: "B3" } },
+  values: { write_cells: { changes: { B3: "90", C4: "5" } }, seek: { cell: "D8", goal: 0, change: "B3" } },
 });
