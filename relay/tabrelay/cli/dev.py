@@ -49,7 +49,8 @@ def _dev(args: argparse.Namespace) -> int:
         )
     if not args.folder.is_dir():
         raise ExitWith(
-            f"{args.folder} is not a folder. To make one: {running_relay.command()} init {_quoted(args.folder)}", help="TR316"
+            f"{args.folder} is not a folder. To make one: {running_relay.command()} init {_quoted(args.folder)}",
+            help="TR316",
         )
     settings = flags.settings(args, servers=_names(args))
     if not is_loopback(settings.host):
