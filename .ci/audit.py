@@ -1,4 +1,4 @@
-"""`make audit`: known problems in the dependencies. Asks PyPI's and npm's advisories; needs the network.
+"""`make audit`: known problems in the dependencies, and a newer conformance suite. Asks PyPI and npm, over the network.
 
 An audit that could not check a package reports it and fails: pip-audit alone would call that "no known
 vulnerabilities". Standard library only; pip-audit has a separate environment, so that it does not audit itself.
@@ -17,6 +17,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = ROOT / "build" / "audit"
 PIP_AUDIT = "pip-audit==2.10.1"
+SUITE = "@modelcontextprotocol/conformance"
 
 
 def python_problems(report: Any) -> list[str]:
@@ -72,6 +73,29 @@ def audit_node() -> list[str]:
         return node_problems(output([npm, "audit", "--json"], Path(folder)))
 
 
+def suite_problems(pinned: str, versions: Any) -> list[str]:
+    """A release of the conformance suite that is newer than the pinned one, prereleases included."""
+    if not isinstance(versions, list) or not versions:
+        return [f"npm could not say which versions of {SUITE} there are"]
+    newest = max(versions, key=version_key)
+    return [f"{SUITE} {newest} is newer than {pinned}"] if version_key(newest) > version_key(pinned) else []
+
+
+def version_key(version: str) -> tuple[Any, ...]:
+    """Orders versions as npm does: a prerelease is before its release, and its numbers are compared as numbers."""
+    release, _, prerelease = version.partition("-")
+    parts = tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in prerelease.split(".") if part)
+    return tuple(int(number) for number in release.split(".")), not prerelease, parts
+
+
+def audit_suite() -> list[str]:
+    npm = shutil.which("npm")
+    if npm is None:
+        return ["there is no npm to ask"]
+    pinned = json.loads((ROOT / "package.json").read_text())["devDependencies"][SUITE]
+    return suite_problems(pinned, output([npm, "view", SUITE, "versions", "--json"], ROOT))
+
+
 def output(command: list[Any], folder: Path) -> Any:
     """A program's JSON, whatever its exit code, which also reports problems."""
     done = subprocess.run([str(part) for part in command], cwd=folder, capture_output=True, text=True)
@@ -84,7 +108,7 @@ def output(command: list[Any], folder: Path) -> Any:
 
 def main() -> int:
     failed = False
-    for what, audit in (("Python", audit_python), ("npm", audit_node)):
+    for what, audit in (("Python", audit_python), ("npm", audit_node), ("conformance suite", audit_suite)):
         print(f"== {what}", flush=True)
         try:
             problems = audit()

@@ -51,3 +51,17 @@ def whole(total: int, **vulnerabilities: Any) -> dict[str, Any]:
 )
 def test_a_registry_that_cannot_be_asked_is_a_problem(report: Any, problems: list[str]) -> None:
     assert audit.node_problems(report) == problems
+
+
+@pytest.mark.parametrize(
+    ("versions", "problems"),
+    [
+        (["0.1.16", "0.2.0-alpha.2", "0.2.0-alpha.12"], []),
+        (["0.2.0-alpha.12", "0.2.0-alpha.13"], [f"{audit.SUITE} 0.2.0-alpha.13 is newer than 0.2.0-alpha.12"]),
+        (["0.2.0-alpha.12", "0.2.0-beta.1"], [f"{audit.SUITE} 0.2.0-beta.1 is newer than 0.2.0-alpha.12"]),
+        (["0.2.0", "0.2.0-alpha.12"], [f"{audit.SUITE} 0.2.0 is newer than 0.2.0-alpha.12"]),
+        (None, ["npm could not say which versions of @modelcontextprotocol/conformance there are"]),
+    ],
+)
+def test_a_newer_conformance_suite_is_reported(versions: Any, problems: list[str]) -> None:
+    assert audit.suite_problems("0.2.0-alpha.12", versions) == problems

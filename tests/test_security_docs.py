@@ -27,6 +27,7 @@ ATTACKERS = {
     "the port on which `tabrelay demo` serves its example",
     "a page, or code that got into one, that calls the tools of other servers",
     "a page on another port",
+    "an MCP server that names another authorization server",
     "a page whose framework offers tools for debugging",
     "another user of this computer",
     "a program that takes the port",

@@ -21,3 +21,6 @@ RAW_METHOD: Final = METHOD.encode()
 RAW_NAME: Final = NAME.encode()
 RAW_LAST_EVENT_ID: Final = LAST_EVENT_ID.encode()
 RAW_TABRELAY_ACP: Final = TABRELAY_ACP.encode()
+
+# In WWW-Authenticate: only the nonce of a proof was missing or old (RFC 9449, section 9).
+WANTS_NONCE: Final = "use_dpop_nonce"

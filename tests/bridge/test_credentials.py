@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tabrelay.bridge.credentials import Command, CredentialsError, Fixed, TokenFile, bearer
+from tabrelay.bridge.credentials import Command, CredentialsError, Fixed, TokenFile, UnboundToken, bearer
 from tests.support.bridge_harness import InProcessBridge, request
 from tests.support.fake_upstream import Reply, Upstream, status
 
@@ -26,7 +26,7 @@ def wanting(token: str) -> dict[str, Any]:
     return {"x": handle}
 
 
-class Counting:
+class Counting(UnboundToken):
     """A new token for each one that was refused."""
 
     hint = "See."

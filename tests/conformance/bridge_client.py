@@ -46,6 +46,17 @@ def bridge(task: ClientTask, home: str) -> tuple[list[str], dict[str, str]]:
         env["CONFORMANCE_SECRET"] = context["client_secret"]
     if "client-credentials" in task.scenario:
         flags += ["--grant", "client_credentials"]
+    if "private_key_pem" in context:
+        key = Path(home) / "client.pem"
+        key.write_text(context["private_key_pem"])
+        flags += ["--client-key", str(key)]
+    if "valid_jwt" in context:
+        flags += ["--grant", "workload_identity", "--assertion-env", "CONFORMANCE_ASSERTION"]
+        env["CONFORMANCE_ASSERTION"] = context["valid_jwt"]
+    if "idp_id_token" in context:
+        flags += ["--grant", "enterprise_managed", "--assertion-env", "CONFORMANCE_ASSERTION"]
+        flags += ["--idp", context["idp_issuer"], "--idp-client-id", context["idp_client_id"]]
+        env["CONFORMANCE_ASSERTION"] = context["idp_id_token"]
     return ["-m", "tabrelay", "stdio", task.url, *flags], env
 
 

@@ -37,7 +37,7 @@ def _cell(scenario: Scenario | None, also: Collection[str]) -> str:
         return ""
     failed = f", {len(scenario.problems)} failed" if scenario.problems else ""
     text = f"{scenario.passed}{failed}"
-    return f"({text})" if scenario.name in also else text
+    return text if scenario.is_scored else f"({text})"
 
 
 def compare_with_page(mark: str, text: str) -> None:

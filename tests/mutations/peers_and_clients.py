@@ -8,6 +8,16 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "an assertion for another authorization server",
+        "if False:",
+        "tests/bridge/oauth/test_assertions.py -k is_not_for",
+    ),
+    Mutation(
+        "metadata of another identity provider",
+        "if False:",
+        "tests/bridge/oauth/test_assertions.py -k not_the_one_that_was_named",
+    ),
+    Mutation(
         "bounds: requests of an editor without an answer",
         None,
         "tests/behaviour/test_table_bounds.py -k editor",

@@ -29,6 +29,8 @@ CLOCKED_CHECKS = frozenset(
     }
 )
 LONG_TIMERS = Path(__file__).with_name("long_timers.mjs")
+# Revisions with a frozen set of requirements. Of an older one, all scenarios are required.
+FROZEN = frozenset({"2025-11-25", "2026-07-28"})
 # Deadlines for a run of the whole suite, which starts up to 32 clients at once, and for one client of it.
 RUN_S = 1800
 CLIENT_S = 1700
@@ -47,14 +49,19 @@ class Scenario:
 
 async def scored(revision: str, side: Literal["Server", "Client"] = "Server") -> frozenset[str]:
     """The scenarios that a revision of the specification requires of one side."""
-    listing = await node(SUITE, "list", "--requirements", revision)
-    section = listing.out.partition(f"{side} scenarios")[2].partition("\n\n")[0]
-    return frozenset(re.findall(r"^  - (\S+)$", section, re.MULTILINE))
+    listing = await node(SUITE, "list", "--requirements" if revision in FROZEN else "--spec-version", revision)
+    section = re.split(rf"^{side} scenarios", listing.out, flags=re.MULTILINE)[1].partition("\n\n")[0]
+    return frozenset(re.findall(r"^  - (\S+)(?: \[.*\])?$", section, re.MULTILINE))
+
+
+def _chosen(revision: str) -> tuple[str, ...]:
+    """The flags that choose the scenarios of a revision."""
+    return ("--requirements", revision) if revision in FROZEN else ("--suite", "all", "--spec-version", revision)
 
 
 async def run(url: str, revision: str, folder: Path) -> dict[str, Scenario]:
     required = await scored(revision)
-    ended = await node(SUITE, "server", "--url", url, "--requirements", revision, "-o", folder, timeout_s=RUN_S)
+    ended = await node(SUITE, "server", "--url", url, *_chosen(revision), "-o", folder, timeout_s=RUN_S)
     found = _read(folder, required)
     assert required <= found.keys(), f"not run: {required - found.keys()}\n{ended.out}\n{ended.err}"
     failed = {problem.partition(":")[0] for problem in found[CLOCKED].problems} if CLOCKED in found else set()
@@ -77,8 +84,8 @@ async def run_extension(url: str, revision: str, names: Iterable[str], folder: P
 async def run_clients(command: str, revision: str, folder: Path, env: dict[str, str]) -> dict[str, Scenario]:
     """`command` is started once per scenario; the address of the suite's server is its last argument."""
     required = await scored(revision, "Client")
-    flags = ("--command", command, "--requirements", revision, "--timeout", str(CLIENT_S * 1000), "-o", folder)
-    ended = await node(SUITE, "client", *flags, timeout_s=RUN_S, env=env)
+    flags = (*_chosen(revision), "--timeout", str(CLIENT_S * 1000))
+    ended = await node(SUITE, "client", "--command", command, *flags, "-o", folder, timeout_s=RUN_S, env=env)
     found = _read(folder, required)
     assert required <= found.keys(), f"not run: {required - found.keys()}\n{ended.out}\n{ended.err}"
     return found

@@ -7,7 +7,7 @@ used is removed from logs and errors from then on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -33,11 +33,21 @@ class Credentials(Protocol):
     async def header(self) -> str | None:
         """The header's value, valid now. Raises CredentialsError."""
 
+    def proof(self, authorization: str | None, method: str, url: str) -> Mapping[str, str]:
+        """More headers for one request with this Authorization: the proof of a key, if the token is bound to one."""
+
     async def refused(self, used: str | None, answer: HttpAnswer) -> bool:
         """The server refused the header. True: there is another one now. Raises CredentialsError."""
 
 
-class Fixed:
+class UnboundToken:
+    """A token that any request may carry."""
+
+    def proof(self, authorization: str | None, method: str, url: str) -> Mapping[str, str]:
+        return {}
+
+
+class Fixed(UnboundToken):
     """The user's value, or none."""
 
     def __init__(self, value: str | None, hint: str) -> None:
@@ -54,7 +64,7 @@ class Fixed:
         return False
 
 
-class TokenFile:
+class TokenFile(UnboundToken):
     """A token in a file, such as the relay's: read each time, since it may change."""
 
     def __init__(self, path: Path, hint: str, *, is_required: bool = True) -> None:
@@ -79,7 +89,7 @@ class TokenFile:
         return await self.header() != used
 
 
-class Command:
+class Command(UnboundToken):
     """The output of the user's program, which is run again when its token was refused."""
 
     hint = "The token of --token-command was refused twice."
@@ -95,36 +105,38 @@ class Command:
     async def header(self) -> str | None:
         async with self._lock:
             if self._value is None:
-                self._value = bearer(await self._run())
+                self._value = bearer(await output(self._argv, "--token-command"))
             return self._value
 
     async def refused(self, used: str | None, answer: HttpAnswer) -> bool:
         async with self._lock:
             if self._value == used:  # otherwise another message has renewed it
-                self._value = bearer(await self._run())
+                self._value = bearer(await output(self._argv, "--token-command"))
         return True
 
-    async def _run(self) -> str:
-        name = self._argv[0]
-        try:
-            # It does not inherit stdin, which belongs to the client.
-            process = await asyncio.create_subprocess_exec(
-                *self._argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
-            )
-        except OSError as problem:
-            raise CredentialsError(f"--token-command {name} can't be started: {problem.strerror}.") from None
-        try:
-            async with asyncio.timeout(COMMAND_S):
-                out, _ = await process.communicate()
-        except TimeoutError:
-            raise CredentialsError(f"--token-command {name} printed no token within {COMMAND_S:.0f} s.") from None
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        if process.returncode:
-            raise CredentialsError(f"--token-command {name} failed with code {process.returncode}.")
-        return out.decode(errors="replace").strip()
+
+async def output(argv: Sequence[str], flag: str) -> str:
+    """What the user's program prints. Raises CredentialsError."""
+    name = argv[0]
+    try:
+        # It does not inherit stdin, which belongs to the client.
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+        )
+    except OSError as problem:
+        raise CredentialsError(f"{flag} {name} can't be started: {problem.strerror}.") from None
+    try:
+        async with asyncio.timeout(COMMAND_S):
+            out, _ = await process.communicate()
+    except TimeoutError:
+        raise CredentialsError(f"{flag} {name} printed no token within {COMMAND_S:.0f} s.") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        raise CredentialsError(f"{flag} {name} failed with code {process.returncode}.")
+    return out.decode(errors="replace").strip()
 
 
 def bearer(token: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tabrelay import mcp_headers
 from tabrelay.bridge.messages import BridgeMessage, Key, MessageKind
 from tabrelay.bridge.session import SessionSnapshot
 from tabserver.wire import methods
@@ -27,6 +28,7 @@ class Delivery:
     attempt: int = 1
     was_refused: bool = False
     was_stepped_up: bool = False
+    was_given_nonce: bool = False
     was_renewed: bool = False
     has_read_tools: bool = False
 
@@ -44,6 +46,19 @@ class Delivery:
     @property
     def unanswered(self) -> list[Any]:
         return [id for id, key in zip(self.message.ids, self.message.keys, strict=True) if key in self.waiting]
+
+    def may_sign_in(self, status: int, challenge: str | None) -> bool:
+        """Whether the refusal may be followed by another attempt: after 401, after 401 for the nonce of a proof, and
+        after 403 with insufficient scope; once each."""
+        if status == 401 and mcp_headers.WANTS_NONCE in (challenge or ""):
+            may, self.was_given_nonce = not self.was_given_nonce, True
+        elif status == 401:
+            may, self.was_refused = not self.was_refused, True
+        elif status == 403 and "insufficient_scope" in (challenge or ""):
+            may, self.was_stepped_up = not self.was_stepped_up, True
+        else:
+            may = False
+        return may
 
     def record_answer(self, key: Key, value: Any) -> None:
         self.waiting.discard(key)

@@ -169,12 +169,8 @@ class Forwarder:
         return None
 
     async def _refused(self, delivery: Delivery, sent: Sent) -> None:
-        """Gets another token after 401, or after 403 with insufficient scope; once each."""
-        may = False
-        if sent.answer.status == 401:
-            may, delivery.was_refused = not delivery.was_refused, True
-        elif sent.answer.status == 403 and "insufficient_scope" in (sent.answer.header("www-authenticate") or ""):
-            may, delivery.was_stepped_up = not delivery.was_stepped_up, True
+        """Gets another token or proof, if the refusal calls for one."""
+        may = delivery.may_sign_in(sent.answer.status, sent.answer.header("www-authenticate"))
         if may and await self._outbound.refused(sent):
             raise _TryAgain
 

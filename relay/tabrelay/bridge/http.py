@@ -89,6 +89,10 @@ class HttpEndpoint:
         return self._address().shown
 
     @property
+    def url(self) -> str:
+        return self._address().url
+
+    @property
     def advice(self) -> str:
         return self._address().advice
 

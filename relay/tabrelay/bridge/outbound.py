@@ -67,7 +67,9 @@ class Outbound:
     ) -> AsyncIterator[Sent]:
         idle_ms = None if message.method == methods.SUBSCRIPTIONS_LISTEN else self.limits.timeout_ms
         authorization = await self._credentials.header()
-        wanted = request_headers.for_post(self._headers_with(authorization), message, snapshot, self.tool_headers)
+        wanted = request_headers.for_post(
+            self._headers_with(authorization, "POST"), message, snapshot, self.tool_headers
+        )
         async with self._endpoint.open(
             "POST", wanted, message.raw, deadline_ms=self.limits.timeout_ms, idle_ms=idle_ms, on_written=on_written
         ) as answer:
@@ -77,7 +79,7 @@ class Outbound:
     async def stream(self, snapshot: SessionSnapshot, last_id: str | None, *, is_patient: bool) -> AsyncIterator[Sent]:
         """The server's stream (`is_patient`: without a limit on pauses), or the rest of a broken response stream."""
         authorization = await self._credentials.header()
-        wanted = request_headers.for_stream(self._headers_with(authorization), snapshot, last_id)
+        wanted = request_headers.for_stream(self._headers_with(authorization, "GET"), snapshot, last_id)
         timeout_ms = self.limits.timeout_ms
         async with self._endpoint.open(
             "GET", wanted, deadline_ms=timeout_ms, idle_ms=None if is_patient else timeout_ms
@@ -85,7 +87,7 @@ class Outbound:
             yield Sent(answer, authorization)
 
     async def end_session(self, snapshot: SessionSnapshot) -> None:
-        wanted = request_headers.for_end(self._headers_with(await self._credentials.header()), snapshot)
+        wanted = request_headers.for_end(self._headers_with(await self._credentials.header(), "DELETE"), snapshot)
         async with self._endpoint.open("DELETE", wanted, deadline_ms=END_MS, idle_ms=END_MS):
             pass
 
@@ -97,5 +99,8 @@ class Outbound:
     async def close(self) -> None:
         await self._endpoint.close()
 
-    def _headers_with(self, authorization: str | None) -> Mapping[str, str]:
-        return self._user_headers if authorization is None else {**self._user_headers, "authorization": authorization}
+    def _headers_with(self, authorization: str | None, method: str) -> Mapping[str, str]:
+        if authorization is None:
+            return self._user_headers
+        proof = self._credentials.proof(authorization, method, self._endpoint.url)
+        return {**self._user_headers, "authorization": authorization, **proof}

@@ -68,8 +68,8 @@ class ResponseStreams:
                     events.restart()
                     return await self._to_end(delivery, answer, events, snapshot), True
                 body, _ = await answer.read(errors.ERROR_BODY)
-            if answer.status == 401 and not delivery.was_refused:
-                delivery.was_refused = True
+            challenge = answer.header("www-authenticate")
+            if answer.status == 401 and delivery.may_sign_in(401, challenge):
                 return errors.of_status(401, body, where), await self._outbound.refused(sent)
             return errors.of_status(answer.status, body, where), answer.status == 429 or answer.status >= 500
         except Failure as failure:

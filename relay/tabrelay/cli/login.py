@@ -85,9 +85,9 @@ async def _sign_in(spec: Any, home: Any, *, opens: bool) -> str:
     body = {"jsonrpc": "2.0", "id": 1, "method": methods.PING}
     try:
         async with httpx2.AsyncClient(headers=headers, timeout=TIMEOUT_S) as http:
-            for is_last in (False, True):
+            for is_last in (False, False, True):  # with another token, and with the nonce that the server wants
                 used = await oauth.header()
-                more = {} if used is None else {"Authorization": used}
+                more = {} if used is None else {"Authorization": used, **oauth.proof(used, "POST", spec.url)}
                 async with http.stream("POST", spec.url, json=body, headers=more) as response:
                     if response.status_code not in (401, 403):
                         return where

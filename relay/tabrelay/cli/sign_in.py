@@ -9,13 +9,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from tabrelay.cli.output import ExitWith
 
-GRANTS = ("authorization_code", "client_credentials", "none")
+GRANTS = ("authorization_code", "client_credentials", "workload_identity", "enterprise_managed", "none")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -31,13 +31,22 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         choices=GRANTS,
         default=GRANTS[0],
         help="authorization_code (default): the user agrees in the browser; client_credentials: with --client-id and "
-        "--client-secret-env; none: no OAuth",
+        "--client-secret-env or --client-key; workload_identity: with an assertion; enterprise_managed: with an ID "
+        "token as assertion, --idp and --client-id; none: no OAuth",
     )
     oauth.add_argument("--client-id", metavar="ID", help="a client that is registered already")
     oauth.add_argument("--client-secret-env", metavar="NAME", help="its secret is in this environment variable")
     oauth.add_argument(
         "--client-auth", choices=("basic", "post"), default="basic", help="how the secret is sent (default basic)"
     )
+    oauth.add_argument("--client-key", metavar="FILE", help="the client signs in with this private key (PEM)")
+    assertion = oauth.add_mutually_exclusive_group()
+    assertion.add_argument("--assertion-env", metavar="NAME", help="a JWT that says who you are: in this variable")
+    assertion.add_argument("--assertion-file", metavar="FILE", help="it is in this file")
+    assertion.add_argument("--assertion-command", metavar="COMMAND", help="it is what this command prints")
+    oauth.add_argument("--idp", metavar="URL", help="the issuer of the identity provider that gave the ID token")
+    oauth.add_argument("--idp-client-id", metavar="ID", help="this client at the identity provider")
+    oauth.add_argument("--idp-client-secret-env", metavar="NAME", help="its secret there is in this variable")
     oauth.add_argument("--client-metadata-url", metavar="URL", help="where the client describes itself (CIMD)")
     oauth.add_argument("--scope", metavar="SCOPES", help="request these scopes, separated by blanks in one argument")
     oauth.add_argument("--issuer", metavar="URL", help="the authorization server that the client belongs to")
@@ -83,27 +92,40 @@ def credentials(
 def _oauth(args: argparse.Namespace, home: Path, env: Mapping[str, str]) -> Any:
     from tabrelay.config.specs import OAuthSpec
 
-    secret = _variable(args.client_secret_env, "--client-secret-env", env) if args.client_secret_env else None
-    if args.grant == "client_credentials" and (args.client_id is None or secret is None):
-        raise ExitWith("--grant client_credentials needs --client-id and --client-secret-env.", help="TR314")
-    if secret is not None and args.client_id is None:
+    named = {
+        name: _variable(variable, f"--{name.replace('_', '-')}-env", env)
+        for name in ("client_secret", "assertion", "idp_client_secret")
+        if (variable := getattr(args, f"{name}_env"))
+    }
+    if args.grant == "client_credentials" and not (args.client_id and ("client_secret" in named or args.client_key)):
+        raise ExitWith(
+            "--grant client_credentials needs --client-id, and --client-secret-env or --client-key.", help="TR314"
+        )
+    if "client_secret" in named and args.client_id is None:
         raise ExitWith("--client-secret-env needs --client-id.", help="TR314")
     wanted = OAuthSpec(
         grant=args.grant,
         client_id=args.client_id,
-        client_secret=secret,
         client_auth=args.client_auth,
+        client_key=args.client_key,
+        assertion_file=args.assertion_file,
+        assertion_command=args.assertion_command,
+        idp=args.idp,
+        idp_client_id=args.idp_client_id,
         scope=args.scope,
         issuer=args.issuer,
         client_metadata_url=args.client_metadata_url,
+        **named,
     )
+    if fault := wanted.fault():
+        raise ExitWith(f"The OAuth of these flags {fault[0]}; expected: {fault[1]}.", help="TR314")
     return _tokens(
         args.target,
         wanted,
         home,
         opens=not args.no_browser,
         allows_plain=args.allow_insecure_http,
-        is_early=args.grant == "client_credentials",
+        is_early=args.grant != "authorization_code",
         callback_port=args.callback_port,
     )
 
@@ -124,6 +146,10 @@ class Unattended:
         with _as_no_token():
             value: str | None = await self._oauth.header()
         return value
+
+    def proof(self, authorization: str | None, method: str, url: str) -> Mapping[str, str]:
+        found: Mapping[str, str] = self._oauth.proof(authorization, method, url)
+        return found
 
     async def refused(self, used: str | None, response: Any) -> bool:
         from tabrelay.bridge.http import HttpAnswer
@@ -169,8 +195,10 @@ def _tokens(url: str, wanted: Any, home: Path, *, opens: bool, allows_plain: boo
     from tabrelay.bridge.oauth.token_store import OAuthStore
 
     def options() -> Any:
+        from tabrelay.bridge.oauth.assertions import IdentityProvider
         from tabrelay.bridge.oauth.sdk_flow import TokenOptions
 
+        idp = IdentityProvider(wanted.idp, wanted.idp_client_id, wanted.idp_client_secret) if wanted.idp else None
         return TokenOptions(
             url,
             wanted.grant,
@@ -181,8 +209,39 @@ def _tokens(url: str, wanted: Any, home: Path, *, opens: bool, allows_plain: boo
             issuer=wanted.issuer,
             metadata_url=wanted.client_metadata_url,
             allows_plain=allows_plain,
+            client_key=None if wanted.client_key is None else _read(wanted.client_key, "The client key"),
+            read_assertion=_assertion(wanted),
+            identity_provider=idp,
         )
 
-    names = (wanted.client_id or "", wanted.scope or "", wanted.issuer or "")
+    names = (wanted.client_id or "", wanted.scope or "", wanted.issuer or "", *filter(None, [wanted.idp]))
     store = OAuthStore(home / "oauth", url, wanted.grant, *names)
     return OAuth(store, options, functools.partial(show, opens=opens), **more)
+
+
+def _assertion(wanted: Any) -> Callable[[], Awaitable[str]] | None:
+    """Reads the assertion anew for each token: it is short-lived."""
+    if wanted.grant not in ("workload_identity", "enterprise_managed"):
+        return None
+
+    async def read() -> str:
+        from tabrelay.bridge.credentials import output
+
+        if wanted.assertion_file is not None:
+            return _read(wanted.assertion_file, "The assertion")
+        if wanted.assertion_command is not None:
+            import shlex
+
+            return await output(shlex.split(wanted.assertion_command), "The command of the assertion")
+        return str(wanted.assertion)
+
+    return read
+
+
+def _read(file: str, what: str) -> str:
+    from tabrelay.bridge.credentials import CredentialsError
+
+    try:
+        return Path(file).expanduser().read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise CredentialsError(f"{what} can't be read: {problem}.") from None

@@ -13,6 +13,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from tabrelay.config.reader import Config
+from tabrelay.config.specs import OAUTH_SECRETS
 from tabrelay.config.variables import references
 
 REDACTED: Final = "[redacted]"
@@ -38,7 +39,7 @@ def redacted_server(raw: Mapping[str, Any]) -> dict[str, Any]:
         if key in ("env", "headers") and isinstance(value, dict):
             shown[key] = {name: _secret(item) for name, item in value.items()}
         elif key == "oauth" and isinstance(value, dict):
-            shown[key] = {name: _secret(item) if name == "client_secret" else item for name, item in value.items()}
+            shown[key] = {name: _secret(item) if name in OAUTH_SECRETS else item for name, item in value.items()}
         elif key == "args" and isinstance(value, list):
             shown[key] = _args(value)
         elif key == "url" and isinstance(value, str):

@@ -21,6 +21,7 @@ from tabrelay.config.specs import (
     ERA_CHOICES,
     GRANTS,
     ID_FORMATS,
+    OAUTH_FILES,
     BrowserSpec,
     HttpSpec,
     OAuthSpec,
@@ -193,11 +194,13 @@ class ServerReader:
         reader = ServerReader(raw, place, self._variables, self._base)
         texts = {key: reader._text(key, "a text") or None for key in OAUTH_KEYS - {"grant", "client_auth"}}
         grant, client_auth = reader._choice("grant", GRANTS), reader._choice("client_auth", CLIENT_AUTHS)
-        if grant == "client_credentials" and not (texts["client_id"] and texts["client_secret"]):
-            place.wrong("has no client for client_credentials", "client_id and client_secret")
-        elif texts["client_secret"] and not texts["client_id"]:
-            place.wrong("has a client_secret without its client", "client_id too")
-        return OAuthSpec(grant=grant, client_auth=client_auth, **texts)
+        for key in OAUTH_FILES:
+            if file_name := texts[key]:
+                texts[key] = str(self._base / Path(file_name).expanduser())
+        spec = OAuthSpec(grant=grant, client_auth=client_auth, **texts)
+        if fault := spec.fault():
+            place.wrong(*fault)
+        return spec
 
     def _refuse(self, foreign: frozenset[str], what: str) -> None:
         for key in self._raw:

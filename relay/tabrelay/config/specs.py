@@ -15,7 +15,9 @@ EraChoice = Literal["auto", "legacy", "modern"]
 IdFormat = Literal["integer", "string"]
 
 ERA_CHOICES: Final = ("auto", "legacy", "modern")
-GRANTS: Final = ("authorization_code", "client_credentials")
+GRANTS: Final = ("authorization_code", "client_credentials", "workload_identity", "enterprise_managed")
+OAUTH_SECRETS: Final = frozenset({"client_secret", "assertion", "idp_client_secret"})
+OAUTH_FILES: Final = frozenset({"client_key", "assertion_file"})
 CLIENT_AUTHS: Final = ("basic", "post")
 ID_FORMATS: Final = ("integer", "string")
 # Options of a server in a browser. Each is also a setting with a list of names.
@@ -62,9 +64,43 @@ class OAuthSpec:
     client_id: str | None = None
     client_secret: str | None = field(default=None, repr=False)
     client_auth: str = "basic"
+    client_key: str | None = None
+    """The file of a private key, with which the client signs in, in place of a secret."""
+
+    assertion: str | None = field(default=None, repr=False)
+    """The JWT of a workload, or a user's ID token; or the file, or the command, that has a current one."""
+
+    assertion_file: str | None = None
+    assertion_command: str | None = None
+    idp: str | None = None
+    """The issuer of a company's identity provider, and this client's registration there."""
+
+    idp_client_id: str | None = None
+    idp_client_secret: str | None = field(default=None, repr=False)
     scope: str | None = None
     issuer: str | None = None
     client_metadata_url: str | None = None
+
+    def fault(self) -> tuple[str, str] | None:
+        """What is wrong with the combination, and what is expected."""
+        assertions = (self.assertion, self.assertion_file, self.assertion_command)
+        secrets = (self.client_secret, self.client_key)
+        if self.grant == "client_credentials" and not (self.client_id and any(secrets)):
+            return "has no client for client_credentials", "client_id, and client_secret or client_key"
+        if any(secrets) and not self.client_id:
+            return "has a client_secret or client_key without its client", "client_id too"
+        if all(secrets):
+            return "has a client_secret and a client_key", "one of them"
+        if self.client_key and self.grant != "client_credentials":
+            return f"has a client_key, which {self.grant} does not use", "client_credentials"
+        if sum(one is not None for one in assertions) > 1:
+            return "has several assertions", "one of assertion, assertion_file and assertion_command"
+        if self.grant in ("workload_identity", "enterprise_managed") and not any(assertions):
+            return f"has no assertion for {self.grant}", "assertion, assertion_file or assertion_command"
+        enterprise = (self.client_id, self.client_secret, self.idp, self.idp_client_id)
+        if self.grant == "enterprise_managed" and not all(enterprise):
+            return "lacks a part of enterprise_managed", "client_id, client_secret, idp and idp_client_id"
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from tabrelay.cli.sign_in import for_relay
 from tabrelay.config.specs import HttpSpec, OAuthSpec
@@ -63,6 +65,31 @@ async def test_a_token_that_is_refused_is_replaced_and_the_call_made_once_more(
         server.revoke()
         assert await called(relay) == TEXT["content"]
         assert (calls(server), server.asked["client_credentials"]) == (2, 2)  # one was refused, one succeeded
+
+
+async def test_tokens_may_be_bound_to_a_key_and_proofs_to_a_nonce(server: Authority, tmp_path: Path) -> None:
+    server.has_dpop, server.nonces = True, {"/token": "t-1", "/mcp": "m-1"}
+    async with relay_for(tmp_path, server, MACHINE) as relay:
+        await relay.has_read("far")
+        assert await called(relay) == TEXT["content"]
+        before = calls(server)
+        server.nonces["/mcp"] = "m-2"
+        server.revoke()
+        assert await called(relay) == TEXT["content"]
+        assert calls(server) == before + 3, "refused for its token, then for its nonce, then accepted"
+
+
+async def test_a_workload_signs_in_with_a_file_that_its_platform_renews(server: Authority, tmp_path: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    held = tmp_path / "jwt"
+    held.write_text(jwt.encode({"sub": "job", "aud": server.base}, key, algorithm="ES256"))
+    wanted = OAuthSpec("workload_identity", assertion_file=str(held))
+    async with relay_for(tmp_path, server, wanted) as relay:
+        await relay.has_read("far")
+        held.write_text(jwt.encode({"sub": "job", "aud": server.base, "jti": "2"}, key, algorithm="ES256"))
+        server.revoke()
+        assert await called(relay) == TEXT["content"]
+    assert server.forms[-1]["assertion"] == held.read_text() != server.forms[0]["assertion"]
 
 
 async def test_calls_that_are_refused_together_share_the_next_token(server: Authority, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ async def bridge(
         OAuthStore(home / "oauth", server.url),
         lambda: TokenOptions(server.url, **wish),
         ask or Asked(),
-        is_early=wish.get("grant") == "client_credentials",
+        is_early="grant" in wish,
         clock=clock,
     )
     await credentials.prepare()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from tabrelay import mcp_headers
@@ -52,6 +52,7 @@ class OAuth:
         self._clock = clock or Clock()
         self._lock = asyncio.Lock()
         self._record: StoredSignIn | None = None
+        self._nonce: str | None = None  # for proofs, as the server last gave it
 
     async def prepare(self) -> None:
         if self._is_early and not self._known().is_valid(self._clock.now(), SKEW_S):
@@ -68,9 +69,23 @@ class OAuth:
                     raise
                 log.warning("The token could not be refreshed early: %s", problem)
             record = self._known()
-        return None if record.access_token is None else f"Bearer {record.access_token}"
+        if record.access_token is None:
+            return None
+        return f"{'DPoP' if record.dpop.get('is_bound') else 'Bearer'} {record.access_token}"
+
+    def proof(self, authorization: str | None, method: str, url: str) -> Mapping[str, str]:
+        scheme, _, token = (authorization or "").partition(" ")
+        if scheme != "DPoP":
+            return {}
+        from tabrelay.bridge.oauth.dpop import loaded
+
+        return {"DPoP": loaded(self._known().dpop["key"]).proof(method, url, token=token, nonce=self._nonce)}
 
     async def refused(self, used: str | None, answer: HttpAnswer) -> bool:
+        nonce, challenge = answer.header("dpop-nonce"), answer.header("www-authenticate") or ""
+        if used is not None and nonce is not None and mcp_headers.WANTS_NONCE in challenge:
+            self._nonce = nonce
+            return True
         await self._obtain(None if used is None else used.partition(" ")[2], answer)
         return True
 
@@ -103,7 +118,7 @@ class OAuth:
         try:
             if await flow.refresh(refusal):
                 return flow.record
-            if options.grant == "client_credentials":
+            if not options.asks_user:
                 await flow.run(refusal, None)
                 return flow.record
             if self._advice is not None:
@@ -122,7 +137,12 @@ class OAuth:
 
     @staticmethod
     def _conceal(record: StoredSignIn) -> None:
-        for secret in (record.access_token, record.token.get("refresh_token"), record.client.get("client_secret")):
+        for secret in (
+            record.access_token,
+            record.token.get("refresh_token"),
+            record.client.get("client_secret"),
+            record.dpop.get("key"),
+        ):
             if isinstance(secret, str):
                 add_secret(secret)
 

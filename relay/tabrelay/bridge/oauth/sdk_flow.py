@@ -12,13 +12,13 @@ import functools
 import logging
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 import httpx2
 import pydantic
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError, OAuthRegistrationError, OAuthTokenError
-from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
+from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider, PrivateKeyJWTOAuthProvider
 from mcp.client.auth.utils import (
     build_protected_resource_metadata_discovery_urls,
     create_oauth_metadata_request,
@@ -38,7 +38,9 @@ from mcp.shared.auth import (
 from tabrelay import __version__, mcp_headers
 from tabrelay.bridge.clock import Clock
 from tabrelay.bridge.credentials import CredentialsError
+from tabrelay.bridge.oauth import assertions
 from tabrelay.bridge.oauth.callback import Callback, CallbackError
+from tabrelay.bridge.oauth.dpop import TokenBinding
 from tabrelay.bridge.oauth.token_store import StoredSignIn
 from tabrelay.bridge.target import TargetError, parse_url
 from tabrelay.observe.log_setup import add_secret, redact
@@ -67,6 +69,17 @@ class TokenOptions:
     issuer: str | None = None
     metadata_url: str | None = None
     allows_plain: bool = False
+    client_key: str | None = field(default=None, repr=False)
+    """A private key as PEM, with which the client signs in."""
+
+    read_assertion: Callable[[], Awaitable[str]] | None = None
+    """Returns the workload's JWT, or the user's ID token, that is valid now."""
+
+    identity_provider: assertions.IdentityProvider | None = None
+
+    @property
+    def asks_user(self) -> bool:
+        return self.grant == "authorization_code"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +137,14 @@ class SignInFlow:
 
     async def refresh(self, refusal: RefusedRequest) -> bool:
         """Refreshes the token without the user. False: that is not possible. Raises CredentialsError."""
-        if not self.record.token.get("refresh_token") or refusal.status != 401:
+        is_possible = self._options.read_assertion is None and self.record.token.get("refresh_token")
+        if not is_possible or refusal.status != 401:
             return False
-        provider = self._provider(None)
-        # Whatever expiry the token has: it was refused, or expires soon.
-        provider.context.token_expiry_time = LONG_AGO
-        async with self._sending() as send:
+        binding = TokenBinding(self.record.dpop, refusal.challenge)
+        async with self._sending(binding) as (send, fetch):
+            provider = self._provider(None, fetch)
+            # Whatever expiry the token has: it was refused, or expires soon.
+            provider.context.token_expiry_time = LONG_AGO
             ours, refused = self._request(refusal)
             if refusal.is_real and not await self._is_same_issuer(refused, send):
                 return False
@@ -137,6 +152,7 @@ class SignInFlow:
                 outgoing = await flow.__anext__()
                 while outgoing is not ours:
                     outgoing = await flow.asend(await send(outgoing))
+        self._storage.record = replace(self.record, dpop=binding.state)
         return self._storage.is_new
 
     async def run(self, refusal: RefusedRequest, callback: Callback | None) -> None:
@@ -144,8 +160,9 @@ class SignInFlow:
         # The granted scopes are kept; the refresh token is not.
         token = {name: value for name, value in self.record.token.items() if name != "refresh_token"}
         self._storage.record = replace(self.record, token=token)
-        provider = self._provider(callback)
-        async with self._sending() as send:
+        binding = TokenBinding(self.record.dpop, refusal.challenge)
+        async with self._sending(binding) as (send, fetch):
+            provider = self._provider(callback, fetch)
             ours, refused = self._request(refusal)
             async with contextlib.aclosing(provider.async_auth_flow(ours)) as flow:
                 await flow.__anext__()
@@ -153,6 +170,7 @@ class SignInFlow:
                 while outgoing is not ours:
                     outgoing = await flow.asend(await send(outgoing))
         self._store_metadata(provider)
+        self._storage.record = replace(self.record, dpop=binding.state)
 
     def _request(self, refusal: RefusedRequest) -> tuple[httpx2.Request, httpx2.Response]:
         """A copy of the bridge's request, and the answer that it got."""
@@ -168,21 +186,12 @@ class SignInFlow:
         kept = {} if challenge is None else {"www-authenticate": challenge}
         return ours, httpx2.Response(refusal.status, headers=kept, request=ours)
 
-    def _provider(self, callback: Callback | None) -> OAuthClientProvider:
+    def _provider(self, callback: Callback | None, fetch: Send) -> OAuthClientProvider:
         options = self._options
         if options.grant == "client_credentials":
-            assert options.client_id is not None and options.client_secret is not None
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that an issuer should be given: see --issuer
-                return ClientCredentialsOAuthProvider(
-                    options.server_url,
-                    self._storage,
-                    options.client_id,
-                    options.client_secret,
-                    options.client_auth,
-                    scope=options.scope,
-                    issuer=options.issuer,
-                )
+            return self._client_credentials()
+        if options.read_assertion is not None:
+            return self._assertion_grant(options.read_assertion, fetch)
         uri = callback.uri if callback is not None else "http://127.0.0.1/callback"
         self._choose_client(uri, is_moving=callback is not None)
         metadata = OAuthClientMetadata.model_validate(
@@ -211,6 +220,41 @@ class SignInFlow:
         )
         self._restore_metadata(provider)
         return provider
+
+    def _client_credentials(self) -> OAuthClientProvider:
+        options = self._options
+        url, storage, scope, issuer = options.server_url, self._storage, options.scope, options.issuer
+        assert options.client_id is not None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that an issuer should be given: see --issuer
+            if options.client_key is not None:
+                sign = assertions.signed_by(options.client_key, options.client_id)
+                return PrivateKeyJWTOAuthProvider(url, storage, options.client_id, sign, scope=scope, issuer=issuer)
+            assert options.client_secret is not None
+            return ClientCredentialsOAuthProvider(
+                url, storage, options.client_id, options.client_secret, options.client_auth, scope=scope, issuer=issuer
+            )
+
+    def _assertion_grant(self, read: Callable[[], Awaitable[str]], fetch: Send) -> OAuthClientProvider:
+        options, idp = self._options, self._options.identity_provider
+
+        async def make(issuer: str, resource: str) -> str:
+            held = await read()
+            add_secret(held)
+            if idp is not None:
+                held = await assertions.exchange(idp, held, issuer, resource, options.scope, fetch)
+                add_secret(held)
+            await assertions.check_audience(held, issuer)
+            return held
+
+        method = options.client_auth if options.client_secret else "none"
+        client = OAuthClientInformationFull(
+            client_id=options.client_id or assertions.NO_CLIENT,
+            client_secret=options.client_secret,
+            token_endpoint_auth_method=method,
+            issuer=options.issuer,
+        )
+        return assertions.AssertionGrant(options.server_url, self._storage, client, make, options.scope, options.issuer)
 
     def _choose_client(self, uri: str, is_moving: bool) -> None:
         """Uses the client that the user registered, or the stored one, unless its redirect URI differs."""
@@ -253,11 +297,12 @@ class SignInFlow:
         return True
 
     @contextlib.asynccontextmanager
-    async def _sending(self) -> AsyncIterator[Send]:
+    async def _sending(self, binding: TokenBinding) -> AsyncIterator[tuple[Send, Send]]:
+        """What sends the flow's requests, with proofs where tokens are bound, and what sends others."""
         address = parse_url(self._options.server_url, allows_plain=True)
         try:
             async with httpx2.AsyncClient(trust_env=not address.is_loopback, timeout=TIMEOUT_S) as client:
-                yield functools.partial(self._send, client)
+                yield functools.partial(self._send, client, binding), functools.partial(self._fetch, client)
         except CallbackError as problem:
             raise CredentialsError(str(problem)) from None
         except (OAuthFlowError, OAuthRegistrationError, OAuthTokenError) as problem:
@@ -267,7 +312,20 @@ class SignInFlow:
                 f"No token could be obtained: {type(problem).__name__}: {redact(str(problem))}"
             ) from None
 
-    async def _send(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
+    async def _send(
+        self, client: httpx2.AsyncClient, binding: TokenBinding, request: httpx2.Request
+    ) -> httpx2.Response:
+        is_proven = binding.prove(request)
+        response = await self._fetch(client, request)
+        if not is_proven:
+            binding.read_metadata(response)
+            return response
+        if binding.needs_nonce(response):
+            binding.prove(request)
+            response = await self._fetch(client, request)
+        return binding.read_token(response)
+
+    async def _fetch(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
         """The complete answer, if it is not too large."""
         self._check(str(request.url))
         response = await client.send(request, stream=True)

@@ -25,7 +25,7 @@ class StoreError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StoredSignIn:
-    """The stored state of one server. All but the first two fields are the SDK's JSON."""
+    """The stored state of one server. `token` to `resource` are the SDK's JSON."""
 
     access_token: str | None = None
     expires_at: float | None = None
@@ -33,6 +33,8 @@ class StoredSignIn:
     client: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
     resource: dict[str, Any] = field(default_factory=dict)
+    dpop: dict[str, Any] = field(default_factory=dict)
+    """The key that the token is bound to: see `dpop`."""
 
     def is_valid(self, now: float, margin_s: float) -> bool:
         return self.access_token is not None and (self.expires_at is None or now < self.expires_at - margin_s)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any, Final, Protocol
 
 import httpx2
@@ -58,6 +58,9 @@ class SignIn(Protocol):
 
     async def header(self) -> str | None:
         """The Authorization header to send; None until the server has required one."""
+
+    def proof(self, authorization: str | None, method: str, url: str) -> Mapping[str, str]:
+        """More headers for one request with this token: the proof of its key, if it is bound to one."""
 
     async def refused(self, used: str | None, response: httpx2.Response) -> bool:
         """The server refused the token. True if there is a new one now."""
@@ -118,17 +121,21 @@ class AnsweringClient(httpx2.AsyncClient):
             self.large_messages.forget(ticket)
 
     async def _send_signed(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
-        """Send with the current token; if it is refused, once more with a new one. A refused request was not
-        processed."""
+        """Send with the current token; if it is refused, once more with a new one, and once more if only the nonce of
+        its proof was refused. A refused request was not processed."""
         if self._sign_in is None or _origin(request.url) != self._origin:
             return await super().send(request, **options)
-        for is_last in (False, True):
+        tried: set[bool] = set()
+        while True:
             used = await self._sign_in.header()
             if used is not None:
                 request.headers["Authorization"] = used
+                request.headers.update(self._sign_in.proof(used, request.method, str(request.url)))
             response = await super().send(request, **options)
-            if is_last or not _wants_token(response):
+            is_nonce = mcp_headers.WANTS_NONCE in response.headers.get("www-authenticate", "")
+            if is_nonce in tried or not _wants_token(response):
                 break
+            tried.add(is_nonce)
             if not await self._sign_in.refused(used, response):
                 break
             await response.aclose()
