@@ -101,7 +101,7 @@ REQUIREMENTS = (
     Requirement(
         "session-required",
         "MCP 2025-11-25, basic/transports: session management",
-        "Without a session id 400, with an unknown one 404, with a bad version 400.",
+        "Without a session id 400 where a session is needed, with an unknown one 404, with a bad version 400.",
     ),
     Requirement(
         "session-delete",

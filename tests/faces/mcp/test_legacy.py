@@ -137,9 +137,13 @@ async def test_a_session_is_of_one_server_and_one_credential(relay: RunningRelay
 
 @pytest.mark.requirement("session-required")
 async def test_no_session_id_and_a_bad_version_are_refused(relay: RunningRelay) -> None:
-    missing = await relay.http.post("/notes", json=call())
-    assert (missing.status_code, missing.json()["id"]) == (400, 5)
-    assert "mcp-session-id" not in missing.headers
+    for method, params in (("logging/setLevel", {"level": "info"}), ("resources/subscribe", {"uri": "a://b"})):
+        missing = await relay.http.post("/notes", json=jsonrpc.request(5, method, params))
+        assert (missing.status_code, missing.json()["id"]) == (400, 5)
+        assert f'"{method}" needs a session' in missing.json()["error"]["message"]
+        assert "mcp-session-id" not in missing.headers
+    assert (await relay.http.post("/notes", json=jsonrpc.result_message(1, {}))).status_code == 400
+    assert (await relay.http.post("/notes", json=[call()])).status_code == 400
     _, headers = await relay.initialize("notes")
     headers["MCP-Protocol-Version"] = "1999-01-01"
     assert (await relay.http.post("/notes", json=call(), headers=headers)).status_code == 400

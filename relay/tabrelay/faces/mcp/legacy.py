@@ -23,6 +23,7 @@ from tabrelay.faces.mcp.jsonrpc import check_message, is_request
 from tabrelay.faces.mcp.legacy_batch import answer_batch
 from tabrelay.faces.mcp.legacy_calls import SessionCalls, SessionHeaders
 from tabrelay.faces.mcp.legacy_initialize import Initialization, read_caller
+from tabrelay.faces.mcp.legacy_sessionless import SessionlessCalls
 from tabrelay.faces.mcp.outcomes import Answer, Deferred, Outcome
 from tabrelay.faces.mcp.resumable_response import ResumableResponses
 from tabrelay.faces.mcp.session_ids import SessionIdCodec
@@ -68,6 +69,7 @@ class LegacyFace:
         )
         self.session_replay = SessionReplay(switch, self._sessions)
         self.calls = SessionCalls(switch, drain, traces, self._sessions, self.session_replay, self._responses)
+        self._sessionless = SessionlessCalls(switch, drain, traces)
         self._stream_reader: StreamReader | None = None
 
     def _ended(self, session: Session, why: str) -> None:
@@ -135,6 +137,8 @@ class LegacyFace:
             if mcp_headers.RAW_SESSION_ID in request.first:
                 raise BadRequest("This session is already initialized.", reason="already_initialized")
             return self.initialize(request, entry, principal, message, scope)[0]
+        if self._headers(request).id is None:
+            return self._sessionless.decide(request, entry, principal, message, scope)
         session = self._find(request, entry.name, principal)
         if not is_request(message):
             self.pass_on(session, message)
@@ -187,10 +191,13 @@ class LegacyFace:
         )
 
     def _find(self, request: RequestHeaders, server: str, principal: Principal) -> Session:
+        return self._sessions.find(self._headers(request).id, server, principal.id)
+
+    def _headers(self, request: RequestHeaders) -> SessionHeaders:
         known = request.verified
         if type(known) is not SessionHeaders:
             known = request.verified = SessionHeaders(_session_id(request), prefers_stream(request.accept))
-        return self._sessions.find(known.id, server, principal.id)
+        return known
 
     def entry(self, server: str) -> ServerEntry:
         return self.switch.registry.find(server)
