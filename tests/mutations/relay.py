@@ -466,7 +466,6 @@ MUTATIONS: Final = (
         "self._unread -= notice.cost",
         "tests/behaviour/test_memory_attacks.py::test_a_notice_that_is_being_written_counts_until_it_is_and_wide_characters_count_as_they_are_held",
     ),
-    Mutation("calls that end by themselves", "on_end = self._on_end", "tests/behaviour/test_freed_memory.py"),
     Mutation(
         "errors that end by themselves",
         "# once raised it refers, by its traceback, to the waiting frames, and they to this call",

@@ -282,12 +282,10 @@ class Pending:
             outcome.values = None
             self._reply = outcome
         self.is_done = True
-        # defence: calls that end by themselves
-        on_end, self._on_end, self._reply_filter = self._on_end, None, None  # references to what refers to this call
         if self.owner is not None:
             self.owner.ended(self)
-        if on_end is not None:
-            on_end(self)
+        if self._on_end is not None:
+            self._on_end(self)
         self._wake()
 
     def _cached_reply(self) -> str | None:
