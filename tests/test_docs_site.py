@@ -188,6 +188,7 @@ def test_the_readme_opens_with_an_animation_that_needs_no_script() -> None:
 NO_HEADER = {
     "web_demo/playground/frame/frame.html",
     "web_demo/examples/cross_origin/index.html",
+    "web_demo/examples/poll/view.html",  # clients show it in a frame
     "relay/tabrelay/assets/starter/index.html",
 }
 

@@ -15,11 +15,13 @@ from typing import Any
 import httpx2
 import pytest
 from mcp.client.client import Client
+from mcp.client.extension import advertise
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, ElicitResult
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from tests.e2e.test_page_api import ERAS, text
+from tests.e2e.test_tasks import Tasks, ask
 from tests.support.approval_dialog import Dialog
 from tests.support.demo import Demo
 from tests.support.example_page import ExamplePage
@@ -100,9 +102,9 @@ async def test_the_demo_leads_to_the_examples_and_every_link_of_theirs_leads_som
     await page.get_by_role("link", name="Examples").click()
     await expect(page.locator("h1")).to_have_text("Examples")
     links = await page.locator("main a").evaluate_all("links => links.map((link) => link.href)")
-    assert len(links) == 18
+    assert len(links) == 21
     pictures = page.locator("main .card img")
-    await expect(pictures).to_have_count(6)
+    await expect(pictures).to_have_count(7)
     for picture in await pictures.all():
         await picture.scroll_into_view_if_needed()
         await expect(picture).to_have_js_property("complete", True)
@@ -176,7 +178,7 @@ async def test_the_shops_tools_come_and_go_with_its_basket(visitor: Visitor) -> 
     await page.close()
 
 
-@pytest.mark.parametrize("folder", ["todo", "sheet", "data", "webmcp", "ask"])
+@pytest.mark.parametrize("folder", ["todo", "sheet", "data", "webmcp", "ask", "poll"])
 async def test_each_example_shows_its_tools_how_to_connect_and_its_source(visitor: Visitor, folder: str) -> None:
     page = await visitor.open(folder)
     example = ExamplePage(page)
@@ -268,6 +270,39 @@ async def test_the_album_asks_before_it_deletes(visitor: Visitor, mode: str) -> 
         refused = await dumb.call_tool("delete_photos", {"ids": [1]})
         assert refused.is_error and "nothing was deleted" in text(refused)
         await expect(photos).to_have_count(4)
+    await page.close()
+
+
+async def test_the_poll_has_an_app_a_task_a_skill_and_hints(visitor: Visitor) -> None:
+    page = await visitor.open("poll")
+    tasks = Tasks()
+    apps = advertise("io.modelcontextprotocol/ui", {"mimeTypes": ["text/html;profile=mcp-app"]})
+    async with visitor.client("poll", "show_poll", extensions=[tasks, apps]) as client:
+        tools = {tool.name: tool.meta or {} for tool in (await client.list_tools()).tools}
+        assert tools["show_poll"]["ui"] == {"resourceUri": "ui://show_poll"}
+        assert tools["show_poll"]["anthropic/alwaysLoad"] is True
+        assert tools["cast_vote"]["ui"]["visibility"] == ["app"]
+        # The page of the app follows the poll: a vote there is a vote here, and the reverse.
+        [content] = (await client.read_resource("ui://show_poll")).contents
+        assert "view.live" in getattr(content, "text", "") and "<base href=" in getattr(content, "text", "")
+        watch = {"uri": "poll://state"}
+        seen = (await client.call_tool("show_poll_watch", watch)).structured_content
+        assert seen is not None
+        following = asyncio.create_task(client.call_tool("show_poll_watch", watch | {"version": seen["version"]}))
+        await page.get_by_role("button", name="Vote for Salad").click()
+        async with asyncio.timeout(BOUND_S):
+            later = (await following).structured_content
+        assert later is not None and '"Salad","count":1' in later["contents"][0]["text"]
+        await client.call_tool("cast_vote", {"option": "Salad"})
+        await expect(page.locator("#options li", has_text="Salad")).to_contain_text("Salad: 2")
+        assert text(await client.call_tool("audit_poll", {})) == "5 ballots. Noodles wins."
+        assert tasks.begun.qsize() == 1
+        await expect(page.locator("#audit")).to_have_text("Counted 5 of 5 ballots.")
+        skills = (await ask(client.session, "skills/list"))["skills"]
+        assert [skill["frontmatter"]["name"] for skill in skills] == ["run-a-poll"]
+    async with visitor.client("poll", "show_poll") as client:
+        assert "cast_vote" not in {tool.name for tool in (await client.list_tools()).tools}
+        assert text(await client.call_tool("show_poll", {})) == "Noodles: 2\nPizza: 1\nSalad: 2"
     await page.close()
 
 

@@ -526,4 +526,9 @@ MUTATIONS: Final = (
         "if False:",
         "tests/behaviour/test_plain_page_questions.py::test_open_questions_have_a_size_together",
     ),
+    Mutation(
+        "tasks of another principal in the status",
+        "if False:",
+        "tests/routing/test_instances.py::test_the_status_of_a_client_has_its_own_tasks_only",
+    ),
 )

@@ -20,6 +20,7 @@ from tabrelay.config.settings import ConfigError, Settings
 from tabrelay.peers.browsers.user_agent import browser_name
 from tabrelay.routing.instances import MAX_TABS, SharedName, TabRequest, read_tabs
 from tabrelay.routing.shared_names import MAX_ABSENT
+from tabrelay.routing.status import only_own_tasks
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
 from tests.support.link_worker import ECHO_TOOL, OTHER_TOOL, SyntheticWorker
@@ -354,6 +355,31 @@ def test_what_a_worker_says_of_its_tabs_is_bounded_and_may_be_nonsense() -> None
     assert (known.is_awake, known.is_in_use) == (True, False)
     known = read_tabs({"tabs": [{"id": str(number)} for number in range(2 * MAX_TABS)]})
     assert known is not None and len(known.tabs) == MAX_TABS
+
+
+def test_what_a_worker_says_of_its_tasks_is_bounded_and_may_be_nonsense() -> None:
+    texts = {"id": "t1", "tool": "x" * 999, "principal": "token:a", "status": "working"}
+    row = texts | {"created_ms": 1000, "updated_ms": 2000, "expires_ms": 9000}
+    known = read_tabs({"tabs": [], "tasks": [row, 5, texts, row | {"created_ms": True}, row | {"status": "failed"}]})
+    assert known is not None and known.is_in_use
+    first, second = known.tasks
+    assert (len(first.tool), first.is_over, second.is_over) == (200, False, True)
+    times = {"age_s": 2.0, "changed_s": 1.0, "expires_in_s": 6.0}
+    assert first.row(3.0) == texts | {"tool": "x" * 200} | times
+    known = read_tabs({"tabs": [], "tasks": [row | {"status": "completed"}] * 2 * MAX_TABS})
+    assert known is not None and len(known.tasks) == MAX_TABS and not known.is_in_use
+    known = read_tabs({"tabs": [], "tasks": "x"})
+    assert known is not None and known.tasks == ()
+
+
+def test_the_status_of_a_client_has_its_own_tasks_only() -> None:
+    rows: list[dict[str, Any]] = [
+        {"tasks": [{"principal": "token:a"}, {"principal": "token:b"}]},
+        {"instances": [{"tasks": [{"principal": "token:b"}]}]},
+        {"kind": "stdio"},
+    ]
+    only_own_tasks(rows, "token:a")
+    assert rows == [{"tasks": [{"principal": "token:a"}]}, {"instances": [{"tasks": []}]}, {"kind": "stdio"}]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from tests.screenshots.states import example, example_on_another_origin
 from tests.support.playwright_settings import ROOT, load_settings
 
 OUT = ROOT / "web_demo" / "examples" / "pictures"
-APPS = {"sheet": example("sheet", "read_sheet"), **{name: example(name) for name in ("todo", "data", "webmcp", "ask")}}
+NAMES = ("todo", "data", "webmcp", "ask", "poll")
+APPS = {"sheet": example("sheet", "read_sheet"), **{name: example(name) for name in NAMES}}
 WIDTH, HEIGHT = 720, 450
 QUALITY = 82
 # Below the header, from the app's first part on.

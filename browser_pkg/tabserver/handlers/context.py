@@ -208,11 +208,14 @@ class Context:
 
     @property
     def saved(self) -> Any:
-        """What an earlier run of this task gave to `save`, before its page or worker ended; None in the first run."""
+        """What an earlier run of this task gave to `save`, before its page was left; None in the first run."""
         return self._request.saved
 
     def save(self, state: Any) -> None:
-        """Keep the state of a task. Should the page or the worker end, the handler is run again, with it in `saved`.
+        """Keep the state of a task. Should its page be left, the handler is run again, with it in `saved`.
+
+        It runs in the page again when that is reloaded, else in another tab with the tool. What runs in the worker is
+        never run again: it survives pages, and ends with the worker.
 
         `state` is anything that JSON can hold, of up to 64 KiB. In a call that is no task, this does nothing.
         """

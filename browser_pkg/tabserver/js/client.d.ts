@@ -507,7 +507,7 @@ export interface App {
 
 /** Instructions for agents that clients load when they need them, such as how your tools belong together: a SKILL.md and its files. */
 export interface Skill {
-  /** 1 to 64 letters a-z, digits and single hyphens. */
+  /** 1 to 64 characters: a-z, digits and single hyphens. */
   name: string;
   /** For the model: what the skill is for and when to use it. Up to 1,024 characters. */
   description: string;

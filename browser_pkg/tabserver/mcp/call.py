@@ -295,6 +295,10 @@ class RunningCall:
             if self._stop is not None:
                 self._stop(reason)
 
+    def run_again(self) -> bool:
+        """Run the handler of a task again, with the state that it saved: its page went away. False: it can't."""
+        return False
+
     def resume(self, session: CallerSession, id: RequestId, meta: RequestMeta, answers: Mapping[str, Answer]) -> None:
         """Continue with the client's next request. Questions without an answer are asked again."""
         self.questions.stop_timer()

@@ -41,7 +41,7 @@ from .sessions import CallerSession, CallerSessions, Outbox
 from .subscriptions import LISTS, SubscribedTo, read_wanted
 from .task_forms import has_tasks
 from .task_methods import TaskMethods
-from .tasks import Task, TaskTable
+from .tasks import Task, TaskTable, newest_rows
 
 __all__ = ["MAX_RUNNING", "Server", "ToolCatalogue"]
 
@@ -75,6 +75,7 @@ class Server:
         """`clock`: wall-clock seconds, because the next worker reads expiry times that this one sealed. `census`: the
         list of tabs for the relay; None for a server without tabs."""
         self._census = census
+        self._reported_tasks: tuple[tuple[str, str], ...] = ()
         self._name, self._version = name, version
         self._catalogue = catalogue
         self._describe(ServerIdentity(instructions=instructions))
@@ -193,8 +194,9 @@ class Server:
 
     def _send_census(self, session: CallerSession) -> None:
         if self._census is not None:
-            parked = self._invocations.parked
-            self.outbox.notify(session, TABS, self._census() | ({"parked": parked} if parked else {}))
+            parked, tasks = self._invocations.parked, newest_rows(self.tasks)
+            more = ({"parked": parked} if parked else {}) | ({"tasks": tasks} if tasks else {})
+            self.outbox.notify(session, TABS, self._census() | more)
 
     def resource_updated(self, uri: str) -> None:
         """Notify all subscribers of this resource."""
@@ -345,3 +347,8 @@ class Server:
 
     def _task_changed(self, task: Task) -> None:
         self._task_methods.changed(task, list(self._sessions))
+        # Not for each status message: the relay shows which tasks there are, and what became of them.
+        states = tuple((known.id, known.status) for known in self.tasks)
+        if states != self._reported_tasks:
+            self._reported_tasks = states
+            self.tabs_changed()

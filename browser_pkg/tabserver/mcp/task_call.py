@@ -8,6 +8,7 @@ room, it stays an ordinary call. Its outcome then belongs to the task, whatever 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ class TaskCall(RunningCall):
     task: Task | None = None
     _timer: asyncio.TimerHandle | None = None
     _rerun: asyncio.Task[None] | None = None
+    _state_to_run_again: Any = None
 
     def __init__(
         self,
@@ -117,9 +119,25 @@ class TaskCall(RunningCall):
         text = dump(state)
         if len(text) > MAX_STATE:
             raise ValueError(f"the state of a task has at most {MAX_STATE:,} characters of JSON, not {len(text):,}")
-        task = self._try_to_become_task()
-        if task is not None:
-            self._tasks.save(task, text)
+        if self._try_to_become_task() is not None:
+            self._state_to_run_again = json.loads(text)
+
+    def run_again(self) -> bool:
+        if self.task is None or self.task.is_over or self._state_to_run_again is None or not self.is_sent:
+            return False
+        self.saved, self.goes_on = self._state_to_run_again, False
+        self.stop_running("failed", "its page went away; it is run again")
+        # After what goes on in the tabs: the page may be loading again, or another tab may have the tool.
+        asyncio.get_running_loop().call_soon(self._begin_again)
+        return True
+
+    def _begin_again(self) -> None:
+        if self.is_over:
+            return
+        try:
+            self.run_handler(None, None)
+        except Exception as error:
+            self.finish(self.kind.format_failure(error))
 
     # -- reports to the client ----------------------------------------------------------------------------------------
 

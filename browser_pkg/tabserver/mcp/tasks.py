@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE: Final = 1000  # characters of a status message
 MIN_TTL_MS: Final = 1000
+MAX_TASK_ROWS: Final = 64  # in the relay's status
 # A client is notified of changes of one task with at least this pause between them; of its end at once.
 NOTIFY_PAUSE_S: Final = 0.25
 TOO_LARGE: Final = -31014  # as for the result of a call
@@ -64,9 +65,7 @@ class TaskTerms(NamedTuple):
 class Task:
     """One task. Times are in milliseconds since 1970. `caller_key`: of the caller that made the call.
 
-    `saved`: the state that the handler saved, and `result`: the result of the tool, as JSON text; `error`: its JSON-RPC
-    error. A running task has a `call`, unless it
-    waits for the page or the module that can continue it.
+    `result`: the result of the tool, as JSON text; `error`: its JSON-RPC error. A running task has a `call`.
     """
 
     id: str
@@ -80,7 +79,6 @@ class Task:
     message: str = ""
     call: TaskCall | None = None
     questions: TaskQuestions = field(init=False)
-    saved: str | None = None
     result: str | None = None
     is_error: bool = False
     error: Refusal | None = None
@@ -159,7 +157,10 @@ class TaskTable:
         task = self._tasks.get(id) if isinstance(id, str) else None
         # defence: tasks of another principal
         if task is None or task.principal != principal:
-            raise Refusal(INVALID_PARAMS, "Task not found: it never existed, or its time to live is over.")
+            raise Refusal(
+                INVALID_PARAMS,
+                "Task not found: it never existed, its time to live is over, or the worker that ran it has ended.",
+            )
         return task
 
     def of(self, principal: str) -> list[Task]:
@@ -187,11 +188,6 @@ class TaskTable:
         if not task.is_over and message != task.message:
             task.message = message[:MAX_MESSAGE]
             self.changed(task, is_quiet=True)
-
-    def save(self, task: Task, state: str) -> None:
-        """Keep the state with which the handler can be run again."""
-        if not task.is_over:
-            task.saved = state
 
     def _asked(self, task: Task) -> None:
         """The task asked something, or got an answer."""
@@ -277,15 +273,18 @@ class TaskTable:
         self._arm()
 
 
-def row_of(task: Task) -> dict[str, Any]:
-    """The task for the relay's status."""
-    return {
-        "id": task.id,
-        "tool": task.tool,
-        "principal": task.principal,
-        "status": task.status.value,
-        "created_ms": task.created_ms,
-        "updated_ms": task.updated_ms,
-        "expires_ms": task.expires_ms,
-        **({"message": task.message[:200]} if task.message else {}),
-    }
+def newest_rows(tasks: Iterable[Task]) -> list[dict[str, Any]]:
+    """The newest tasks, for the relay's status. Without their messages and results, which belong to their clients."""
+    newest = sorted(tasks, key=lambda task: task.created_ms, reverse=True)[:MAX_TASK_ROWS]
+    return [
+        {
+            "id": task.id,
+            "tool": task.tool,
+            "principal": task.principal,
+            "status": task.status.value,
+            "created_ms": task.created_ms,
+            "updated_ms": task.updated_ms,
+            "expires_ms": task.expires_ms,
+        }
+        for task in newest
+    ]

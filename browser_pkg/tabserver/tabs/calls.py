@@ -390,7 +390,9 @@ class TabCalls:
 
 
 def _fail(call: RunningCall, why: RoutingError) -> None:
-    """End the call with an error, because no tab will answer it."""
+    """End the call with an error, because no tab will answer it, unless it can go on in another page."""
+    if call.run_again():
+        return
     if call.is_task:
         call.finish(why.refusal(GONE))
     else:

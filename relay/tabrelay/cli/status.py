@@ -86,7 +86,12 @@ def text(status: dict[str, Any], colours: paint.Paint = paint.PLAIN) -> str:
     # Below the table: one long error would widen its column for all rows.
     errors = [f"{row['name']}: {row['error']}" for row in status["servers"] if row.get("error")]
     below = "\n\n" + "\n".join(errors) if errors else ""
-    more = _sessions(status.get("acp", ())) + _nodes(status.get("nodes", ())) + _refused(status.get("refused", ()))
+    more = (
+        _tasks(status["servers"])
+        + _sessions(status.get("acp", ()))
+        + _nodes(status.get("nodes", ()))
+        + _refused(status.get("refused", ()))
+    )
     return f"{head}\n\n{table(('SERVER', 'STATE', 'TOOLS', 'CALLS', 'ADDRESS'), rows, painted)}{more}{below}{hint}"
 
 
@@ -143,6 +148,17 @@ def _sessions(rows: Any) -> str:
         for row in rows
     ]
     return f"\n\n{table(('AGENT', 'SESSION', 'SERVER', 'CONNECTIONS', 'SERVER ID'), cells)}"
+
+
+def _tasks(servers: Iterable[dict[str, Any]]) -> str:
+    """The tasks of all browsers: calls that outlive their request."""
+    cells = [
+        (str(task["tool"]), str(row["name"]), str(task["status"]), ago(task["age_s"]), str(task["principal"]))
+        for row in servers
+        for browser in (row, *row.get("instances", ()))
+        for task in browser.get("tasks", ())
+    ]
+    return f"\n\n{table(('TASK', 'SERVER', 'STATUS', 'AGE', 'CLIENT'), cells)}" if cells else ""
 
 
 def _refused(pages: Iterable[dict[str, Any]]) -> str:

@@ -14,7 +14,7 @@ from tabrelay.calls.peer import Peer
 from tabrelay.errors import RelayError
 from tabrelay.payloads.list_checks import Rejection
 from tabrelay.routing.catalogue_store import Catalogue, StoredServer
-from tabrelay.routing.instances import SharedName, TabInfo
+from tabrelay.routing.instances import SharedName, TabInfo, TaskInfo
 from tabrelay.routing.tool_drift import Baseline, Drift
 from tabserver.wire.names import server_of
 
@@ -80,6 +80,7 @@ class ServerEntry:
     # Of a browser: its name, its tabs, how often its user has turned to one of them, and when it was used last.
     browser: str | None = None
     tabs: tuple[TabInfo, ...] = ()
+    tasks: tuple[TaskInfo, ...] = ()
     focus_count: int = 0
     # Can one of its tabs answer? None: the browser has not said. `idle_since`: wall time since when none can.
     is_awake: bool | None = None
@@ -97,6 +98,7 @@ class ServerEntry:
     def forget_tabs(self) -> None:
         """Another browser has the name, or none has."""
         self.is_awake = self.idle_since = self.empty_since = None
+        self.tasks = ()
 
     @property
     def is_starting(self) -> bool:

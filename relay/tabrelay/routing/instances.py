@@ -140,17 +140,47 @@ def counts_as_use(call: Call) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskInfo:
+    """A task of a worker. Times are in seconds since 1970."""
+
+    id: str
+    tool: str
+    principal: str
+    status: str
+    created: float
+    updated: float
+    expires: float
+
+    @property
+    def is_over(self) -> bool:
+        return self.status not in ("working", "input_required")
+
+    def row(self, now: float) -> dict[str, Any]:
+        """For the status."""
+        return {
+            "id": self.id,
+            "tool": self.tool,
+            "principal": self.principal,
+            "status": self.status,
+            "age_s": round(now - self.created, 1),
+            "changed_s": round(now - self.updated, 1),
+            "expires_in_s": round(self.expires - now, 1),
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class TabReport:
     """What a worker reports: its tabs, and how often its user turned to one.
 
-    `is_in_use`: a tab is reloading, or a call waits for its client's answer. `is_awake`: can a tab answer? None: not
-    known.
+    `is_in_use`: a tab is reloading, a task runs, or a call waits for its client's answer. `is_awake`: can a tab answer?
+    None: not known.
     """
 
     tabs: tuple[TabInfo, ...]
     focus_count: int
     is_in_use: bool = False
     is_awake: bool | None = None
+    tasks: tuple[TaskInfo, ...] = ()
 
 
 def read_tabs(params: object) -> TabReport | None:
@@ -160,12 +190,29 @@ def read_tabs(params: object) -> TabReport | None:
     tabs = [_tab(row) for row in params["tabs"][:MAX_TABS] if isinstance(row, dict)]
     used, parked = params.get("used"), params.get("parked")
     known = tuple(tab for tab in tabs if tab.id)
+    given = params.get("tasks")
+    tasks = tuple(filter(None, map(_task, given[:MAX_TABS]))) if isinstance(given, list) else ()
     return TabReport(
         known,
         used if isinstance(used, int) else 0,
-        (isinstance(parked, int) and parked > 0) or params.get("returning") is True,
+        (isinstance(parked, int) and parked > 0)
+        or params.get("returning") is True
+        or any(not task.is_over for task in tasks),
         any(tab.is_awake for tab in known),
+        tasks,
     )
+
+
+def _task(row: object) -> TaskInfo | None:
+    if not isinstance(row, dict):
+        return None
+    texts = [row.get(key) for key in ("id", "tool", "principal", "status")]
+    times = [row.get(key) for key in ("created_ms", "updated_ms", "expires_ms")]
+    if not all(isinstance(text, str) for text in texts) or not all(type(time) is int for time in times):
+        return None
+    id, tool, principal, status = (str(text)[:MAX_TEXT] for text in texts)
+    created, updated, expires = (int(time or 0) / 1000 for time in times)
+    return TaskInfo(id, tool, principal, status, created, updated, expires)
 
 
 def _tab(row: dict[str, Any]) -> TabInfo:

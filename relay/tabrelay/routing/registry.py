@@ -280,6 +280,7 @@ class Registry:
         """A browser reports its tabs."""
         entry = self._entries[name]
         self.shared_names.set_tabs(entry, report.tabs, report.focus_count)
+        entry.tasks = report.tasks
         if report.is_awake is not False:
             entry.idle_since = None
         elif entry.idle_since is None:

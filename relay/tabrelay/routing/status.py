@@ -84,7 +84,7 @@ def _row(registry: Registry, entry: ServerEntry, base_url: str, now: float) -> d
     if entry.instances is not None:
         front = registry.shared_names.destination(entry.name)
         return row | {"instances": [_instance(one, base_url, now, one.name == front) for one in members]}
-    return row | (_browser(entry) if entry.connector is None else {})
+    return row | (_browser(entry, now) if entry.connector is None else {})
 
 
 def _instance(entry: ServerEntry, base_url: str, now: float, is_front: bool) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def _instance(entry: ServerEntry, base_url: str, now: float, is_front: bool) -> 
     return {
         "id": entry.name.partition(INSTANCE_SEPARATOR)[2],
         **_presence(entry, base_url, now, _state_of_browser(entry)),
-        **_browser(entry),
+        **_browser(entry, now),
         "front": is_front and _is_up(entry),
         "last_used_s": round(now - entry.last_used, 1) if entry.last_used is not None else None,
         "in_flight": _in_flight(entry),
@@ -128,9 +128,18 @@ def _presence(entry: ServerEntry, base_url: str, now: float, state: str) -> dict
     }
 
 
-def _browser(entry: ServerEntry) -> dict[str, Any]:
+def _browser(entry: ServerEntry, now: float) -> dict[str, Any]:
     tabs = [{"id": tab.id, "title": tab.title, "visible": tab.is_visible} for tab in entry.tabs]
-    return {"browser": entry.browser, "tabs": tabs}
+    return {"browser": entry.browser, "tabs": tabs, "tasks": [task.row(now) for task in entry.tasks]}
+
+
+def only_own_tasks(rows: list[dict[str, Any]], principal: str) -> None:
+    """Leave the tasks of other principals out of the rows."""
+    for row in rows:
+        for browser in (row, *row.get("instances", ())):
+            # defence: tasks of another principal in the status
+            if "tasks" in browser:
+                browser["tasks"] = [task for task in browser["tasks"] if task["principal"] == principal]
 
 
 def _is_up(entry: ServerEntry) -> bool:

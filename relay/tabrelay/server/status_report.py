@@ -14,10 +14,10 @@ import orjson
 
 from tabrelay import __version__
 from tabrelay.admission.page_refusals import PageRefusals
-from tabrelay.calls.principal import Principal
+from tabrelay.calls.principal import ADMIN, MANAGE, Principal
 from tabrelay.faces.mcp.acp_sessions import AcpSessions
 from tabrelay.routing.registry import Registry
-from tabrelay.routing.status import encode_rows, iter_rows, server_state
+from tabrelay.routing.status import encode_rows, iter_rows, only_own_tasks, server_state
 from tabrelay.server.relay_parts import RelayParts
 from tabrelay.system.loop_turns import run_in_turns
 from tabserver.wire.names import INSTANCE_SEPARATOR
@@ -58,6 +58,8 @@ class StatusReport:
         }
         if cluster is not None:
             rows, more["nodes"] = await cluster.status.gather(rows, principal.may_see)
+        if not principal.scopes & {ADMIN, MANAGE}:
+            only_own_tasks(rows, principal.id)
         servers = await run_in_turns(encode_rows(rows))
         return orjson.dumps(about)[:-1] + b',"servers":' + servers + b"," + orjson.dumps(more)[1:]
 
