@@ -531,4 +531,14 @@ MUTATIONS: Final = (
         "if False:",
         "tests/routing/test_instances.py::test_the_status_of_a_client_has_its_own_tasks_only",
     ),
+    Mutation(
+        "tasks of another principal at an upstream",
+        "if True:",
+        "tests/behaviour/upstreams/test_tasks.py",
+    ),
+    Mutation(
+        "bounds: tasks of upstreams",
+        "while False:",
+        "tests/behaviour/upstreams/test_tasks.py::test_the_number_of_tasks_whose_owner_is_known_has_a_bound",
+    ),
 )

@@ -35,6 +35,7 @@ TOOLS = {
     "family": "starts a process that ignores signals, and says its id",
     "change": "says that its tools have changed",
     "count": "says how often it was called",
+    "job": "becomes a task, for clients with tasks",
 }
 
 SKILL = {
@@ -51,6 +52,7 @@ cancelled: set[Any] = set()
 listening: set[Any] = set()
 counts = {"count": 0, "initialize": 0, "chatter": 0}
 introduction: Message = {}
+begun: set[str] = set()
 ids = iter(range(1, 1000))
 
 
@@ -102,12 +104,17 @@ class Server:
         if result is not None and id not in cancelled:
             if self.is_modern:
                 info = {PREFIX + "serverInfo": {"name": "child", "version": "1"}}
-                result = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "_meta": info, **result}
+                cached = {} if "taskId" in result else {"ttlMs": 0, "cacheScope": "private"}
+                result = {"resultType": "complete", **cached, "_meta": info, **result}
             write({"jsonrpc": "2.0", "id": id, "result": result})
 
     def result(self, id: Any, method: str, params: Message) -> Message | None:
         can: Message = {"tools": {"listChanged": True}, "resources": {"subscribe": True}, "logging": {}}
         can["extensions"] = {PREFIX + "skills": {"directoryRead": True}}
+        if self.is_modern:
+            can["extensions"][PREFIX + "tasks"] = {}
+        else:
+            can["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
         if self.is_modern and PREFIX + "protocolVersion" not in params.get("_meta", {}):
             raise LookupError(-32602, "no envelope")
         if method == "initialize" and not self.is_modern:
@@ -132,6 +139,8 @@ class Server:
             return {"tools": [{"name": n, "description": d, "inputSchema": {"type": "object"}} for n, d in listed]}
         if method == "resources/list":
             return {"resources": []}
+        if method.startswith("tasks/"):
+            return self.task(method, params)
         if method == "skills/list":
             return {"skills": [SKILL]}
         if method == "skills/get" and params.get("uri") == SKILL["uri"]:
@@ -143,6 +152,31 @@ class Server:
         if method == "tools/call":
             return self.call(id, params)
         raise LookupError
+
+    # -- tasks ---------------------------------------------------------------------------------------------------------
+
+    def state(self, id: str) -> Message:
+        times = {"createdAt": "2026-01-01T00:00:00.000Z", "lastUpdatedAt": "2026-01-01T00:00:00.000Z"}
+        return {"taskId": id, "status": "completed", **times, "ttlMs" if self.is_modern else "ttl": 60_000}
+
+    def task(self, method: str, params: Message) -> Message:
+        if method == "tasks/list":
+            return {"tasks": [self.state(id) for id in sorted(begun)]}
+        if params.get("taskId") not in begun:
+            raise LookupError(-32602, "The server knows no such task")
+        if method == "tasks/result":
+            about = {PREFIX + "related-task": {"taskId": params["taskId"]}}
+            return text("done later") | {"_meta": about}
+        more = {"result": text("done later") | {"resultType": "complete"}} if self.is_modern else {}
+        return self.state(params["taskId"]) | more
+
+    def tool_job(self, id: Any, params: Message) -> Message:
+        able = params.get("_meta", {}).get(PREFIX + "clientCapabilities", {}).get("extensions", {})
+        if PREFIX + "tasks" not in able and "task" not in params:
+            return text("done at once")
+        begun.add(task := f"task-{next(ids)}-{os.getpid()}")
+        started = self.state(task) | {"status": "working"}
+        return started | {"resultType": "task"} if self.is_modern else {"task": started}
 
     # -- tools ---------------------------------------------------------------------------------------------------------
 

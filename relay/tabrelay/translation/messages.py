@@ -156,6 +156,13 @@ def discover(about: Mapping[str, Any]) -> Result:
     return modern_result(methods.SERVER_DISCOVER, result, about)
 
 
+def session_capabilities(about: Mapping[str, Any]) -> dict[str, Any]:
+    """The capabilities of a server of the handshake era for clients of that era."""
+    capabilities, seen = about.get("capabilities"), visible_capabilities(about)
+    tasks = capabilities.get("tasks") if isinstance(capabilities, dict) else None
+    return seen | {"tasks": tasks} if isinstance(tasks, dict) else seen
+
+
 def visible_capabilities(about: Mapping[str, Any]) -> dict[str, Any]:
     """The server's capabilities without tasks, which belong to one caller and have a different model in each era."""
     capabilities = about.get("capabilities")

@@ -21,13 +21,16 @@ class SharedSession:
         about: Callable[[], dict[str, Any]],
         forward: Callable[[Pending, dict[str, Any] | None], None],
         send: Callable[[str, dict[str, Any]], None],
+        *,
+        has_tasks: bool = False,
     ) -> None:
-        """`about`: the server's `initialize` result."""
+        """`about`: the server's `initialize` result. `has_tasks`: requests about tasks are forwarded too."""
         self.subscribers = Subscribers()
         self.background_logs = BackgroundLogs(self.subscribers)
         self._about = about
         self._forward = forward
         self._send = send
+        self._has_tasks = has_tasks
 
     def start(self, pending: Pending) -> None:
         """Answer a call, or forward it."""
@@ -39,7 +42,7 @@ class SharedSession:
                     pending.call.id, {**self._about(), "protocolVersion": self._version(call.caller.version)}
                 )
             )
-        elif call.method.startswith("tasks/"):
+        elif call.method.startswith("tasks/") and not self._has_tasks:
             pending.end(Reply.with_error(pending.call.id, jsonrpc.METHOD_NOT_FOUND, "Tasks are not available here."))
         elif call.method == methods.LOGGING_SET_LEVEL:
             self._set_level(pending, params)

@@ -26,6 +26,7 @@ from tabrelay.peers.upstreams.request_headers import RoutingHeaders
 from tabrelay.peers.upstreams.retry_policy import RetryPolicy
 from tabrelay.peers.upstreams.sessions import UpstreamSession, UpstreamSessions
 from tabrelay.peers.upstreams.supervisor import Status, Supervisor
+from tabrelay.peers.upstreams.task_owners import TaskOwners
 from tabrelay.peers.upstreams.transports.answering_client import SignIn
 from tabrelay.peers.upstreams.transports.http import HttpTransport
 from tabrelay.peers.upstreams.transports.stdio import UpstreamProcess
@@ -136,10 +137,10 @@ class UpstreamPool:
 
     def _add(self, spec: UpstreamSpec) -> None:
         settings, name = self._settings, spec.name
-        history = AskHistory()
+        history, owners = AskHistory(), TaskOwners()
         sessions = UpstreamSessions(
             name,
-            lambda introduction: self._session(spec, introduction, history, lambda: sessions),
+            lambda introduction: self._session(spec, introduction, history, owners, lambda: sessions),
             is_shared=spec.is_shared,
             max_sessions=MAX_CHILDREN if isinstance(spec, StdioSpec) else MAX_SESSIONS,
             in_flight_limit=settings.in_flight_server,
@@ -153,14 +154,14 @@ class UpstreamPool:
         spec: UpstreamSpec,
         identity: ClientIdentity | None,
         history: AskHistory,
+        owners: TaskOwners,
         whole: Callable[[], UpstreamSessions],
     ) -> UpstreamSession:
         """Make one session. The first one, without a client's identity, is entered in the registry."""
         settings, name, is_first = self._settings, spec.name, identity is None
         redact, roots = Redactor(spec.secrets), _roots(spec)
-        identity = identity or ClientIdentity(
-            dict(CLIENT), ALL_CAPABILITIES if spec.is_shared else {"roots": {}} if roots else {}
-        )
+        shared = ALL_CAPABILITIES if spec.is_shared else {"roots": {}} if roots else {}
+        identity = identity or ClientIdentity(dict(CLIENT), shared)
         transport = self._transport(spec, redact)
         may_ask = not is_first or spec.is_shared
         upstream = Upstream(
@@ -171,6 +172,7 @@ class UpstreamPool:
             routing_headers=None if isinstance(spec, StdioSpec) else RoutingHeaders(name),
             roots=roots,
             wait_for_start=lambda: supervisor.wait_for_start(),
+            task_owners=owners,
         )
 
         def up(connection: UpstreamConnection) -> None:
@@ -190,10 +192,7 @@ class UpstreamPool:
         supervisor = Supervisor(
             name,
             transport=transport,
-            # A client without a separate session shares the first one, so it need not wait long.
-            retry_policy=RetryPolicy(probes=not isinstance(spec, StdioSpec))
-            if is_first
-            else RetryPolicy(probes=False, steps_s=()),
+            retry_policy=_retry_policy(spec, is_first=is_first),
             redact=redact,
             new_connection=lambda: UpstreamConnection(
                 upstream,
@@ -232,6 +231,13 @@ def _problem(status: Status, retry_s: float | None) -> str | None:
     parts.append(f"next in {retry_s:g} s" if retry_s is not None else "")
     summary = ", ".join(part for part in parts if part)
     return f"{summary}: {status.error}" if status.error else summary
+
+
+def _retry_policy(spec: UpstreamSpec, *, is_first: bool) -> RetryPolicy:
+    if is_first:
+        return RetryPolicy(probes=not isinstance(spec, StdioSpec))
+    # A client without a separate session shares the first one, so it need not wait long.
+    return RetryPolicy(probes=False, steps_s=())
 
 
 def _roots(spec: UpstreamSpec) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from mcp.shared.inbound import (
 from tabrelay import mcp_headers
 from tabrelay.peers.upstreams.connection import UpstreamConnection
 from tabrelay.peers.upstreams.handshake import request_meta
+from tabrelay.peers.upstreams.task_owners import ABOUT_ONE
 from tabserver.wire import methods
 
 log = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ class RoutingHeaders:
     async def headers(self, connection: UpstreamConnection, method: str, params: dict[str, Any]) -> dict[str, str]:
         assert connection.about is not None
         found = {mcp_headers.PROTOCOL_VERSION: connection.about.version, mcp_headers.METHOD: method}
-        name = params.get(NAME_BEARING_METHODS.get(method, ""))
+        name = params.get("taskId" if method in ABOUT_ONE else NAME_BEARING_METHODS.get(method, ""))
         if isinstance(name, str):
             found[mcp_headers.NAME] = encode_header_value(name)
         if method == methods.TOOLS_CALL and isinstance(name, str) and params.get("arguments"):

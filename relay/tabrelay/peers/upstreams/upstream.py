@@ -15,13 +15,14 @@ from typing import Any, Final
 import orjson
 from mcp.shared.exceptions import MCPError
 
-from tabrelay.calls.calls import Notice, Pending, Reply
+from tabrelay.calls.calls import UNLIMITED, Notice, Pending, Reply
 from tabrelay.calls.trace_context import headers_for
 from tabrelay.errors import BadAnswer, BadRequest, Busy, DeadlinePassed, RelayError, ServerOffline, UpstreamGone
 from tabrelay.peers.upstreams.connection import UpstreamConnection
 from tabrelay.peers.upstreams.faults import ConnectionFault, UpstreamFault, relay_error
 from tabrelay.peers.upstreams.handshake import CLIENT
 from tabrelay.peers.upstreams.request_headers import RoutingHeaders
+from tabrelay.peers.upstreams.task_owners import TaskOwners
 from tabrelay.system.tasks import BackgroundTasks
 from tabrelay.translation import messages
 from tabrelay.translation.legacy_call import LegacyCall
@@ -66,6 +67,7 @@ class Upstream:
         routing_headers: RoutingHeaders | None,
         roots: list[dict[str, Any]],
         wait_for_start: Callable[[], Any],
+        task_owners: TaskOwners,
     ) -> None:
         """`wait_for_start` waits for a connection, and raises ServerOffline if there will be none. `routing_headers`:
         for servers that are connected over HTTP."""
@@ -75,8 +77,9 @@ class Upstream:
         self._routing_headers = routing_headers
         self._roots = roots
         self._wait_for_start = wait_for_start
+        self._task_owners = task_owners
         self._connection: UpstreamConnection | None = None
-        self._shared = SharedSession(lambda: self.about, self._start_task, self._send_own_request)
+        self._shared = SharedSession(lambda: self.about, self._start_task, self._send_own_request, has_tasks=True)
         self._subscribers = self._shared.subscribers
         self._to_legacy = ModernToLegacy(self, parked_calls)
         self._to_modern = LegacyToModern(self, dict(CLIENT))
@@ -137,7 +140,8 @@ class Upstream:
         """The `initialize` result of a server of the handshake era, as clients see it."""
         about = self.discovered
         known = {"serverInfo": {"name": self._server, "version": "0"}, **about}
-        return {**known, "capabilities": messages.visible_capabilities(about)}
+        # Clients of the other era get them without tasks: see translation/messages.py.
+        return {**known, "capabilities": messages.session_capabilities(about)}
 
     @property
     def discovered(self) -> dict[str, Any]:
@@ -225,7 +229,7 @@ class Upstream:
         task = asyncio.create_task(self._run(pending, params))
         self._tasks[pending] = task
         timer = None
-        if self._timeout_s and pending.call.method != methods.SUBSCRIPTIONS_LISTEN:
+        if self._timeout_s and pending.call.method not in UNLIMITED:
             timer = asyncio.get_running_loop().call_later(self._timeout_s, self._expire, pending, self._timeout_s)
 
         def ended(_task: asyncio.Task[None]) -> None:
@@ -264,6 +268,8 @@ class Upstream:
 
     async def _attempt(self, pending: Pending, params: dict[str, Any] | None) -> Reply:
         connection, method = self._connection, pending.call.method
+        if (refused := self._task_owners.refusal(pending.call, params)) is not None:
+            return refused
         if connection is None:
             raise ConnectionFault(UpstreamFault("it is not connected", delivered="no", ends_connection=True))
         headers = None
@@ -280,6 +286,7 @@ class Upstream:
             return _encode_reply(pending, {"jsonrpc": "2.0", "id": pending.call.id, "error": message}, error.code)
         if method == methods.TOOLS_LIST and isinstance(result.get("tools"), list):
             result = {**result, "tools": self._sort_tools(connection, result["tools"])}
+        result = self._task_owners.received(pending.call, result)
         return _encode_reply(pending, jsonrpc.result_message(pending.call.id, result))
 
     def _sort_tools(self, connection: UpstreamConnection, tools: list[Any]) -> list[Any]:
