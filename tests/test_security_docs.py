@@ -33,6 +33,8 @@ ATTACKERS = {
     "a program that takes the port",
     "a program that fills the disk or deletes the call log",
     "a browser's worker that reports wrong times",
+    "a token with the scope `manage` that runs calls",
+    "a console that holds calls and disappears",
     "a page or program that reads what other clients call",
     "two relays that rotate one log file at once",
     "a malicious server (page or upstream): lists",

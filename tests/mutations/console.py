@@ -10,6 +10,41 @@ CAPTURED: Final = "tests/behaviour/console/test_captured_calls.py"
 
 MUTATIONS: Final = (
     Mutation(
+        "held calls whose console is gone",
+        None,
+        "tests/behaviour/console/test_breakpoints.py::test_everything_is_released_when_the_last_console_closes_or_asks_for_it",
+    ),
+    Mutation(
+        "calls that are held",
+        "if False:",
+        "tests/behaviour/console/test_breakpoints.py::test_breakpoints_and_held_calls_are_bounded",
+    ),
+    Mutation(
+        "number of breakpoints",
+        "if False:",
+        "tests/behaviour/console/test_breakpoints.py::test_breakpoints_and_held_calls_are_bounded",
+    ),
+    Mutation(
+        "the deadline of a held call",
+        "async with asyncio.timeout(None):",
+        "tests/behaviour/console/test_breakpoints.py::test_a_held_call_and_a_held_result_end_at_the_deadline_of_the_call",
+    ),
+    Mutation(
+        "held calls of a server that the principal may not see",
+        "return held",
+        "tests/behaviour/console/test_breakpoints.py::test_a_token_for_other_servers_holds_and_sees_nothing",
+    ),
+    Mutation(
+        "calls that consoles run",
+        "if False:",
+        "tests/behaviour/console/test_console_runs.py::test_what_can_not_be_run_is_refused",
+    ),
+    Mutation(
+        "calls that a console runs at a server that the principal may not see",
+        "if False:",
+        "tests/behaviour/console/test_console_runs.py -k token_of_other_servers",
+    ),
+    Mutation(
         "times that a worker reports",
         "return seconds",
         "tests/wire/test_call_times.py::test_what_is_read_of_any_report_is_in_order",

@@ -25,6 +25,7 @@ BY_REASON: Final[dict[str, str]] = {
     "internal": "TR111",
     "deadline": "TR112",
     "cancelled": "TR114",
+    "refused_in_console": "TR115",
     # -- the tab
     "tab_frozen": "TR121",
     "tab_silent": "TR122",
@@ -83,6 +84,10 @@ BY_REASON: Final[dict[str, str]] = {
     "unknown_call": "TR238",
     "assets_missing": "TR239",
     "packages_damaged": "TR240",
+    "not_capturing": "TR241",
+    "truncated": "TR242",
+    "not_asked": "TR243",
+    "unknown_held": "TR244",
 }
 # JSON-RPC, MCP and, from -33000 on, MCP over ACP. -31… are the relay's own, whose errors have a reason.
 BY_CODE: Final[dict[int, str]] = {

@@ -10,14 +10,14 @@ server.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tabrelay.errors import RelayError
 from tabserver.wire.trace_context import PARENT, STATE, TraceContext
 
 if TYPE_CHECKING:
-    from tabrelay.calls.calls import Call, Notice
+    from tabrelay.calls.calls import Call, Notice, Pending, Reply
     from tabrelay.calls.peer import Peer
     from tabrelay.payloads.sliced import Payload
     from tabserver.wire.call_times import ReportedTimes
@@ -40,6 +40,18 @@ class Trace(Protocol):
 
     def lookup_started(self, server: str, call: Call) -> None:
         """The switch has the call and looks for the peer of the name."""
+
+    @property
+    def is_held(self) -> bool:
+        """Does a person decide about the call before it is sent? Asked once."""
+
+    async def let_call_go(self, call: Call, until: float) -> Call:
+        """Wait for that decision, at most until this time of the monotonic clock; returns the call as it should be
+        sent. Raises RelayError."""
+
+    @property
+    def hold_result(self) -> Callable[[Pending, Reply], None] | None:
+        """What gets the reply of the call first, and ends the call with it later. None: nothing does. Asked once."""
 
     def waits(self, why: str) -> None:
         """The call can't be sent yet. `why`: for users."""

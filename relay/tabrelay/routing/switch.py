@@ -48,6 +48,7 @@ UPSTREAM: Final = "elsewhere"  # style: ok - value of a span attribute that user
 LEGACY: Final = eras.Era.LEGACY
 
 
+ReplyFilter = Callable[[Pending, Reply], None]
 # A running call: server of the request, address of its peer, when it was received, memory cost, and the timer of a call
 # with a shorter deadline than others.
 Watched = tuple[str, str, float, int, asyncio.TimerHandle | None]
@@ -121,6 +122,8 @@ class Switch:
         began, server = time.monotonic(), named.name
         if call.trace is not None:
             call.trace.lookup_started(server, call)
+            if call.trace.is_held:
+                return WaitingCall(call, server, owner, began, self, is_held=True)
         lookup = self.remote_lookup
         if lookup is not None and not lookup.is_held(server):
             return self._waiting(call, server, owner, began, "The relay that has the server is being looked up.")
@@ -142,11 +145,16 @@ class Switch:
             call.trace.waits(why)
         return WaitingCall(call, server, owner, began, self)
 
-    async def start_later(self, server: str, call: Call, owner: CallOwner | None, began: float) -> Pending:
-        """The rest of `start` for a call that has to wait."""
+    async def start_later(
+        self, server: str, call: Call, owner: CallOwner | None, began: float, *, is_held: bool = False
+    ) -> Pending:
+        """The rest of `start` for a call that has to wait. `is_held`: first for a person."""
+        until = began + self._settings.call_deadline_s
         try:
             cost = self._claim(call)
             try:
+                if is_held and call.trace is not None:
+                    call = await call.trace.let_call_go(call, until)
                 await asyncio.sleep(0)  # encoding a large call took a while, and so may starting it
                 entry, peer = await self._peer_wait.peer_for(server, call)
             except BaseException:
@@ -154,7 +162,8 @@ class Switch:
                 raise
         except RelayError as error:
             return self._failed(server, call, owner, began, error)
-        return self._send(server, call, owner, began, entry, peer, cost, time.monotonic())
+        left_s = max(0.0, until - time.monotonic()) if is_held else None
+        return self._send(server, call, owner, began, entry, peer, cost, time.monotonic(), left_s)
 
     def _failed(self, server: str, call: Call, owner: CallOwner | None, began: float, error: RelayError) -> Pending:
         self._record(server, call, began, error)
@@ -172,13 +181,19 @@ class Switch:
         peer: Peer,
         cost: int,
         sent_at: float,
+        left_s: float | None = None,
     ) -> Pending:
-        """Send a call to its peer, set its deadline, count it, and record its end."""
+        """Send a call to its peer, set its deadline, count it, and record its end. `left_s`: what is left of the
+        deadline of a call that was held."""
         # defence: the call key of a page: a server that another origin took in the meantime
         if call.caller.principal.startswith(PAGE) and peer.principal != call.caller.principal:
             self._release(call, cost)
             return self._failed(server, call, owner, began, not_own_server(server))
-        reply_filter = partial(self._filter_list, entry.name) if call.method in CHECKED_METHODS else None
+        reply_filter: ReplyFilter | None = (
+            partial(self._filter_list, entry.name) if call.method in CHECKED_METHODS else None
+        )
+        if call.trace is not None:
+            reply_filter = reply_filter or call.trace.hold_result
         pending = Pending(call, owner, sent_at, reply_filter, self._ended)
         if call.trace is not None:
             call.trace.sent(entry.name, "browser" if entry.connector is None else UPSTREAM, peer)
@@ -187,6 +202,9 @@ class Switch:
         if is_cached and self.registry.cached_catalogue(server) is not None:
             soon_s = min(self._settings.call_deadline_s, FALLBACK_S)
             early_timer = asyncio.get_running_loop().call_later(soon_s, self._deadline_passed, pending, soon_s)
+        elif left_s is not None:
+            limit_s = self._settings.call_deadline_s
+            early_timer = asyncio.get_running_loop().call_later(left_s, self._deadline_passed, pending, limit_s)
         elif call.method not in UNLIMITED:
             self._deadlines.add(pending)
         self._running[pending] = server, entry.name, began, cost, early_timer

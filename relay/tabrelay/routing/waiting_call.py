@@ -24,7 +24,8 @@ class WaitingCall:
     _owner: CallOwner | None
     _began: float
     _switch: Switch
+    is_held: bool = False  # a person decides about it first
 
     async def started(self) -> Pending:
         """Wait, and start it. It has ended if that fails."""
-        return await self._switch.start_later(self._server, self.call, self._owner, self._began)
+        return await self._switch.start_later(self._server, self.call, self._owner, self._began, is_held=self.is_held)

@@ -10,17 +10,24 @@ from typing import Any
 
 from tabrelay import __version__
 from tabrelay.faces.web.console import ConsoleRoutes
+from tabrelay.faces.web.console_breakpoints import BreakpointRoutes
+from tabrelay.faces.web.console_runs import ConsoleRuns
 from tabrelay.faces.web.routes import RouteGroup
+from tabrelay.routing.switch import Switch
 from tabrelay.server.relay_parts import RelayParts
 
 
 class Console:
-    """`groups`: its routes."""
+    """What the relay tells open consoles, and their routes."""
 
     def __init__(self, parts: RelayParts) -> None:
         self._parts = parts
         self._capture = parts.capture
-        self.groups: tuple[RouteGroup, ...] = (ConsoleRoutes(self._capture, self._hello),)
+
+    def groups(self, switch: Switch) -> tuple[RouteGroup, ...]:
+        """Its routes."""
+        capture = self._capture
+        return ConsoleRoutes(capture, self._hello), ConsoleRuns(capture, switch), BreakpointRoutes(capture)
 
     def _hello(self) -> dict[str, Any]:
         parts = self._parts

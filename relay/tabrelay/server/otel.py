@@ -108,6 +108,8 @@ class CallTrace:
     """One running call. Implements Trace."""
 
     is_timed: Final = False
+    is_held: Final = False
+    hold_result: Final = None
     __slots__ = ("_attributes", "_ends_face", "_face", "_ids", "_link", "_link_id", "_name", "_switch", "_tracer")
 
     def __init__(
@@ -141,6 +143,9 @@ class CallTrace:
             self._link = self._tracer.start_span(self._name, above, SpanKind.CLIENT, attributes)
 
     def noticed(self, notice: Notice) -> None: ...
+
+    async def let_call_go(self, call: Call, until: float) -> Call:
+        return call
 
     def waits(self, why: str) -> None: ...
 

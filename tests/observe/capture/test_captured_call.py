@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from tabrelay.calls.calls import Notice
+from tabrelay.observe.capture.breakpoints import Breakpoints
 from tabrelay.observe.capture.captured_call import MAX_EVENTS, MAX_NOTICES, CapturedCall
 
 
 def test_of_the_notices_and_events_of_a_call_so_many_are_kept_and_the_rest_is_counted() -> None:
     grown: list[int] = []
-    call = CapturedCall(1, "c1", "notes", "tools/call", {}, most=1000, changed=lambda _, size: grown.append(size))
+    breakpoints = Breakpoints(300.0, lambda: None)
+
+    def changed(_: CapturedCall, size: int) -> None:
+        grown.append(size)
+
+    call = CapturedCall(1, "c1", "notes", "tools/call", {}, breakpoints=breakpoints, most=1000, changed=changed)
     for _ in range(2 * MAX_NOTICES):
         call.noticed(Notice("x" * 2000))
     for _ in range(2 * MAX_EVENTS):

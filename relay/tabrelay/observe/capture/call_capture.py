@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from tabrelay.calls.trace_context import RECEIVED, Headers, Trace, context_in
 from tabrelay.config.settings import Settings
+from tabrelay.observe.capture.breakpoints import Breakpoints
 from tabrelay.observe.capture.captured_call import CLIENT, CapturedCall
 from tabrelay.observe.capture.feed import CaptureFeed, Event, FeedReader
 from tabrelay.observe.capture.ring import CaptureRing
@@ -46,6 +47,8 @@ class CallCapture:
         self._linger_s = settings.console_linger_s
         self.ring = CaptureRing(settings.console_bytes, settings.console_rows)
         self.feed = CaptureFeed(self._collect)
+        self.breakpoints = Breakpoints(settings.call_deadline_s, self._breakpoints_changed)
+        self._are_breakpoints_changed = False
         self._changed: dict[str, CapturedCall] = {}
         self._status_changed = False
         self._left_out, self._left_out_since = 0, 0.0
@@ -70,6 +73,8 @@ class CallCapture:
     def close(self, reader: FeedReader) -> None:
         """A console closed. Capture ends a while after the last one: a page may only have been reloaded."""
         self.feed.close(reader)
+        if not len(self.feed):
+            self.breakpoints.clear()
         if not len(self.feed) and not self.is_always_on and self._end_timer is None:
             self._end_timer = asyncio.get_running_loop().call_later(self._linger_s, self._end)
 
@@ -81,6 +86,7 @@ class CallCapture:
 
     def stop(self) -> None:
         """The relay stops."""
+        self.breakpoints.clear()
         self.feed.end()
         if self._end_timer is not None:
             self._end_timer.cancel()
@@ -100,10 +106,11 @@ class CallCapture:
         inner: Trace | None = None,
         by: str = CLIENT,
         received: float | None = None,
+        group: str | None = None,
     ) -> CapturedCall | None:
         """None if it is left out, because there were too many within the last second. `received`: its first byte, by
         the monotonic clock, if its body took a while."""
-        if not self._has_room():
+        if by == CLIENT and not self._has_room():
             self._left_out_since = self._left_out_since or time.time()
             self._left_out += 1
             self.feed.changed()
@@ -116,12 +123,14 @@ class CallCapture:
             server,
             message["method"],
             headers,
+            breakpoints=self.breakpoints,
             most=self._most_entry,
             changed=self._call_changed,
             inner=inner,
             by=by,
             trace_id=None if context is None else context.trace_id,
             received=received,
+            group=group,
         )
         self.ring.add(call)
         return call
@@ -149,6 +158,10 @@ class CallCapture:
         self._status_changed = True
         self.feed.changed()
 
+    def _breakpoints_changed(self) -> None:
+        self._are_breakpoints_changed = True
+        self.feed.changed()
+
     def _collect(self) -> list[Event]:
         """The events since the last batch."""
         changed, self._changed = self._changed, {}
@@ -167,6 +180,9 @@ class CallCapture:
         if self._status_changed:
             self._status_changed = False
             found.append({"type": "status"})
+        if self._are_breakpoints_changed:
+            self._are_breakpoints_changed = False
+            found.append({"type": "breakpoints"})
         return found
 
     def row(self, call: CapturedCall) -> Row:

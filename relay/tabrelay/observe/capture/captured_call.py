@@ -10,11 +10,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tabrelay.calls.calls import Call, Notice
+from tabrelay.calls.calls import Call, Notice, Pending, Reply
 from tabrelay.calls.peer import Peer, PeerKind
 from tabrelay.calls.trace_context import Headers, Trace
 from tabrelay.errors import RelayError
 from tabrelay.observe.call_metrics import outcome_of
+from tabrelay.observe.capture.breakpoints import CALL, RESULT, Breakpoints
+from tabrelay.observe.capture.breakpoints import WHY as HELD
 from tabrelay.observe.capture.hop_times import HopTimes
 from tabrelay.payloads.sliced import Payload
 
@@ -31,6 +33,7 @@ MAX_BEGINNING: Final = 32 * 1024
 # Bytes of a captured call beside its texts.
 OVERHEAD: Final = 2048
 
+ASKS_CLIENT: Final = "asks_client"  # the outcome of a call whose result is questions
 CANCELLED: Final = "cancelled"  # the reason of a call whose client hung up
 CLIENT: Final = "client"
 PEERS: Final = {PeerKind.PLAIN: "browser"}  # what a peer is called, if not by its kind
@@ -63,7 +66,20 @@ class CapturedCall:
     __slots__ = (
         *("_changed", "_inner", "_most", "answer", "by", "caller", "cost", "dropped", "ended_at", "error", "events"),
         *("group", "headers", "id", "is_kept", "is_waiting", "method", "name", "notices", "outcome", "peer", "place"),
-        *("hops", "released_at", "replays", "request", "sent_at", "seq", "server", "started", "tab", "trace_id"),
+        *(
+            "_breakpoints",
+            "hops",
+            "is_held_now",
+            "released_at",
+            "replays",
+            "request",
+            "sent_at",
+            "seq",
+            "server",
+            "started",
+            "tab",
+            "trace_id",
+        ),
     )
 
     def __init__(
@@ -74,23 +90,27 @@ class CapturedCall:
         method: str,
         headers: Headers,
         *,
+        breakpoints: Breakpoints,
         most: int,
         changed: Callable[[CapturedCall, int], None],
         inner: Trace | None = None,
         by: str = CLIENT,
         trace_id: str | None = None,
         received: float | None = None,
+        group: str | None = None,
     ) -> None:
         """`most`: bytes of each of its texts. `inner`: another observer, which gets everything too. `received`: its
-        first byte, by the monotonic clock."""
+        first byte, by the monotonic clock. `group`: the first of several rounds."""
         self.seq, self.id, self.server, self.method, self.headers = seq, id, server, method, headers
         self._most, self._changed, self._inner = most, changed, inner
         self.by, self.trace_id = by, trace_id
-        self.group = id
+        self.group = group or id
         self.is_kept = True
         self.cost = OVERHEAD
         self.started = time.time()
         self.hops = HopTimes(received)
+        self._breakpoints = breakpoints
+        self.is_held_now = False
         self.tab: str | None = None
         self.replays = 0
         self.sent_at: float | None = None
@@ -127,6 +147,37 @@ class CapturedCall:
             self._inner.sent(place, kind, peer)
         self._grown(0)
 
+    @property
+    def is_held(self) -> bool:
+        return self._breakpoints.find(self, CALL)
+
+    async def let_call_go(self, call: Call, until: float) -> Call:
+        self._held(True)
+        try:
+            going = await self._breakpoints.let_call_go(self, call, until)
+        finally:
+            self._held(False)
+        if going is not call:
+            self.request = cut(going.payload, self._most)
+            self._grown(len(self.request.text))
+        return going
+
+    @property
+    def hold_result(self) -> Callable[[Pending, Reply], None] | None:
+        return self._hold_result if self._breakpoints.find(self, RESULT) else None
+
+    def _hold_result(self, pending: Pending, reply: Reply) -> None:
+        self._held(True)
+        self._breakpoints.hold_result(self, pending, reply)
+
+    def _held(self, is_held: bool) -> None:
+        self.is_held_now = is_held
+        if is_held:
+            self.hops.wait(HELD)
+        else:
+            self.hops.stop_waiting()
+        self._grown(0)
+
     def waits(self, why: str) -> None:
         self.hops.wait(why)
         self.happened("wait", why)
@@ -150,6 +201,8 @@ class CapturedCall:
     def ended(self, outcome: RelayError | tuple[int | None, str], reply: Payload | None) -> None:
         self.ended_at, self.is_waiting = time.time(), False
         self.hops.end()
+        self.is_held_now = False
+        self._breakpoints.ended(self)
         self.outcome = outcome_of(outcome)
         self.error = outcome if isinstance(outcome, RelayError) else outcome[0]
         if reply is not None:

@@ -36,7 +36,9 @@ KINDS: Final = {
     methods.SUBSCRIPTIONS_LISTEN: "listen",
 }
 # Reasons of errors that state a refusal by the relay.
-REFUSALS: Final = frozenset({"busy", "forbidden", "held", "rate_limited", "too_large", "too_many_sessions"})
+REFUSALS: Final = frozenset(
+    {"busy", "forbidden", "held", "rate_limited", "refused_in_console", "too_large", "too_many_sessions"}
+)
 SUCCESS: Final = frozenset({"ok", "asks_client"})
 # Headers that hold a credential.
 SECRET_HEADERS: Final = frozenset({b"authorization", b"proxy-authorization", b"cookie", RAW_SESSION_ID})
@@ -84,6 +86,7 @@ def row_of(call: CapturedCall, relay: str) -> Row:
         "trace": call.trace_id,
         "rounds": 1,
         "replays": call.replays,
+        "held": call.is_held_now,
         "relay": relay,
     }
 
