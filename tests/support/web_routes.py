@@ -52,6 +52,7 @@ class WebRoutes:
         `app_port`: of an app that the relay serves; `declared`: the server names that the user has configured."""
         for name, text in {
             "tabserver/__init__.py": "",
+            "tabserver/js/app_view.js": "",
             "tabserver/js/worker.js": "export {};\n" * 50,
             "tabserver/js/tabrelay.js": 'export const RELAY = "http://127.0.0.1:4747";\n',
             "page/index.html": "<!doctype html>\n" * 50,

@@ -88,7 +88,7 @@ def test_a_tool_without_a_description_is_named_once() -> None:
         rig.console.check_tools([{"name": "add", "description": "Adds."}, {"name": "bare"}])
     rig.flush()
     [(level, text)] = rig.sent["tools"]
-    assert level == "warn" and text.startswith('Tool "bare" has no description. ')
+    assert level == "warn" and text.startswith('Tool "bare" has no description. ') and text.endswith(" [TR481]")
 
 
 def test_tools_without_a_description_are_named_up_to_a_number() -> None:
@@ -134,4 +134,5 @@ def test_a_value_without_a_json_form_is_one_sentence_and_a_refusal_is_no_failure
     log.listen(lambda text, files: received.append(text))
     log.report("tool measure", NotJson("result.x: nan has no JSON form. Return None."))
     log.report("resource a:b", Refusal(-32602, "There is none."))
-    assert received == ['Tool "measure" returned what can\'t be sent: result.x: nan has no JSON form. Return None.']
+    text = 'Tool "measure" returned what can\'t be sent: result.x: nan has no JSON form. Return None.'
+    assert received == [f"{text} [TR132]"]

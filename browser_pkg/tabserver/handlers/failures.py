@@ -51,7 +51,7 @@ class FailureLog:
         kind, _, name = owner.partition(" ")
         shown = f'{kind.capitalize()} "{name}"'
         if isinstance(error, NotJson):
-            self._listener(f"{shown} returned what can't be sent: {error}", frozenset())
+            self._listener(f"{shown} returned what can't be sent: {error} [TR132]", frozenset())
             return
         text, files = describe_failure(error)
         lines = [f"{shown} failed. [TR474]", text, *filter(None, [self.advice(error)])]

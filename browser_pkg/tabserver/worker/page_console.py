@@ -68,7 +68,7 @@ class PageConsole:
             if len(self._warned) < MOST_WARNED:
                 self._warned.add(name)
                 advice = "Models choose tools by it: write a docstring that says what it does and when to use it."
-                self.report("warn", f'Tool "{name}" has no description. {advice}')
+                self.report("warn", f'Tool "{name}" has no description. {advice} [TR481]')
 
     def _add(self, level: str, text: str, files: frozenset[str]) -> None:
         if not self._pages:

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from fastapi import FastAPI
 
 from tabrelay import __version__
 from tabrelay.admission.policy import Refuse
@@ -193,3 +194,19 @@ async def test_a_probe_says_whether_the_name_may_be_served(tmp_path: Path) -> No
 async def test_no_unknown_route_of_the_relay_is_open(web: WebRoutes) -> None:
     for method in ("GET", "POST", "PUT", "DELETE"):
         assert (await web.get("/-/anything", method=method)).status == 401
+
+
+async def test_a_wrong_method_or_body_is_answered_like_every_error(tmp_path: Path) -> None:
+    class Bodies:
+        def add_routes(self, app: FastAPI) -> None:
+            @app.post("/-/accept")
+            async def accept(body: dict[str, str]) -> dict[str, str]:
+                return body
+
+    web = WebRoutes(tmp_path, groups=lambda assets: [Bodies()])
+    token = bearer(web.tokens.master())
+    wrong = await web.get("/-/healthz", token, method="DELETE")
+    assert (wrong.status, wrong.json()["error"], wrong.json()["help"]) == (405, "method_not_allowed", "TR205")
+    assert set((wrong.header("allow") or "").split(", ")) == {"GET", "HEAD"}
+    broken = await web.post("/-/accept", b'["no object"]', token, ("Content-Type", "application/json"))
+    assert (broken.status, broken.json()["error"], broken.json()["help"]) == (400, "invalid_request", "TR141")

@@ -12,7 +12,9 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException as RoutingException
 from starlette.types import Receive, Scope, Send
 
 from tabrelay import __version__
@@ -88,6 +90,8 @@ def web_app(
     its token would allow."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.add_exception_handler(404, not_found)
+    app.add_exception_handler(405, _method_not_allowed)
+    app.add_exception_handler(RequestValidationError, _invalid_body)
     _add_information(app, assets, status, probe, is_draining)
     for room in groups:
         room.add_routes(app)
@@ -228,6 +232,15 @@ def _add_address_page(app: FastAPI, assets: Assets) -> None:
         return found
 
     app.add_api_route("/{path:path}", address, methods=["GET"])
+
+
+async def _method_not_allowed(request: Request, error: Exception) -> Response:
+    headers = error.headers if isinstance(error, RoutingException) else None
+    return problem_response(405, "method_not_allowed", f"This route has no method {request.method}.", headers)
+
+
+async def _invalid_body(request: Request, error: Exception) -> Response:
+    return problem_response(400, "invalid_request", "The body or the query is not what this route expects.")
 
 
 async def not_found(request: Request, error: Exception) -> Response:
