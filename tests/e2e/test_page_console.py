@@ -142,7 +142,7 @@ async def test_values_of_python_without_a_json_form_are_named(console: tuple[Rep
     expected = {
         "nan": "result: nan has no JSON form. Return a finite number, None or a text.",
         "loop": "it contains itself, or nests deeper than 100 levels",
-        "object": "result.a: a object has no JSON form. Return a dict, a list or a dataclass",
+        "object": "result.a: an object has no JSON form. Return a dict, a list or a dataclass",
         "function": "result: a function has no JSON form. Return what it returns.",
     }
     async with relay.client() as client:

@@ -401,8 +401,13 @@ def test_a_result_that_breaks_the_promise_is_an_error_that_names_the_path() -> N
     ("value", "text"),
     [
         ({"a": [1, float("nan")]}, "result.a[1]: nan has no JSON form"),
-        ({"a": object()}, "result.a: a object has no JSON form"),
-        ({(1, 2): 3}, "result: a tuple can't be the key of a JSON object"),
+        ({"a": object()}, "result.a: an object has no JSON form"),
+        ({(1, 2): 3}, "result: a tuple can't be the key of a JSON object. Use texts as keys, such as str(key)."),
+        ({None: 3}, "result: None can't be the key of a JSON object. Use texts as keys, such as str(key)."),
+        (
+            object(),
+            "result: an object has no JSON form. Return a dict, a list or a dataclass with the values that matter.",
+        ),
     ],
 )
 def test_a_result_that_json_can_not_hold_is_a_clear_error(value: Any, text: str) -> None:

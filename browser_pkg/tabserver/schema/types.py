@@ -285,7 +285,12 @@ def to_json(value: Any, path: str, levels: int = MAX_LEVELS) -> Json:
             for f in dataclasses.fields(value)
             if f.init
         }
-    raise NotJson(f"{path}: a {type(value).__name__} has no JSON form. {_advice(value)}")
+    raise NotJson(f"{path}: {_kind(value)} has no JSON form. {_advice(value)}")
+
+
+def _kind(value: object) -> str:
+    name = type(value).__name__
+    return str(value) if value is None or value is ... else f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 
 def _advice(value: Any) -> str:
@@ -314,7 +319,7 @@ def _key(key: object, path: str) -> str:
         return key
     if isinstance(key, int) and not isinstance(key, bool):
         return str(key)
-    raise NotJson(f"{path}: a {type(key).__name__} can't be the key of a JSON object")
+    raise NotJson(f"{path}: {_kind(key)} can't be the key of a JSON object. Use texts as keys, such as str(key).")
 
 
 def _name(hint: Any) -> str:
