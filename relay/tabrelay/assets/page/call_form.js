@@ -108,7 +108,7 @@ function resultElements(result) {
   const text = resultText({ ...result, content: others });
   const shown = text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}\n… (${text.length - MAX_TEXT} characters more)` : text;
   return [
-    ...(shown ? [element("pre", { class: "mono" }, shown)] : []),
+    ...(shown ? [element("pre", { class: "mono", tabindex: "0", role: "region", "aria-label": "Result" }, shown)] : []),
     ...images.map(({ data, mimeType }) => element("img", { src: `data:${mimeType};base64,${data}`, alt: "Image that the tool returned" })),
   ];
 }
