@@ -35,10 +35,11 @@ async def test_the_pages_load_from_the_relay_alone_and_markup_in_texts_stays_tex
     await expect(page.locator("#calls [data-phase=failed]")).to_have_count(1)
     own = await context.new_page()
     await own.goto(f"http://127.0.0.1:{demo.port}/")
-    await expect(own.locator("[data-tool=poisoned]")).to_contain_text("<img src=x")
-    # The list of calls on the relay's page.
+    # Calls of before the console was open, from the call log.
     await expect(own.locator("#calls-list [data-call=poisoned][data-outcome=tool_error]")).to_have_count(1)
     await expect(own.locator("#calls-list [data-call=add][data-outcome=ok]")).to_have_count(1)
+    await own.locator("tr[data-server=demo]").click()
+    await expect(own.locator("#drawer [data-tool=poisoned]")).to_contain_text("<img src=x")
     for shown in (page, own):
         assert await shown.locator("#injected").count() == 0
         assert await shown.evaluate("window.pwned") is None

@@ -55,7 +55,8 @@ async def test_two_browsers_share_a_name_and_each_has_an_address(
 
             own = await context.new_page()
             await own.goto(f"http://127.0.0.1:{demo.port}/")
-            card = own.locator("[data-server=demo]")
+            await own.locator("tr[data-server=demo]").click()
+            card = own.locator("#drawer")
             row = card.locator(f"[data-instance='{ids['first']}']")
             await expect(row).to_contain_text("Chrome")
             await expect(row.locator(".front")).to_be_visible()

@@ -18,7 +18,7 @@ async def test_the_page_shows_every_relay_and_the_servers_at_all_of_them(
     async with NatsServer(tmp_path / "nats") as bus, Demo(home, "--bus", bus.url, verb="serve", bus_beat_s=0.3) as here:
         page = await context.new_page()
         await page.goto(here.url)
-        rows, server = page.locator("#nodes-list li"), page.locator("[data-server=there]")
+        rows, server = page.locator("#nodes-list li"), page.locator("tr[data-server=there]")
         await expect(rows).to_have_count(1)
         async with Demo(home, "--bus", bus.url, verb="serve", bus_beat_s=0.3) as there:
             url = f"http://127.0.0.1:{there.port}"
@@ -26,8 +26,10 @@ async def test_the_page_shows_every_relay_and_the_servers_at_all_of_them(
                 await expect(rows).to_have_count(2)
                 await expect(rows.nth(0)).to_contain_text("this relay · 0 browsers")
                 await expect(rows.nth(1)).to_contain_text("1 browser ·")
-                await expect(server.locator(".presence")).to_contain_text("online for")
-                await expect(server.locator("[data-tool=echo]")).to_be_visible()
+                await expect(server).to_have_attribute("data-state", "online")
+                await server.click()
+                await expect(page.locator("#drawer .presence")).to_contain_text("online for")
+                await expect(page.locator("#drawer [data-tool=echo]")).to_be_visible()
         # The relay has stopped, and it is no longer listed.
         await expect(rows).to_have_count(1)
         await expect(server).to_have_count(0)

@@ -84,7 +84,7 @@ async def console_with_everything(stage: Stage) -> Page:
     stranger = await stage.page(stage.site.origin, is_paired=False, has_worker=False)
     await stranger.evaluate(DIAL, stage.base.replace("http", "ws") + "/plain")
     await page.bring_to_front()
-    for part in ("#servers [data-server=demo]", "#asking li", "#refused-list li", "#calls-list li"):
+    for part in ("tr[data-server=demo]", "#asking li", "#refused-list li", "#calls-list [data-call=add]"):
         await page.locator(part).first.wait_for()
     return page
 

@@ -23,6 +23,7 @@ const ENABLE_DELAY_MS = 600;
  */
 export function pairsPanel(decide) {
   const section = byId("pairs", HTMLElement);
+  const pairedSection = byId("paired-section", HTMLElement);
   const askingList = byId("asking", HTMLElement);
   const pairedList = byId("paired", HTMLElement);
   /** @type {Map<string, HTMLElement>} */
@@ -40,13 +41,14 @@ export function pairsPanel(decide) {
 
   return {
     hide() {
-      section.hidden = true;
+      section.hidden = pairedSection.hidden = true;
     },
 
     /** @param {Pairs} pairs */
     update(pairs) {
       const others = pairs.paired.filter(({ own }) => !own);
-      section.hidden = pairs.asking.length + others.length === 0;
+      section.hidden = pairs.asking.length === 0;
+      pairedSection.hidden = others.length === 0;
       prune(asking, new Set(pairs.asking.map(key)), (row) => row);
       for (const request of pairs.asking) {
         if (asking.has(key(request))) continue;
@@ -61,7 +63,6 @@ export function pairsPanel(decide) {
         paired.set(page.id, row);
         row.update(page);
       }
-      byId("paired-title", HTMLElement).hidden = others.length === 0;
     },
   };
 }

@@ -1,0 +1,186 @@
+/**
+ * A captured call as a command or program: `tabrelay call`, curl, Python, TypeScript, and a pytest test.
+ *
+ * Pure functions. No text contains a token: commands read it by the command that prints it. Values that the relay has redacted stay
+ * `[redacted]`.
+ */
+
+import { sibling } from "../clients.js";
+import { TOOLS_CALL } from "../mcp_methods.js";
+
+const VERSION = "2026-07-28";
+const META = "io.modelcontextprotocol";
+
+/**
+ * @typedef {{ server: string, url: string, method: string, params: Record<string, any>, tokenCommand: string, expected?: unknown }} CopiedCall
+ * @typedef {{ id: string, label: string, language: import("../code_block.js").Language, make: (call: CopiedCall) => string }} Form
+ */
+
+/** @type {Form[]} */
+export const FORMS = [
+  { id: "tabrelay", label: "tabrelay call", language: "shell", make: tabrelayCall },
+  { id: "curl", label: "curl", language: "shell", make: curl },
+  { id: "python", label: "Python", language: "python", make: python },
+  { id: "typescript", label: "TypeScript", language: "js", make: typescript },
+  { id: "pytest", label: "pytest", language: "python", make: pytest },
+];
+
+/** Params without what the protocol adds. @param {Record<string, any>} params */
+function bare(params) {
+  const { _meta: _, inputResponses: __, requestState: ___, ...rest } = params;
+  return rest;
+}
+
+/** For a POSIX shell. @param {string} text */
+export function quoted(text) {
+  return /^[\w@%+=:,./-]+$/u.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** @param {CopiedCall} call */
+function tabrelayCall({ server, method, params, tokenCommand }) {
+  const rest = bare(params);
+  if (method !== TOOLS_CALL) return `# "tabrelay call" runs tools only; this is ${method}.\n${sibling(tokenCommand, `tools ${quoted(server)}`)}`;
+  const args = JSON.stringify(rest.arguments ?? {});
+  return `${sibling(tokenCommand, "call")} ${quoted(server)} ${quoted(String(rest.name))}${args === "{}" ? "" : ` ${quoted(args)}`}`;
+}
+
+/** @param {CopiedCall} call */
+function curl({ url, method, params, tokenCommand }) {
+  const rest = bare(params);
+  const meta = { [`${META}/protocolVersion`]: VERSION, [`${META}/clientCapabilities`]: {} };
+  const name = rest.name ?? rest.uri;
+  const lines = [
+    `curl ${quoted(url)}`,
+    `  -H "Authorization: Bearer $(${tokenCommand})"`,
+    `  -H 'Content-Type: application/json'`,
+    `  -H 'Accept: application/json, text/event-stream'`,
+    `  -H 'MCP-Protocol-Version: ${VERSION}'`,
+    `  -H 'Mcp-Method: ${method}'`,
+    ...(name === undefined ? [] : [`  -H ${quoted(`Mcp-Name: ${headerText(String(name))}`)}`]),
+    `  -d ${quoted(JSON.stringify({ jsonrpc: "2.0", id: 1, method, params: { ...rest, _meta: meta } }))}`,
+  ];
+  return lines.join(" \\\n");
+}
+
+/** In base64 if a header can't carry the text unchanged. @param {string} text */
+function headerText(text) {
+  if (/^[\x20-\x7e]*$/u.test(text) && text === text.trim()) return text;
+  return `=?base64?${btoa(String.fromCharCode(...new TextEncoder().encode(text)))}?=`;
+}
+
+/** @param {CopiedCall} call @returns {[name: string, ...args: string[]]} call of the Python client */
+function pythonCall({ method, params }) {
+  const rest = bare(params);
+  if (method === TOOLS_CALL) return ["call_tool", literal(rest.name), literal(rest.arguments ?? {})];
+  if (method === "resources/read") return ["read_resource", literal(rest.uri)];
+  if (method === "prompts/get") return ["get_prompt", literal(rest.name), literal(rest.arguments ?? {})];
+  if (method === "resources/list") return ["list_resources"];
+  if (method === "resources/templates/list") return ["list_resource_templates"];
+  if (method === "prompts/list") return ["list_prompts"];
+  return ["list_tools"];
+}
+
+/** @param {string} url @param {string} indent */
+function pythonClient(url, indent) {
+  return [
+    `async with (`,
+    `    httpx2.AsyncClient(headers=HEADERS, timeout=60) as http,`,
+    `    Client(streamable_http_client(${literal(url)}, http_client=http)) as client,`,
+    `):`,
+  ].map((line) => indent + line);
+}
+
+const PYTHON_IMPORTS = ["import os", "", "import httpx2", "from mcp.client.client import Client", "from mcp.client.streamable_http import streamable_http_client"];
+const PYTHON_TOKEN = 'HEADERS = {"Authorization": "Bearer " + os.environ["TABRELAY_TOKEN"]}';
+
+/** @param {CopiedCall} call */
+function python(call) {
+  const [name, ...args] = pythonCall(call);
+  return [
+    `# TABRELAY_TOKEN="$(${call.tokenCommand})" python call.py`,
+    "import asyncio",
+    ...PYTHON_IMPORTS,
+    "",
+    PYTHON_TOKEN,
+    "",
+    "",
+    "async def main() -> None:",
+    ...pythonClient(call.url, "    "),
+    `        print(await client.${name}(${args.join(", ")}))`,
+    "",
+    "",
+    "asyncio.run(main())",
+  ].join("\n");
+}
+
+/** @param {CopiedCall} call */
+function pytest(call) {
+  const [name, ...args] = pythonCall(call);
+  const title = String(bare(call.params).name ?? call.method).replaceAll(/\W+/gu, "_").toLowerCase();
+  const expected = call.expected;
+  const check = expected && typeof expected === "object" ? expectedLines(/** @type {Record<string, any>} */ (expected)) : ["        assert result"];
+  return [
+    `# TABRELAY_TOKEN="$(${call.tokenCommand})" python -m pytest test_${title}.py   (needs pytest-asyncio)`,
+    ...PYTHON_IMPORTS,
+    "import pytest",
+    "",
+    PYTHON_TOKEN,
+    "",
+    "",
+    "@pytest.mark.asyncio",
+    `async def test_${title}() -> None:`,
+    ...pythonClient(call.url, "    "),
+    `        result = await client.${name}(${args.join(", ")})`,
+    ...check,
+  ].join("\n");
+}
+
+/** @param {Record<string, any>} result */
+function expectedLines(result) {
+  const lines = [];
+  if (Array.isArray(result.content)) lines.push(`        assert ${result.isError ? "" : "not "}result.is_error`);
+  const texts = (result.content ?? []).filter((/** @type {any} */ block) => block?.type === "text").map((/** @type {any} */ block) => block.text);
+  if (result.structuredContent !== undefined) lines.push(`        assert result.structured_content == ${literal(result.structuredContent)}`);
+  else if (texts.length) lines.push(`        assert [block.text for block in result.content if block.type == "text"] == ${literal(texts)}`);
+  return lines.length ? lines : ["        assert result"];
+}
+
+/** @param {CopiedCall} call */
+function typescript({ url, method, params, tokenCommand }) {
+  const rest = bare(params);
+  const argument = JSON.stringify(rest, null, 2);
+  /** @type {Record<string, string>} */
+  const names = {
+    [TOOLS_CALL]: "callTool",
+    "resources/read": "readResource",
+    "prompts/get": "getPrompt",
+    "completion/complete": "complete",
+    "resources/list": "listResources",
+    "resources/templates/list": "listResourceTemplates",
+    "prompts/list": "listPrompts",
+  };
+  return [
+    `// TABRELAY_TOKEN="$(${tokenCommand})" npx tsx call.ts`,
+    'import { Client } from "@modelcontextprotocol/sdk/client/index.js";',
+    'import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";',
+    "",
+    'const client = new Client({ name: "script", version: "1.0" });',
+    `const transport = new StreamableHTTPClientTransport(new URL(${JSON.stringify(url)}), {`,
+    "  requestInit: { headers: { Authorization: `Bearer ${process.env.TABRELAY_TOKEN}` } },",
+    "});",
+    "await client.connect(transport);",
+    `console.log(await client.${names[method] ?? "listTools"}(${argument === "{}" ? "" : argument}));`,
+    "await client.close();",
+  ].join("\n");
+}
+
+/** A value as Python writes it. @param {unknown} value @returns {string} */
+export function literal(value) {
+  if (value === null || value === undefined) return "None";
+  if (value === true) return "True";
+  if (value === false) return "False";
+  if (typeof value === "number") return String(value);
+  if (typeof value === "string") return JSON.stringify(value).replaceAll("\u2028", "\\u2028").replaceAll("\u2029", "\\u2029");
+  if (Array.isArray(value)) return `[${value.map(literal).join(", ")}]`;
+  return `{${Object.entries(value).map(([key, inner]) => `${literal(key)}: ${literal(inner)}`).join(", ")}}`;
+}
