@@ -127,6 +127,7 @@ async def test_the_list_is_used_by_keyboard(console: ConsolePage) -> None:
     page = console.page
     async with console.client() as client:
         await client.call_tool("page", {})
+    await console.filter("method:tools/call")
     await expect(console.line("page")).not_to_have_count(0)
     await page.locator("#calls-list").focus()
     await page.keyboard.press("Home")
@@ -137,6 +138,7 @@ async def test_the_list_is_used_by_keyboard(console: ConsolePage) -> None:
     await page.keyboard.press("ArrowDown")
     active = await page.locator("#calls-list").get_attribute("aria-activedescendant")
     await expect(page.locator(f"#{active}")).to_have_attribute("aria-selected", "true")
+    await console.filter("")
 
 
 async def test_ten_thousand_rows_are_listed_with_few_elements(console: ConsolePage) -> None:
