@@ -1,7 +1,7 @@
 /**
  * List of the browsers that offer one server, where several may, on the relay's page.
  *
- * Rows are made once and then updated, so that a selected address survives the next poll. It requests nothing: page.js does.
+ * Rows are made once and then updated, so that a selected address survives the next poll. It requests nothing: the console does.
  */
 
 import { duration, element, setText } from "./element.js";

@@ -1,7 +1,7 @@
 /**
  * List of the relays that share a bus, on the relay's page.
  *
- * This relay is first. The list is hidden for a relay without a bus. It requests nothing: page.js does.
+ * This relay is first. The list is hidden for a relay without a bus. It requests nothing: the console does.
  */
 
 import { byId, duration, element, setText } from "./element.js";
