@@ -114,8 +114,7 @@ async def test_a_call_shows_request_result_messages_and_its_waterfall(console: C
 async def test_the_tree_of_a_result_is_searched_and_folded(console: ConsolePage) -> None:
     async with console.client("searcher") as client:
         await client.call_tool("echo", {"text": "a needle in a haystack"})
-    await console.filter("tool:echo client:searcher")
-    await console.line("echo").click()
+    await console.open_call("echo", "tool:echo client:searcher")
     request = console.drawer.locator("[data-part=request]")
     await request.get_by_role("searchbox").fill("needle")
     await expect(request.get_by_text("1 match")).to_be_visible()

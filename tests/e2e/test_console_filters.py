@@ -75,7 +75,7 @@ async def test_the_palette_opens_a_server_by_keyboard(console: ConsolePage) -> N
     await console.filter("")
     await page.keyboard.press("Control+k")
     await page.get_by_role("combobox", name="Search for a command").fill("server notes")
-    await expect(page.get_by_role("option").first).to_have_attribute("aria-selected", "true")
+    await expect(page.locator("#palette-list [role=option]").first).to_have_attribute("aria-selected", "true")
     await page.keyboard.press("Enter")
     await expect(console.drawer.locator("#drawer-title")).to_have_text("notes")
     await page.keyboard.press("Escape")
@@ -157,8 +157,7 @@ async def test_a_session_file_opens_without_the_relay(console: ConsolePage, tmp_
 async def test_a_call_is_copied_as_commands_and_programs_without_the_token(console: ConsolePage) -> None:
     async with console.client("copier") as client:
         await client.call_tool("echo", {"text": "it's copied"})
-    await console.filter("client:copier tool:echo")
-    await console.line("echo").click()
+    await console.open_call("echo", "client:copier tool:echo")
     select = console.drawer.get_by_role("combobox", name="Copy as")
     expected = {
         "tabrelay": "call notes echo",

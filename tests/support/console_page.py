@@ -15,7 +15,7 @@ import httpx2
 import mcp_types as types
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
-from playwright.async_api import Browser, Locator, Page
+from playwright.async_api import Browser, Locator, Page, expect
 
 from tabserver.handlers.content import Image
 from tabserver.handlers.context import Context
@@ -129,6 +129,12 @@ class ConsolePage:
         """Lines of calls with this name, and `data-…` attributes."""
         more = "".join(f"[data-{key}='{value}']" for key, value in data.items())
         return self.page.locator(f"#calls-list .rows [data-call='{name}']{more}")
+
+    async def open_call(self, name: str, filter: str) -> None:
+        """Open the only call with this name that the filter keeps."""
+        await self.filter(filter)
+        await expect(self.line(name)).to_have_count(1)
+        await self.line(name).click()
 
     @property
     def drawer(self) -> Locator:

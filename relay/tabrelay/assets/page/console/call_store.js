@@ -8,6 +8,8 @@
 /** @typedef {import("./rows.js").Row} Row */
 
 export const MAX_ROWS = 10_000;
+/** The start of a line of the call log is its end minus its duration, so it is a little off. */
+const CLOCK_MS = 20;
 
 export class CallStore extends EventTarget {
   /** @type {Map<string, Row>} */
@@ -51,8 +53,18 @@ export class CallStore extends EventTarget {
       if (known) Object.assign(known, row);
       else this.#insert({ ...row });
     }
+    this.#dropKnownLines();
     this.#trim();
     if (rows.length) this.#report();
+  }
+
+  /** Of the call log, only lines of before the first captured call are shown: the others are calls that were captured. */
+  #dropKnownLines() {
+    const first = this.#rows.find(({ is_log }) => !is_log)?.started ?? Infinity;
+    const isKnown = (/** @type {Row} */ row) => Boolean(row.is_log) && row.started > first - CLOCK_MS;
+    if (!this.#rows.some(isKnown)) return;
+    for (const row of this.#rows) if (isKnown(row)) this.#byId.delete(row.id);
+    this.#rows = this.#rows.filter((row) => !isKnown(row));
   }
 
   clear() {

@@ -107,11 +107,10 @@ class ConsolePage {
 
   /** Calls of before the console was open, from the call log. */
   async #readLog() {
-    const first = this.#store.rows[0]?.started ?? Infinity;
     if (this.#session.isOpen) return;
     const { calls } = await ask("/-/calls?since=").catch(() => ({ calls: [] }));
-    const rows = (calls ?? []).map(rowOfLog).filter((/** @type {Row | null} */ row) => row && row.started < first - 50);
-    if (rows.length && !this.#store.rows.some(({ is_log }) => is_log)) this.#store.take(rows);
+    const rows = (calls ?? []).map(rowOfLog).filter((/** @type {Row | null} */ row) => row !== null);
+    if (!this.#session.isOpen && !this.#store.rows.some(({ is_log }) => is_log)) this.#store.take(rows);
   }
 
   /** @param {Status} status */

@@ -49,7 +49,7 @@ export class Drawer extends EventTarget {
   show({ key, title, about = "", takesFocus = true }, fill) {
     this.#shown.abort();
     this.#shown = new AbortController();
-    if (this.root.hidden) this.#before = document.activeElement;
+    if (this.root.hidden || !this.root.contains(document.activeElement)) this.#before = document.activeElement;
     this.#key = key;
     this.describe(title, about);
     this.#body.replaceChildren();
