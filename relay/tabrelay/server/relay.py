@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tabrelay import __version__
 from tabrelay.admission.page_refusals import PageRefusals
+from tabrelay.admission.pairing import PairingRequest
 from tabrelay.admission.policy import Refuse
 from tabrelay.admission.routes import Route
 from tabrelay.assets.docs_site import DocsSite
@@ -152,7 +153,7 @@ class Relay:
         return PairingRoutes(
             tokens,
             parts.policy,
-            on_ask=parts.on_ask,
+            on_ask=self._page_asked,
             on_paired=self._registry.declare,
             public_url=settings.public_url,
             loopback=LoopbackApprovals(tokens, is_direct=not settings.public_url and not settings.trusted_proxies),
@@ -278,11 +279,17 @@ class Relay:
         if self._metrics is not None:
             self._metrics.record_refusal("face", error.reason)
 
+    def _page_asked(self, asking: PairingRequest, others: list[str]) -> None:
+        """A page of another site asks to be paired."""
+        self._console.status_changed()
+        self._parts.on_ask(asking, others)
+
     def refused(self, refusal: Refuse, asked: Route, kind: str, request: RequestHeaders) -> None:
         """The gate refused a request."""
         if self._metrics is not None:
             self._metrics.record_refusal("gate", refusal.reason)
         self._refusals.record_request(refusal, asked, kind, request)
+        self._console.status_changed()
 
     # -- start and stop -----------------------------------------------------------------------------------------------
 
