@@ -21,7 +21,7 @@ const COLUMNS = [
   ["name", "Server", false, ""],
   ["state", "State", false, ""],
   ["place", "Location", false, "Where the tools run"],
-  ["tabs", "Tabs", true, ""],
+  ["tab-count", "Tabs", true, ""],
   ["tools", "Tools", true, ""],
   ["calls", "Calls", true, "Since the relay started"],
   ["errors", "Errors", true, "Of the calls below"],
@@ -112,7 +112,7 @@ function serverRow(name, open) {
       setText(badge, server.state === "offline" && server.connection ? server.connection : server.state);
       drawMarks(marks, server);
       text("place", placeOf(server));
-      text("tabs", tabCount(server));
+      text("tab-count", tabCount(server));
       text("tools", String(server.tools.length));
       text("calls", server.in_flight ? `${server.calls} (${server.in_flight} running)` : String(server.calls));
       text("errors", stats ? String(stats.errors) : "");
