@@ -81,20 +81,20 @@ async def test_the_palette_opens_a_server_by_keyboard(console: ConsolePage) -> N
     await page.keyboard.press("Escape")
 
 
-async def test_lanes_filter_and_their_brush_restricts_the_list(console: ConsolePage) -> None:
+async def test_the_timeline_filters_and_its_brush_restricts_the_list(console: ConsolePage) -> None:
     page = console.page
     for name in ("lane-a", "lane-b"):
         async with console.client(name) as client:
             await client.call_tool("echo", {"text": name})
     await page.get_by_role("combobox", name="Lanes").select_option("client")
-    lanes = page.get_by_test_id("lanes")
-    await lanes.locator("[data-lane=lane-a]").click()
+    timeline = page.get_by_test_id("lanes")
+    await timeline.locator("[data-lane=lane-a]").click()
     await expect(page.get_by_test_id("filter")).to_have_value("client:lane-a")
     await expect(console.line("echo")).to_have_count(1)
     await console.filter("client:lane-a,lane-b tool:echo")
     await expect(console.line("echo")).to_have_count(2)
     # The end of the time: only the second client called then.
-    await lanes.locator("canvas").focus()
+    await timeline.locator("canvas").focus()
     await page.keyboard.press("ArrowRight")
     await expect(console.line("echo")).to_have_count(1)
     await expect(console.line("echo").locator(".client")).to_have_text("lane-b")
