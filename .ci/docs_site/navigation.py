@@ -17,8 +17,10 @@ SECTIONS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     (
         "Guides",
         "guides",
-        ("pages", "javascript", "python", "pyscript", "micropython", "frameworks", "console", "tabs", "tasks")
-        + ("apps", "skills"),
+        (
+            *("pages", "javascript", "python", "pyscript", "micropython", "frameworks", "console", "tabs"),
+            *("tasks", "apps", "skills"),
+        ),
     ),
     ("Reference", "reference", ("api", "cli", "settings", "config", "limits", "errors", "metrics", "link")),
     ("Concepts", "concepts", ("architecture", "lifecycle", "security", "performance")),
