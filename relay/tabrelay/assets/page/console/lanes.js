@@ -41,7 +41,7 @@ export class Lanes extends EventTarget {
     super();
     this.#filter = filter;
     const clear = element("button", { type: "button", class: "button is-small" }, "Whole time");
-    clear.addEventListener("click", () => this.#setBrush(null));
+    clear.addEventListener("click", () => this.clear());
     this.root = element("div", { class: "lanes", "data-testid": "lanes" }, this.#labels, this.#canvas, element("div", { class: "row lane-tools" }, this.#range, clear));
     this.#canvas.addEventListener("pointerdown", (event) => this.#drag(event));
     this.#canvas.addEventListener("keydown", (event) => this.#onKey(event));
@@ -57,7 +57,13 @@ export class Lanes extends EventTarget {
   /** @param {readonly Row[]} rows that are shown, without the restriction of the brush */
   show(rows) {
     this.#rows = rows;
+    if (!this.#dragging) this.#span = spanOf(rows);
     this.#schedule();
+  }
+
+  /** Select the whole time. */
+  clear() {
+    if (this.#brush) this.#setBrush(null);
   }
 
   #schedule() {
@@ -82,11 +88,6 @@ export class Lanes extends EventTarget {
     const shown = [...lanes.entries()].sort((a, b) => b[1].length - a[1].length).slice(0, MAX_LANES);
     this.#drawLabels(shown);
     const now = Date.now();
-    if (!this.#dragging) {
-      const start = this.#rows[0]?.started ?? now - 1000;
-      const end = this.#rows.reduce((latest, { started, ms }) => Math.max(latest, started + (ms ?? now - started)), start + 1);
-      this.#span = [start, Math.max(start + 1, end)];
-    }
     const width = this.#canvas.clientWidth;
     const height = Math.max(1, shown.length) * LANE_PX;
     const scale = devicePixelRatio;
@@ -187,4 +188,12 @@ export class Lanes extends EventTarget {
     this.dispatchEvent(new CustomEvent("brush", { detail: brush }));
     this.#schedule();
   }
+}
+
+/** From the first start to the last end. @param {readonly Row[]} rows @returns {[number, number]} */
+function spanOf(rows) {
+  const now = Date.now();
+  const start = rows[0]?.started ?? now - 1000;
+  const end = rows.reduce((latest, { started, ms }) => Math.max(latest, started + (ms ?? now - started)), start + 1);
+  return [start, Math.max(start + 1, end)];
 }

@@ -57,7 +57,7 @@ function lanesMenu(traffic, filterBar) {
   const choose = () => {
     place.hidden = !select.value;
     setUrlValues({ lanes: select.value });
-    if (!select.value) traffic.setBrush(null);
+    if (!select.value) lanes.clear();
     lanes.by = select.value;
   };
   select.value = LANES.includes(urlValue("lanes")) ? urlValue("lanes") : "";
