@@ -124,6 +124,7 @@ class ConsolePage:
 
     async def filter(self, text: str) -> None:
         await self.page.get_by_test_id("filter").fill(text)
+        await expect(self.page.locator("#calls-list")).to_have_attribute("data-filter", text)
 
     def line(self, name: str, **data: str) -> Locator:
         """Lines of calls with this name, and `data-…` attributes."""

@@ -126,6 +126,7 @@ export class Traffic extends EventTarget {
     this.#filtered = this.#store.rows.filter((row) => filter.matches(row, now));
     this.#shown = brush ? this.#filtered.filter(brush) : this.#filtered;
     this.#list.show(linesOf(this.#shown));
+    this.#list.root.dataset.filter = filter.text;
     setText(this.#count, countText(this.#shown, this.#store.size));
     this.#empty.hidden = this.#shown.length > 0;
     setText(this.#empty, this.#store.size ? "No call matches the filter." : "No calls yet. Calls of clients appear here as they happen.");
