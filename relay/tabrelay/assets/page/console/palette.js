@@ -26,13 +26,7 @@ export function commandPalette(commands) {
     const words = input.value.toLowerCase().split(/\s+/u).filter(Boolean);
     found = all.filter(({ kind, text, hint = "" }) => words.every((word) => `${kind} ${text} ${hint}`.toLowerCase().includes(word))).slice(0, MAX_SHOWN);
     active = Math.min(active, Math.max(0, found.length - 1));
-    list.replaceChildren(
-      ...found.map(({ kind, text, hint = "" }, index) => {
-        const item = element("li", { role: "option", id: `command-${index}`, "aria-selected": String(index === active) }, element("span", { class: "hint" }, kind), element("span", { class: "text" }, text), element("span", { class: "hint" }, hint));
-        item.addEventListener("click", () => choose(index));
-        return item;
-      }),
-    );
+    list.replaceChildren(...found.map((command, index) => optionItem(command, index, index === active, () => choose(index))));
     if (found.length) input.setAttribute("aria-activedescendant", `command-${active}`);
     else input.removeAttribute("aria-activedescendant");
     list.children[active]?.scrollIntoView({ block: "nearest" });
@@ -73,4 +67,17 @@ export function commandPalette(commands) {
     open();
   });
   return { open };
+}
+
+/**
+ * @param {Command} command
+ * @param {number} index
+ * @param {boolean} isActive
+ * @param {() => void} choose
+ */
+function optionItem({ kind, text, hint = "" }, index, isActive, choose) {
+  const parts = [element("span", { class: "hint" }, kind), element("span", { class: "text" }, text), element("span", { class: "hint" }, hint)];
+  const item = element("li", { role: "option", id: `command-${index}`, "aria-selected": String(isActive) }, ...parts);
+  item.addEventListener("click", choose);
+  return item;
 }

@@ -90,7 +90,7 @@ function samplingForm({ messages = [], systemPrompt = "", maxTokens }) {
 }
 
 function rootsForm() {
-  const list = element("textarea", { rows: 3, placeholder: "file:///home/me/project" });
+  const list = element("textarea", { rows: 3, placeholder: "file:///projects/notes" });
   const field = element("label", { class: "field" }, element("span", {}, "One address for each line"), list);
   const roots = () => list.value.split("\n").map((line) => line.trim()).filter(Boolean).map((uri) => ({ uri }));
   return { title: "The server asks for the client’s roots", fields: [field], read: () => ({ roots: roots() }), decline: { roots: [] } };

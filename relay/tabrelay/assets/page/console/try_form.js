@@ -37,27 +37,10 @@ const COMPLETE_MS = 250;
  * @param {TryContext} context
  */
 export function tryForm(trial, { runner, open }) {
-  const { server, method, of, note = "", tabs = [] } = trial;
-  const fields = toolForm(trial.schema, trial.values);
-  const raw = element("textarea", { class: "mono", rows: 8, spellcheck: "false", "aria-label": "Parameters as JSON" });
-  const rawField = element("label", { class: "field", hidden: true }, element("span", {}, "Parameters"), raw);
-  const toggle = element("button", { type: "button", class: "button is-quiet is-small", "aria-pressed": "false" }, "Raw JSON");
-  const tab = tabs.length ? element("select", {}, element("option", { value: "" }, "As for any client"), ...tabs.map(({ id, title }) => element("option", { value: id }, title || id))) : null;
-  const run = element("button", { type: "submit", class: "button is-primary" }, of ? "Send" : "Run");
-  const cancel = element("button", { type: "button", class: "button", hidden: true }, "Cancel");
-  const status = element("p", { class: "hint", role: "status" });
+  const { server, method, of } = trial;
+  const { form, fields, raw, rawField, toggle, tab, run, cancel, status } = makeForm(trial);
   const questions = element("div");
   const output = element("div", { class: "stack is-close", "data-testid": "outcome" });
-  const form = element(
-    "form",
-    { class: "stack try", novalidate: true, "data-testid": "try" },
-    note ? element("p", { class: "hint" }, note) : null,
-    fields.element,
-    rawField,
-    tab ? element("label", { class: "field" }, element("span", {}, "Tab"), tab) : null,
-    element("div", { class: "row" }, run, cancel, toggle),
-    status,
-  );
   let running = new AbortController();
 
   /** The params of the request; null if a field is wrong. @returns {Record<string, unknown> | null} */
@@ -110,6 +93,30 @@ export function tryForm(trial, { runner, open }) {
   });
   if (trial.complete) offerCompletion(fields.element, server, trial.complete, runner);
   return element("div", { class: "stack" }, form, questions, output);
+}
+
+/** The form's elements. @param {Trial} trial */
+function makeForm({ schema, values, of, note = "", tabs = [] }) {
+  const fields = toolForm(schema, values);
+  const raw = element("textarea", { class: "mono", rows: 8, spellcheck: "false", "aria-label": "Parameters as JSON" });
+  const rawField = element("label", { class: "field", hidden: true }, element("span", {}, "Parameters"), raw);
+  const toggle = element("button", { type: "button", class: "button is-quiet is-small", "aria-pressed": "false" }, "Raw JSON");
+  const options = tabs.map(({ id, title }) => element("option", { value: id }, title || id));
+  const tab = tabs.length ? element("select", {}, element("option", { value: "" }, "As for any client"), ...options) : null;
+  const run = element("button", { type: "submit", class: "button is-primary" }, of ? "Send" : "Run");
+  const cancel = element("button", { type: "button", class: "button", hidden: true }, "Cancel");
+  const status = element("p", { class: "hint", role: "status" });
+  const form = element(
+    "form",
+    { class: "stack try", novalidate: true, "data-testid": "try" },
+    note ? element("p", { class: "hint" }, note) : null,
+    fields.element,
+    rawField,
+    tab ? element("label", { class: "field" }, element("span", {}, "Tab"), tab) : null,
+    element("div", { class: "row" }, run, cancel, toggle),
+    status,
+  );
+  return { form, fields, raw, rawField, toggle, tab, run, cancel, status };
 }
 
 /**
