@@ -336,7 +336,22 @@ register({ name: "signals", annotations: { debugging: true }, execute: () => "si
 addEventListener("devtoolstooldiscovery", (event) => event.respondWith({
   name: "Framework",
   description: "What the framework knows.",
-  tools: [{ name: "components", description: "List them.", inputSchema: { type: "object" }, execute: () => ["App"] }],
+  tools: [
+    { name: "components", description: "List them.", inputSchema: { type: "object" }, execute: () => ["App"] },
+    {
+      name: "framework:describe",
+      description: "Describe an element.",
+      inputSchema: {
+        type: "object",
+        properties: { target: { type: "object", description: "The element.", "x-mcp-type": "HTMLElement" } },
+        required: ["target"],
+      },
+      execute({ target }) {
+        const found = { host: target, name: target.localName, run() {}, service: new Date(), list: new Set([1]) };
+        return Object.assign(found, { found });
+      },
+    },
+  ],
 }));
 """
 
@@ -353,6 +368,17 @@ async def test_developer_tools_are_offered_only_where_the_tag_asks_for_them(shop
     await shop.offers(developers, "components")
     assert text(await call(shop, "signals")) == "signals"
     assert "App" in str((await call(shop, "components")).content)
+    described = await call(shop, "framework_describe", {"target": "p"})
+    assert described.structured_content == {
+        "host": "<p>",
+        "name": "p",
+        "run": "[function run]",
+        "service": "[Date]",
+        "list": [1],
+        "found": "[circular]",
+    }
+    missing = await call(shop, "framework_describe", {"target": "#none"})
+    assert missing.is_error and "No element of the page matches target" in text(missing)
     # Tools that come with a listener which is added later are found too.
     await developers.evaluate("""addEventListener("devtoolstooldiscovery", (event) => event.respondWith(
         { name: "Late", tools: [{ name: "late", description: "Late.", execute: () => "late" }] }))""")
@@ -402,6 +428,18 @@ async def test_a_form_that_navigates_its_frame_answers_with_the_json_ld_of_the_n
     await shop.offers(page, "search_frame")
     found = await call(shop, "search_frame", {"words": "pear"})
     assert found.structured_content == {"@type": "Product", "name": "Pear"}
+    await page.close()
+
+
+@only("native")
+async def test_a_form_that_navigates_the_tab_says_where_it_goes(shop: Shop) -> None:
+    form = FORM.partition("<script>")[0].replace("<form", '<form action="next.html"').replace("search", "search_tab")
+    (shop.site.folder / "next.html").write_text("<!doctype html><title>Next</title>")
+    page = await shop.open("leaving.html", TAG, f"<script>{REGISTER}</script>", form)
+    await shop.offers(page, "search_tab")
+    gone = await call(shop, "search_tab", {"words": "pear"})
+    assert not gone.is_error and f"{shop.site.origin}/next.html?words=pear" in text(gone)
+    await page.wait_for_url("**/next.html?words=pear")
     await page.close()
 
 

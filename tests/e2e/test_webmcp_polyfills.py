@@ -14,6 +14,7 @@ from mcp_types import CallToolResult, TextContent, Tool
 from playwright.async_api import Browser, async_playwright
 
 from tests.support.demo import Demo
+from tests.support.npm_bundle import bundle
 from tests.support.other_origin import Site
 from tests.support.waiting import BOUND_S
 
@@ -55,6 +56,8 @@ class Case:
 
     @property
     def name(self) -> str:
+        if self.polyfill == "angular":
+            return "angular_price"
         where = "native" if self.is_native else "bare"
         return f"{where}_{self.polyfill}_{self.order}".replace("(", "_").replace(")", "")
 
@@ -67,6 +70,9 @@ class Case:
         register = REGISTER.replace("NAME", self.name)
         bundle = f'<script src="/{self.name}.js"></script>'
         parts = {"T": TAG, "P": f'<script src="/{self.polyfill}.js"></script>', "R": f"<script>{register}</script>"}
+        if self.polyfill == "angular":
+            asking = TAG.replace("data-server", "data-debugging data-server")
+            return f'{asking}<p></p><script type="module" src="/angular.js"></script>'
         if "(" in self.order:
             return f"{TAG}{bundle}"
         return "".join(parts[part] for part in self.order)
@@ -77,6 +83,7 @@ NATIVE = [
     *(Case("none", order, is_native=True) for order in NATIVE_ORDERS),
     *(Case(polyfill, order, is_native=True) for polyfill in ("global5", "global2") for order in BOTH_ORDERS),
 ]
+ANGULAR = Case("angular", "TR", is_native=True)
 
 
 @dataclass
@@ -84,6 +91,7 @@ class Called:
     listed: Tool | None
     result: CallToolResult
     failure: CallToolResult
+    all_names: frozenset[str]
 
 
 @pytest.fixture(scope="module")
@@ -101,8 +109,9 @@ async def called(
     """Each case is a page; all pages of a browser are tabs of one server."""
     folder = tmp_path_factory.mktemp("polyfills")
     found: dict[str, Called] = {}
+    await bundle("angular.js", folder)
     with Site(folder) as site:
-        for cases, used in ((BARE, browser), (NATIVE, flagged)):
+        for cases, used in ((BARE, browser), ([*NATIVE, ANGULAR], flagged)):
             context = await used.new_context()
             context.set_default_timeout(settings.BOOT_TIMEOUT_MS)
             async with Demo(folder / "home", "shop", "--allow-origin", site.origin, verb="serve") as relay:
@@ -139,8 +148,9 @@ async def call_all(relay: Demo, cases: list[Case]) -> dict[str, Called]:
         return {
             name: Called(
                 listed[name],
-                await client.call_tool(name, {"say": "hello"}),
-                await client.call_tool(name, {"say": "fail"}),
+                await client.call_tool(name, {"say": "hello", "thing": "pear"}),
+                await client.call_tool(name, {"say": "fail", "thing": "fail"}),
+                frozenset(listed),
             )
             for name in names
         }
@@ -166,3 +176,14 @@ def test_a_tool_is_offered_and_runs_in_every_order(called: dict[str, Called], ca
         assert was.listed.output_schema is not None and "said" in was.listed.output_schema["properties"]
     elif not case.is_native:
         assert f"This fails in {case.name}" in text(was.failure)
+
+
+def test_tools_of_angular_are_offered_with_its_signal_and_the_call_context(called: dict[str, Called]) -> None:
+    was = called[ANGULAR.name]
+    assert was.result.structured_content == {"price": 4, "more": "function", "isSignal": True}
+    assert was.failure.is_error and text(was.failure) == "There is no price of fail"
+
+
+def test_developer_tools_of_angular_are_offered_on_request(called: dict[str, Called]) -> None:
+    listed = called[ANGULAR.name].all_names
+    assert {"angular_di_graph", "angular_signal_graph"} <= listed

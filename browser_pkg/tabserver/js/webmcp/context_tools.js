@@ -9,7 +9,7 @@
  * @import { CallContext } from "../client.js"
  */
 
-import { readNavigatedFrame } from "./navigated_page.js";
+import { readNavigatedPage } from "./navigated_page.js";
 
 /**
  * A tool as the page registered it.
@@ -125,7 +125,7 @@ function addDetails({ name, title, description, inputSchema, outputSchema, annot
 async function execute(context, tool, args, { signal }) {
   if (!context.executeTool) throw new Error(`This browser can list "${tool.name}", but can't run it.`);
   const text = await context.executeTool(tool, inEitherShape(args), { signal });
-  return text === null ? readNavigatedFrame(tool.window) : read(text);
+  return text === null ? readNavigatedPage(tool.window) : read(text);
 }
 
 /**
