@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from tabrelay.config.specs import HttpSpec
+from tests.peers.upstreams.transports.test_http import TOOL
 from tests.support.child_specs import child
+from tests.support.fake_upstream import Reply, Upstream, result
 from tests.support.running_relay import RunningRelay
 from tests.support.upstream_relays import busy, client, text
-from tests.support.waiting import until
+from tests.support.waiting import pause, until
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 
@@ -89,3 +92,28 @@ async def test_a_long_message_is_replaced_by_a_note(relay: RunningRelay) -> None
         await text(one, "chatter", size=20_000)
         await until(lambda: bool(log.data))
     assert set(log.data) == {"A log message of more than 16,384 characters was left out."}
+
+
+async def test_an_http_server_sends_them_on_its_stream(tmp_path: Path) -> None:
+    async def initialize(reply: Reply) -> None:
+        about = {"protocolVersion": "2025-11-25", "serverInfo": {"name": "u", "version": "1"}}
+        await reply.result({**about, "capabilities": {"tools": {}, "logging": {}}}, Mcp_Session_Id="s-1")
+
+    async def stream(reply: Reply) -> None:
+        await reply.stream()
+        params = {"level": "warning", "data": "from afar"}
+        while not reply.is_gone.is_set():  # a client that connects receives the next one
+            await reply.event({"jsonrpc": "2.0", "method": "notifications/message", "params": params})
+            await pause()
+
+    on: dict[str, Any] = {"GET": stream, "initialize": initialize, "tools/list": result({"tools": [TOOL]})}
+    async with Upstream(on) as server:
+        spec = HttpSpec("far", server.url, era="legacy", is_shared=True)
+        async with RunningRelay(tmp_path, specs=[spec]) as relay:
+            await relay.has_read("far")
+            one, two = Log(), Log()
+            async with (
+                client(relay, "far", "legacy", logging_callback=one.receive),
+                client(relay, "far", "legacy", logging_callback=two.receive),
+            ):
+                await until(lambda: "from afar" in one.data and "from afar" in two.data)
