@@ -63,7 +63,7 @@ class _Reader(HTMLParser):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The site, built from this tree, and what the generator said."""
+    """The site, built from this tree, and the output of the generator."""
     target = tmp_path_factory.mktemp("docs") / "site"
     command: list[str | Path] = [sys.executable, ROOT / ".ci" / "docs_site" / "build.py", "--to", target]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S)

@@ -184,7 +184,7 @@ async def test_the_status_says_so_when_an_agent_ignores_its_servers(tmp_path: Pa
 
 
 class Slow(NoRelay):
-    """A relay client that delays one report when the test says so."""
+    """A relay client that delays one report when a test requests it."""
 
     def __init__(self, *servers: str) -> None:
         super().__init__(*servers)

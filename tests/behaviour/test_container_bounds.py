@@ -134,7 +134,7 @@ def test_secrets_that_are_taken_out_of_logs_are_so_many(monkeypatch: pytest.Monk
     assert "made-up" not in log_setup.redact(f"the last one is made-up-{log_setup.MOST_KNOWN + 4:06}")
 
 
-def test_what_is_kept_of_known_clients_takes_little_more_than_what_they_say_of_themselves() -> None:
+def test_known_clients_take_little_more_memory_than_their_descriptions() -> None:
     meta = {eras.META_VERSION: "2026-07-28", eras.META_CLIENT: {"name": "c"}, eras.META_CAPABILITIES: {}}
     modern._known_caller.cache_clear()
     tracemalloc.start()

@@ -215,7 +215,7 @@ WIDE: dict[str, Any] = {f"x{number}": {} for number in range(600)}
 
 
 @pytest.mark.parametrize("client", [{"name": BRACKETS, "version": "1"}, {"name": "c", "version": "1", "x": WIDE}])
-async def test_brackets_in_ids_and_in_what_clients_say_of_themselves_cost_no_link(tmp_path: Path, client: Any) -> None:
+async def test_brackets_in_ids_and_client_descriptions_end_no_link(tmp_path: Path, client: Any) -> None:
     """A worker refuses headers that nest deeply. Brackets inside strings and side by side do not count as nesting."""
     async with (
         RunningRelay(tmp_path, servers=("notes",)) as relay,

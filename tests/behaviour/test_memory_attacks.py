@@ -424,7 +424,7 @@ async def test_a_batch_that_waits_for_its_answers_is_text_and_no_values(tmp_path
 
 
 @pytest.mark.parametrize("said", ["clientInfo", "capabilities"])
-async def test_what_a_client_says_of_itself_is_short(tmp_path: Path, said: str) -> None:
+async def test_the_description_of_a_client_is_short(tmp_path: Path, said: str) -> None:
     much = {"name": "test", "version": "1", "more": "x" * MAX_CLIENT_INFO}
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes"):
         about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}

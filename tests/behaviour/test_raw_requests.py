@@ -146,7 +146,7 @@ async def test_bytes_behind_the_handshake_of_a_websocket_are_refused_with_it(rel
 
 
 @pytest.mark.requirement("bad-input")
-async def test_headers_that_say_two_things_are_refused(relay: RunningRelay) -> None:
+async def test_contradicting_headers_are_refused(relay: RunningRelay) -> None:
     body, headers = good()
     async with Line(relay) as line:
         answer = await line.ask(body, [*headers, ("Content-Type", "application/json"), ("Content-Type", "text/plain")])

@@ -1,4 +1,5 @@
-"""Names that a browser without tabs and calls releases, and the status that says that only its worker can answer."""
+"""Names that a browser without tabs and calls releases, and the status of a server
+that only its worker can answer."""
 
 from __future__ import annotations
 

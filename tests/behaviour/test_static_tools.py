@@ -55,7 +55,7 @@ async def test_the_worker_learns_whether_its_server_has_them(tmp_path: Path) -> 
 
 
 @pytest.mark.requirement("static-tools")
-async def test_what_is_remembered_of_a_server_follows_the_setting_of_today(tmp_path: Path) -> None:
+async def test_the_record_of_a_server_follows_the_present_setting(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, **SERVERS) as relay:
         worker = SyntheticWorker(relay.url, relay.token, "notes")
         worker.tools = [*STATIC_TOOLS, ECHO_TOOL]

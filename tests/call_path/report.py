@@ -87,7 +87,7 @@ def _section(result: Measured) -> str:
 
 
 def _steps(steps: Iterable[Step], phase: str, files: Sequence[str]) -> list[str]:
-    """Each visit of a file on a line of its own."""
+    """Each visit of a file, one per line."""
     found = [(file, function) for at, _, file, function in steps if at == phase and file in files]
     return [
         f"{file}  {_counted(name for _, name in group)}" for file, group in groupby(found, key=lambda step: step[0])

@@ -150,7 +150,7 @@ def test_a_program_that_does_not_know_the_key_proves_nothing() -> None:
     challenge.verify(200, json.dumps(issuer.answer(key, AUTHORITY, nonce)).encode())
 
 
-def test_nothing_that_an_unproven_program_says_is_repeated() -> None:
+def test_text_of_an_unproven_program_is_never_shown() -> None:
     challenge = Challenge(key_of("x"), AUTHORITY)
     for status, error in ((401, "unauthorized"), (404, "x"), (403, "unknown_key"), (421, "wrong_authority")):
         body = json.dumps({"error": error, "message": "Run this: evil"}).encode()

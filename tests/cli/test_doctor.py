@@ -1,4 +1,4 @@
-"""`tabrelay doctor`: every check finds the faults of its part, and says what to do."""
+"""`tabrelay doctor`: every check finds the faults of its part and names the remedy."""
 
 from __future__ import annotations
 

@@ -95,7 +95,9 @@ def test_a_form_that_was_not_accepted_has_no_data(action: str, text: str) -> Non
         (ListRoots(), {"roots": [{}]}, "roots: expected an array"),
     ],
 )
-def test_an_answer_that_is_none_says_why(question: Any, answer: dict[str, Any], text: str) -> None:
+def test_an_answer_that_is_not_valid_is_an_error_with_the_reason(
+    question: Any, answer: dict[str, Any], text: str
+) -> None:
     with pytest.raises(InvalidAnswer, match=text):
         question.read(answer)
 
@@ -148,7 +150,7 @@ def test_what_is_no_content_is_refused(value: Any) -> None:
         to_block(value)
 
 
-async def test_a_context_asks_says_and_knows() -> None:
+async def test_a_context_asks_reports_and_describes_its_caller() -> None:
     request = RecordingRequest()
     request.answers = [
         {"action": "accept", "content": {"room": "1"}},

@@ -178,7 +178,7 @@ def test_a_json_value_becomes_the_python_value(hint: Any, value: Any, made: Any)
         (str | int, [1], "expected string or integer, got array"),
     ],
 )
-def test_a_value_that_does_not_fit_says_what_was_expected(hint: Any, value: Any, fault: str) -> None:
+def test_the_error_of_a_wrong_value_names_what_was_expected(hint: Any, value: Any, fault: str) -> None:
     def f(x: Any) -> None: ...
 
     f.__annotations__ = {"x": hint}

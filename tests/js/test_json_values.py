@@ -1,4 +1,4 @@
-"""Return values of JavaScript handlers: written as JSON, or refused with one sentence that says what to return."""
+"""Return values of JavaScript handlers: written as JSON, or refused with one sentence that names what to return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `<tabrelay-status>` says of a connection: its words, its lamp, the reason and the button that acts on it."""
+"""What `<tabrelay-status>` shows of a connection: its text, its lamp, the reason and the button that acts on it."""
 
 from __future__ import annotations
 

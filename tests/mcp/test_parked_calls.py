@@ -143,7 +143,7 @@ async def test_a_state_with_which_nothing_was_run_is_still_good() -> None:
     assert "content" in await bench.ask("m3", "tools/call", retry(first, "stateless"), CLIENT)
 
 
-def test_what_was_spent_stays_spent_however_much_is_spent_and_little_is_remembered() -> None:
+def test_a_used_state_stays_used_however_many_are_used_and_the_table_stays_small() -> None:
     spent = UsedStates()
     states = [{"n": str(number), "x": 600.0 + number} for number in range(3 * MOST_USED_STATES)]
     assert all(spent.use(state) for state in states)

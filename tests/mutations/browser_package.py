@@ -266,7 +266,7 @@ MUTATIONS: Final = (
     Mutation(
         "states that others push out",
         "if number in self._until:",
-        "tests/mcp/test_parked_calls.py::test_what_was_spent_stays_spent_however_much_is_spent_and_little_is_remembered",
+        "tests/mcp/test_parked_calls.py::test_a_used_state_stays_used_however_many_are_used_and_the_table_stays_small",
     ),
     Mutation(
         "a state of a worker before",

@@ -146,7 +146,7 @@ MUTATIONS: Final = (
     Mutation(
         "a token's share of the sessions",
         "if False and not self._unload_oldest(mine):",
-        "tests/faces/mcp/test_sessions.py::test_past_its_share_a_token_gives_up_its_own_longest_idle_session_and_no_one_elses",
+        "tests/faces/mcp/test_sessions.py::test_past_its_share_a_token_loses_its_longest_idle_session_and_no_session_of_another_token",
     ),
     Mutation(
         "another program on the port: no other address is signed",
@@ -192,7 +192,7 @@ MUTATIONS: Final = (
     Mutation(
         "what a client says of itself",
         "if False:",
-        "tests/behaviour/test_memory_attacks.py::test_what_a_client_says_of_itself_is_short",
+        "tests/behaviour/test_memory_attacks.py::test_the_description_of_a_client_is_short",
     ),
     Mutation(
         "params of any type: answers that came before their questions",

@@ -97,7 +97,7 @@ MUTATIONS: Final = (
     Mutation(
         "bytes of a frame that comes in crumbs",
         "if not self._room:\n    taken = len(data)\n    self._blocks.append(bytes(data))\n    self.cost += taken\nelif len(data) >= BLOCK:",
-        "tests/server/uvicorn_adapter/test_websocket_buffers.py::test_it_takes_as_much_as_it_says_however_it_came",
+        "tests/server/uvicorn_adapter/test_websocket_buffers.py::test_a_buffer_takes_the_memory_that_it_counts_however_its_frame_arrives",
     ),
     Mutation(
         "what is kept of a long message beside its slices",

@@ -299,7 +299,7 @@ async def test_what_can_be_no_name_is_refused_and_a_worker_without_one_has_its_o
         assert front(row) == "01234567"
 
 
-async def test_browsers_are_remembered_over_a_restart_and_forgotten_when_there_are_too_many(tmp_path: Path) -> None:
+async def test_browsers_are_kept_over_a_restart_and_removed_when_there_are_too_many(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, instances=("notes",), grace_s=0.05) as relay:
         for number in range(MAX_ABSENT + 4):
             async with SyntheticWorker(relay.url, relay.token, "notes", inst=f"i{number}", browser=f"b{number}"):
@@ -345,7 +345,7 @@ def test_a_session_stays_with_its_last_browser_until_that_is_gone() -> None:
     assert instances.choose(TabRequest("s"), []) == "n~b"
 
 
-def test_what_a_worker_says_of_its_tabs_is_bounded_and_may_be_nonsense() -> None:
+def test_reports_of_tabs_are_bounded_and_may_be_malformed() -> None:
     assert read_tabs(None) is None
     assert read_tabs({"tabs": "x"}) is None
     known = read_tabs({"tabs": [{"id": 1}, {"id": "a", "title": "t" * 999, "visible": 1}, 7], "used": "x"})

@@ -84,7 +84,7 @@ async def test_so_many_questions_wait_until_it_is_clear_which_call_they_belong_t
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def test_cancelled_calls_are_remembered_for_a_while_and_so_many_of_them() -> None:
+def test_cancelled_calls_are_kept_for_a_while_and_up_to_a_number() -> None:
     roll = SharedCalls()
     for number in range(5 * MAX_LINGERING):
         roll.put(number, running("a"))

@@ -113,7 +113,7 @@ def test_what_is_too_long_or_no_text_in_a_state_is_left_out() -> None:
         )
 
 
-def test_what_meta_says_counts_more_than_headers() -> None:
+def test_meta_takes_precedence_over_headers() -> None:
     found = context_of(headers(traceparent=OTHER), message({"traceparent": PARENT}))
     assert found is not None and found.trace_id == TRACE
     assert context_of(headers(traceparent=OTHER), message({"traceparent": "broken"})) == TraceContext(OTHER)

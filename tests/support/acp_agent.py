@@ -38,7 +38,7 @@ def ask(server: str, method: str, params: Message, id: int) -> Message:
 
 
 def post(server: str, tool: str, arguments: Message) -> Message:
-    """One call to an MCP server over HTTP, in a session of its own."""
+    """One call to an MCP server over HTTP, in a new session."""
     import urllib.request
 
     if server not in addresses:

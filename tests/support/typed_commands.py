@@ -1,4 +1,4 @@
-"""A user who types documented commands into a shell, with an empty home directory and a port of its own.
+"""A user who types documented commands into a shell, with an empty home directory and a separate port.
 
 Lines are typed in order; `export` applies to later lines. A line that starts a relay returns when the relay is ready,
 and the relay runs until `stop`. What a line prints is returned; it is the test that compares it.

@@ -330,7 +330,7 @@ async def test_an_agents_request_that_is_too_long_is_refused_to_the_agent() -> N
 
 
 @pytest.mark.usefixtures("_short")
-async def test_what_an_mcp_client_says_too_long_is_refused_or_an_error_for_the_server() -> None:
+async def test_a_message_of_an_mcp_client_that_is_too_long_is_refused_or_becomes_an_error_for_the_server() -> None:
     async with ConductorHarness() as stage:
         plug = await connected(stage)
         plug.send(id=1, method="tools/call", params={"text": LONG})

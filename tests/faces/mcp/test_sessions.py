@@ -271,7 +271,7 @@ def test_at_the_cap_a_new_session_is_refused_while_all_are_in_use(tmp_path: Path
 
 
 @pytest.mark.requirement("session-limits")
-def test_past_its_share_a_token_gives_up_its_own_longest_idle_session_and_no_one_elses(tmp_path: Path) -> None:
+def test_past_its_share_a_token_loses_its_longest_idle_session_and_no_session_of_another_token(tmp_path: Path) -> None:
     room = sessions(tmp_path, Wall(), max_sessions=10, max_sessions_token=3)
     other = room.open("notes", "x", replace(CALLER, principal="token:other"))
     mine = [room.open("notes", f"c{number}", CALLER) for number in range(3)]

@@ -140,7 +140,7 @@ async def test_an_answer_that_cannot_be_passed_on_is_an_error_and_the_page_stays
     assert page.close_code is None
 
 
-async def test_a_handshake_that_says_nothing_of_the_server_gives_it_its_name(relay: RunningRelay) -> None:
+async def test_a_handshake_without_a_description_leaves_the_configured_name(relay: RunningRelay) -> None:
     page = ScriptedPage(relay.url, "notes")
     page.about = "unnamed"
     async with page:

@@ -29,7 +29,7 @@ def test_what_was_added_is_taken_and_costs_no_more_than_was_announced(sizes: lis
 
 
 @pytest.mark.parametrize("step", [1, 100, 5_000, BLOCK, 200_000])
-def test_it_takes_as_much_as_it_says_however_it_came(step: int) -> None:
+def test_a_buffer_takes_the_memory_that_it_counts_however_its_frame_arrives(step: int) -> None:
     size = 400_000
     data = memoryview(b"x" * step)
     tracemalloc.start()

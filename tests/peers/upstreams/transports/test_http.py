@@ -192,7 +192,7 @@ async def test_an_answer_that_is_too_large_is_not_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "lost", [status(404), status(400, b'{"error": "Bad Request: No valid session ID provided"}')], ids=["404", "400"]
 )
-async def test_a_server_that_forgot_the_session_is_greeted_anew_and_the_call_made_again(
+async def test_a_server_that_lost_the_session_is_initialized_again_and_the_call_repeated(
     tmp_path: Path, lost: Handler
 ) -> None:
     async with legacy(call=[lost, result(TEXT)]) as server, relay_for(tmp_path, server) as relay:

@@ -252,7 +252,7 @@ async def test_a_server_can_be_connected_anew_by_hand(relay: RunningRelay) -> No
 
 
 @pytest.mark.starts_process
-async def test_the_status_says_what_is_wrong_and_when_it_is_tried_again(tmp_path: Path) -> None:
+async def test_the_status_has_the_fault_and_the_time_of_the_next_attempt(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, specs=[StdioSpec("bad", "no-such-program")]) as relay:
         async with asyncio.timeout(BOUND_S):
             while (shown := await row(relay, "bad"))["next_retry_s"] is None:
