@@ -15,7 +15,7 @@ from playwright.async_api import Browser, expect
 
 from tests.support.console_page import MARKUP, ConsolePage
 
-TOOLS = ("echo", "broken", "page", "look", "counting", "waiting")
+TOOLS = ("echo", "broken", "page", "look", "counting", "booking", "waiting")
 # The clock of relay and page is the same: when the next row of this name started, and when it was in the document.
 APPEARS = """name => {
   const known = new Set([...document.querySelectorAll(`[data-call=${name}]`)].map((row) => row.dataset.key));

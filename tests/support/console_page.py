@@ -7,6 +7,7 @@ import struct
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,7 +20,7 @@ from playwright.async_api import Browser, Locator, Page, expect
 
 from tabserver.handlers.content import Image
 from tabserver.handlers.context import Context
-from tabserver.handlers.toolbox import Toolbox, tool
+from tabserver.handlers.toolbox import Toolbox, prompt, resource, tool
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.running_relay import RunningRelay
 
@@ -35,6 +36,11 @@ def square() -> bytes:
     header = struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)
     picture = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0\xff\0\0")) + chunk(b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + picture
+
+
+@dataclass
+class Confirmation:
+    reason: str
 
 
 class Notes:
@@ -74,6 +80,22 @@ class Notes:
             ctx.progress(1, 2, "half")
             ctx.log("info", "counted")
             return "done"
+
+        @tool(toolbox=box)
+        async def booking(ctx: Context, room: str) -> str:
+            """Ask before a room is booked."""
+            answer = await ctx.elicit(f"Really book {room}?", Confirmation)
+            return f"Booked {room}." if answer.accepted else "Left as it was."
+
+        @resource("notes://{title}", toolbox=box, complete={"title": ["milk", "bread"]})
+        def note(title: str) -> str:
+            """A note."""
+            return f"The note {title}."
+
+        @prompt(toolbox=box)
+        def review(code: str) -> str:
+            """Review a piece of code."""
+            return f"Review {code}."
 
         @tool(toolbox=box)
         async def waiting() -> str:

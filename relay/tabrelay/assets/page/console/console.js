@@ -6,14 +6,17 @@
 
 import { isPaired, pair, TOKEN_KEY } from "/-/client/redeem_code.js";
 import { sibling, startCommand } from "../clients.js";
-import { byId, setText } from "../element.js";
+import { byId, element, setText } from "../element.js";
 import { nodesPanel } from "../nodes.js";
 import { pairsPanel } from "../pairs.js";
 import { refusedPanel } from "../refused.js";
+import { BreakpointsPanel } from "./breakpoints_panel.js";
 import { callActions } from "./call_actions.js";
+import { CallRunner } from "./call_runner.js";
 import { CallStore } from "./call_store.js";
 import { callView } from "./call_view.js";
 import { Drawer } from "./drawer.js";
+import { faultsPanel } from "./faults_panel.js";
 import { FilterBar } from "./filter_bar.js";
 import { LiveFeed } from "./live_feed.js";
 import { Overview } from "./overview.js";
@@ -60,10 +63,12 @@ class ConsolePage {
   /** Rows of each server at the last status. @type {Map<string, number>} */
   #totals = new Map();
   #isOverviewDue = false;
+  #breakpointsButton = element("button", { type: "button", class: "button is-small" }, "Breakpoints");
+  #faultsButton = element("button", { type: "button", class: "button is-small", hidden: true }, "Faults");
   #dropped = 0;
 
-  /** Sends calls of the console; null if the relay cannot. @type {import("./call_runner.js").CallRunner | null} */
-  #runner = null;
+  #runner = new CallRunner(this.#store);
+  #breakpoints = new BreakpointsPanel((id) => this.#openId(id));
 
   async start() {
     this.#listen();
@@ -89,7 +94,12 @@ class ConsolePage {
     });
     on(this.#feed, "calls", ({ rows }) => this.#store.take(rows));
     on(this.#feed, "status", () => this.#status.read());
-    on(this.#feed, "hello", () => void this.#readLog());
+    on(this.#feed, "breakpoints", () => void this.#breakpoints.read());
+    on(this.#feed, "hello", ({ faults }) => {
+      this.#faultsButton.hidden = !faults;
+      void this.#breakpoints.restore();
+      void this.#readLog();
+    });
     on(this.#feed, "sampled", (sampled) => {
       this.#dropped += sampled.dropped;
       byId("calls-sampled", HTMLElement).hidden = false;
@@ -245,6 +255,16 @@ class ConsolePage {
   }
 
   #makeTools() {
+    byId("calls-tools", HTMLElement).append(this.#breakpointsButton, this.#faultsButton);
+    this.#breakpointsButton.addEventListener("click", () => this.#openBreakpoints());
+    this.#faultsButton.addEventListener("click", () => {
+      this.#drawer.show({ key: "faults", title: "Faults" }, (place) => place.append(faultsPanel(() => this.#last?.servers ?? [])));
+    });
+    this.#breakpoints.addEventListener("change", () => {
+      const { count, hasBreakpoints } = this.#breakpoints;
+      setText(this.#breakpointsButton, count ? `Breakpoints: ${count} held` : hasBreakpoints ? "Breakpoints on" : "Breakpoints");
+      this.#breakpointsButton.classList.toggle("is-primary", count > 0);
+    });
     makeToolbar({
       traffic: this.#traffic,
       filterBar: this.#filterBar,
@@ -256,6 +276,7 @@ class ConsolePage {
         { kind: "action", text: "Clear the calls", run: () => byId("calls-clear", HTMLElement).click() },
         { kind: "action", text: "Show errors only", run: () => this.#filterBar.set("status:error") },
         { kind: "action", text: "Remove the filter", run: () => this.#filterBar.set("") },
+        { kind: "action", text: "Breakpoints", run: () => this.#openBreakpoints() },
         { kind: "action", text: "Close the drawer", run: () => this.#drawer.close() },
       ],
       exports: {
@@ -268,6 +289,11 @@ class ConsolePage {
         },
       },
     });
+  }
+
+  #openBreakpoints() {
+    this.#drawer.show({ key: "breakpoints", title: "Breakpoints" }, (place) => place.append(this.#breakpoints.root));
+    void this.#breakpoints.read();
   }
 
   #drawerChanged() {

@@ -19,7 +19,7 @@ import { lintTools } from "./tool_lint.js";
  * @typedef {{ label: string, tools: Tool[] }} SeenList
  *
  * @param {import("./server_texts.js").Server} server
- * @param {import("./server_parts.js").SendingContext} context
+ * @param {import("./server_parts.js").PartContext} context
  */
 export function modelPart(server, context) {
   const place = element("div", { class: "stack", "data-testid": "model" }, element("p", { class: "hint", role: "status" }, "Reading."));
@@ -36,7 +36,7 @@ export function modelPart(server, context) {
 
 /**
  * @param {string} server
- * @param {import("./server_parts.js").SendingContext} context
+ * @param {import("./server_parts.js").PartContext} context
  * @returns {Promise<SeenList[]>}
  */
 async function seenLists(server, { runner, store }) {

@@ -18,13 +18,11 @@ import { tryForm } from "./try_form.js";
  * @typedef {import("./trials.js").Trial} Trial
  *
  * @typedef {object} PartContext
- * @property {import("./call_runner.js").CallRunner | null} runner null: nothing can be sent
+ * @property {import("./call_runner.js").CallRunner} runner
  * @property {import("./call_store.js").CallStore} store
  * @property {(id: string) => void} open a call
  * @property {(filter: string) => void} filter
  */
-
-/** @typedef {PartContext & { runner: import("./call_runner.js").CallRunner }} SendingContext */
 
 /**
  * @param {Server} server
@@ -33,19 +31,13 @@ import { tryForm } from "./try_form.js";
  * @returns {Part[]}
  */
 export function serverParts(server, updates, context) {
-  const { runner } = context;
-  const sending = runner && { ...context, runner };
   return [
-    { id: "tools", label: "Tools", make: () => toolsPart(server, updates, sending) },
-    ...(sending
-      ? [
-          { id: "resources", label: "Resources", make: () => resourcesPart(server, sending) },
-          { id: "prompts", label: "Prompts", make: () => promptsPart(server, sending) },
-        ]
-      : []),
+    { id: "tools", label: "Tools", make: () => toolsPart(server, updates, context) },
+    { id: "resources", label: "Resources", make: () => resourcesPart(server, context) },
+    { id: "prompts", label: "Prompts", make: () => promptsPart(server, context) },
     { id: "tabs", label: "Tabs", make: () => tabsPart(server, updates, context) },
     { id: "clients", label: "Clients", make: () => clientsPart(server, context) },
-    ...(sending ? [{ id: "model", label: "Model’s view", make: () => modelPart(server, sending) }] : []),
+    { id: "model", label: "Model’s view", make: () => modelPart(server, context) },
   ];
 }
 
@@ -54,7 +46,7 @@ function tabsOf({ tabs, instances }) {
   return [...(tabs ?? []), ...(instances ?? []).flatMap((each) => each.tabs)];
 }
 
-/** A button that opens a form below its entry. @param {() => Trial} trial @param {SendingContext} context @param {() => HTMLElement | null} place */
+/** A button that opens a form below its entry. @param {() => Trial} trial @param {PartContext} context @param {() => HTMLElement | null} place */
 function tryButton(trial, context, place) {
   const button = element("button", { type: "button", class: "button is-small", "aria-expanded": "false" }, "Try");
   /** @type {HTMLElement | null} */
@@ -72,21 +64,21 @@ function tryButton(trial, context, place) {
   return button;
 }
 
-/** @param {Server} first @param {EventTarget} updates @param {SendingContext | null} context */
+/** @param {Server} first @param {EventTarget} updates @param {PartContext} context */
 function toolsPart(first, updates, context) {
   const list = element("div", { class: "stack is-close" });
   const problem = element("p", { class: "hint", role: "status" });
   let drawn = "";
   let now = first;
   const draw = (/** @type {import("./tool_list.js").Tool[]} */ tools) =>
-    drawTools(list, tools, (tool) => [context && tryButton(() => toolTrial(first.name, tool, tabsOf(now)), context, () => list.querySelector(`[data-tool="${CSS.escape(tool.name)}"]`))]);
+    drawTools(list, tools, (tool) => [tryButton(() => toolTrial(first.name, tool, tabsOf(now)), context, () => list.querySelector(`[data-tool="${CSS.escape(tool.name)}"]`))]);
   const update = async (/** @type {Server} */ server) => {
     now = server;
     const text = JSON.stringify([server.state !== "offline", server.tools]);
     if (text === drawn) return;
     drawn = text;
     draw(server.tools);
-    if (!context || !server.tools.length) return;
+    if (!server.tools.length) return;
     problem.textContent = "";
     try {
       const tools = await context.runner.list(first.name, "tools");
@@ -128,7 +120,7 @@ function listPart(none, read) {
  * @param {Record<string, any>} entry
  * @param {string} address
  * @param {() => Trial} trial
- * @param {SendingContext} context
+ * @param {PartContext} context
  */
 function entryItem(entry, address, trial, context) {
   /** @type {HTMLElement} */
@@ -142,7 +134,7 @@ function entryItem(entry, address, trial, context) {
   return item;
 }
 
-/** @param {Server} server @param {SendingContext} context */
+/** @param {Server} server @param {PartContext} context */
 function resourcesPart({ name }, context) {
   return listPart("This server offers no resources.", async () => {
     const resources = await context.runner.list(name, "resources");
@@ -154,7 +146,7 @@ function resourcesPart({ name }, context) {
   });
 }
 
-/** @param {Server} server @param {SendingContext} context */
+/** @param {Server} server @param {PartContext} context */
 function promptsPart({ name }, context) {
   return listPart("This server offers no prompts.", async () => {
     const prompts = await context.runner.list(name, "prompts");

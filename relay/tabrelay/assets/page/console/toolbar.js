@@ -37,11 +37,27 @@ export function makeToolbar(context) {
   const search = element("button", { type: "button", class: "button is-small", "aria-keyshortcuts": "Control+K Meta+K", title: "Ctrl-K or ⌘K" }, "Search …");
   search.addEventListener("click", () => palette.open());
   bar.append(lanesMenu(traffic, filterBar), exportMenu(context.exports), search);
+  closeMenus();
   addEventListener("keydown", (event) => {
     const isTyping = event.target instanceof Element && event.target.closest("input, textarea, select, [contenteditable]");
     if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     filterBar.focus();
+  });
+}
+
+/** A menu closes with Escape, and with a click beside it. */
+function closeMenus() {
+  const open = () => [...document.querySelectorAll("details.menu[open]")].filter((menu) => menu instanceof HTMLDetailsElement);
+  document.addEventListener("click", ({ target }) => {
+    for (const menu of open()) if (target instanceof Node && target.isConnected && !menu.contains(target)) menu.open = false;
+  });
+  document.addEventListener("keydown", (event) => {
+    const [menu] = open();
+    if (event.key !== "Escape" || !menu) return;
+    event.stopPropagation();
+    menu.open = false;
+    menu.querySelector("summary")?.focus();
   });
 }
 
