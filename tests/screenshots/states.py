@@ -6,12 +6,14 @@ one relay.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 from playwright.async_api import Page, Route
 
+from tests.screenshots.crowd import many_rows, many_servers
 from tests.screenshots.stage import Stage
 from tests.support.paths import ROOT
 
@@ -86,6 +88,55 @@ async def console_with_everything(stage: Stage) -> Page:
     await page.bring_to_front()
     for part in ("tr[data-server=demo]", "#asking li", "#refused-list li", "#calls-list [data-call=add]"):
         await page.locator(part).first.wait_for()
+    return page
+
+
+async def console_call(stage: Stage) -> Page:
+    """The drawer of a call."""
+    await stage.demo()
+    page = await stage.page("/")
+    await page.locator("#feed[data-feed=live]").wait_for()
+    await stage.call("add", {"a": 2, "b": 3})
+    await page.locator("#calls-list [data-call=add]").first.click()
+    await page.locator("#drawer [data-part=timing]").wait_for()
+    return page
+
+
+async def console_server(stage: Stage) -> Page:
+    """The drawer of a server, with the form of a tool."""
+    await stage.demo()
+    page = await stage.page("/?server=demo&part=tools")
+    tool = page.locator("#drawer [data-tool=add]")
+    await tool.get_by_text("Definition").wait_for()
+    await tool.get_by_role("button", name="Try").click()
+    return page
+
+
+async def console_model(stage: Stage) -> Page:
+    await stage.demo()
+    page = await stage.page("/?server=demo&part=model")
+    await page.locator("#drawer tr[data-tool=add]").wait_for()
+    return page
+
+
+async def console_crowded(stage: Stage) -> Page:
+    """50 servers, 10,000 calls, lanes."""
+
+    async def many(route: Route) -> None:
+        answer = await route.fetch()
+        status = await answer.json()
+        await route.fulfill(response=answer, json={**status, "servers": many_servers(stage.base)})
+
+    async def calls(route: Route) -> None:
+        events = [{"type": "hello", "faults": False}, *({"type": "calls", "rows": rows} for rows in many_rows())]
+        body = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+        await route.fulfill(body=body, content_type="text/event-stream")
+
+    page = await stage.page("/")
+    await page.route("**/-/status", many)
+    await page.route("**/-/console/events*", calls)
+    await page.goto(stage.base + "/?lanes=client")
+    await page.get_by_test_id("calls-count").filter(has_text="10000 calls").wait_for()
     return page
 
 
@@ -265,6 +316,10 @@ STATES = (
     PageState("demo-drawing", demo_drawing),
     PageState("demo-connect", demo_connect),
     PageState("console", console_with_everything),
+    PageState("console-call", console_call),
+    PageState("console-server", console_server),
+    PageState("console-model", console_model),
+    PageState("console-crowded", console_crowded),
     PageState("console-without-relay", console_without_relay),
     PageState("address-not-paired", address_not_paired),
     PageState("address-online", address_online),
