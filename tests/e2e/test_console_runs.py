@@ -6,6 +6,7 @@ One relay and one page for the whole file; each test uses texts of its own.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from types import ModuleType
 
@@ -151,9 +152,12 @@ async def test_the_spans_of_the_waterfall_add_up_to_its_total(console: ConsolePa
     await console.open_call("echo", "client:timed tool:echo")
     rows = console.drawer.locator("[data-part=timing] [data-span]")
     await expect(console.drawer.locator("[data-span=run]")).to_have_attribute("data-hop", "worker")
+    await expect(console.page).to_have_url(re.compile("call="))
     spans = [float(await row.get_attribute("data-ms") or 0) for row in await rows.all()]
     [detail] = (
-        await console.relay.http.post("/-/console/details", json={"ids": [console.page.url.split("call=")[1]]})
+        await console.relay.http.post(
+            "/-/console/details", json={"ids": [console.page.url.split("call=")[1].split("&")[0]]}
+        )
     ).json()["details"]
     assert len(spans) > 4 and sum(spans) == pytest.approx(detail["total_ms"], abs=0.1)
     await console.filter("")
