@@ -348,10 +348,12 @@ def test_a_session_stays_with_its_last_browser_until_that_is_gone() -> None:
 def test_reports_of_tabs_are_bounded_and_may_be_malformed() -> None:
     assert read_tabs(None) is None
     assert read_tabs({"tabs": "x"}) is None
-    known = read_tabs({"tabs": [{"id": 1}, {"id": "a", "title": "t" * 999, "visible": 1}, 7], "used": "x"})
+    known = read_tabs(
+        {"tabs": [{"id": 1}, {"id": "a", "title": "t" * 999, "url": "u" * 999, "visible": 1}, 7], "used": "x"}
+    )
     assert known is not None
     [tab] = known.tabs
-    assert (tab.id, len(tab.title), tab.is_visible, known.focus_count) == ("a", 200, False, 0)
+    assert (tab.id, len(tab.title), len(tab.url), tab.is_visible, known.focus_count) == ("a", 200, 500, False, 0)
     assert (known.is_awake, known.is_in_use) == (True, False)
     known = read_tabs({"tabs": [{"id": str(number)} for number in range(2 * MAX_TABS)]})
     assert known is not None and len(known.tabs) == MAX_TABS

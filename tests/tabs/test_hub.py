@@ -103,6 +103,14 @@ def test_a_worker_tool_that_is_declared_later_is_published_too(rig: HubRig) -> N
     assert rig.changes == 1
 
 
+def test_the_relay_gets_the_address_of_a_tab_without_query_and_fragment(rig: HubRig) -> None:
+    port = rig.tab("a", "info")
+    rig.hub.receive(port, {"t": "tab", "title": "A", "url": "https://app.example/a?token=x#y", "visible": True})
+    assert rig.hub.census()["tabs"][0]["url"] == "https://app.example/a"
+    rig.hub.receive(port, {"t": "tab", "title": "A", "url": "https://app.example/" + "a" * 500, "visible": True})
+    assert "url" not in rig.hub.census()["tabs"][0]
+
+
 def test_a_page_that_attaches_again_keeps_its_tools(rig: HubRig) -> None:
     port = rig.tab("a", "info")
     rig.hub.attach(port, {"id": "a", "title": "Tab a", "url": "", "visible": True})

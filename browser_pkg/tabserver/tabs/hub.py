@@ -36,6 +36,7 @@ from .tab import Message, PagePort, Tab
 
 # The most tabs that are reported to the relay, which shows them in its status.
 MAX_CENSUS_TABS: Final = 64
+MAX_ADDRESS: Final = 500  # characters of the address of a tab
 
 
 class Hub:
@@ -313,6 +314,9 @@ class Hub:
 
 def _census_row(tab: Tab) -> dict[str, Any]:
     row = {"id": tab.id, "title": tab.title[:200], "visible": tab.is_visible}
+    # A query or a fragment may hold a secret.
+    if (address := tab.url.partition("#")[0].partition("?")[0]) and len(address) <= MAX_ADDRESS:
+        row["url"] = address
     return row if tab.is_awake else row | {"awake": False}
 
 

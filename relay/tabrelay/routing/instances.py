@@ -22,6 +22,7 @@ from tabserver.wire.names import INSTANCE_SEPARATOR
 from tabserver.wire.static_tools import META_TAB, STATIC_NAMES, TAB_ARGUMENT
 
 MAX_TABS: Final = 64  # of one browser; a longer list does not help to tell browsers apart
+MAX_URL: Final = 500
 MAX_TEXT: Final = 200
 # Requests about a task, which one of the browsers has.
 OF_TASKS: Final = frozenset(
@@ -43,6 +44,7 @@ class TabInfo:
     title: str
     is_visible: bool
     is_awake: bool = True  # False: the browser has frozen it, or it does not react
+    url: str = ""  # without query and fragment
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,12 +218,13 @@ def _task(row: object) -> TaskInfo | None:
 
 
 def _tab(row: dict[str, Any]) -> TabInfo:
-    id, title = row.get("id"), row.get("title")
+    id, title, url = row.get("id"), row.get("title"), row.get("url")
     return TabInfo(
         id[:MAX_TEXT] if isinstance(id, str) else "",
         title[:MAX_TEXT] if isinstance(title, str) else "",
         row.get("visible") is True,
         row.get("awake") is not False,
+        url[:MAX_URL] if isinstance(url, str) else "",
     )
 
 

@@ -129,7 +129,10 @@ def _presence(entry: ServerEntry, base_url: str, now: float, state: str) -> dict
 
 
 def _browser(entry: ServerEntry, now: float) -> dict[str, Any]:
-    tabs = [{"id": tab.id, "title": tab.title, "visible": tab.is_visible} for tab in entry.tabs]
+    tabs = [
+        {"id": tab.id, "title": tab.title, "visible": tab.is_visible, **({"url": tab.url} if tab.url else {})}
+        for tab in entry.tabs
+    ]
     return {"browser": entry.browser, "tabs": tabs, "tasks": [task.row(now) for task in entry.tasks]}
 
 

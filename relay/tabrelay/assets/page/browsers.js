@@ -7,7 +7,7 @@
 import { duration, element, setText } from "./element.js";
 
 /**
- * @typedef {{ id: string, title: string, visible: boolean }} Tab
+ * @typedef {{ id: string, title: string, visible: boolean, url?: string }} Tab
  *
  * @typedef {object} Instance one of several browsers that offer a server, in `GET /-/status`
  * @property {string} id
