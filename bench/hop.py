@@ -176,9 +176,14 @@ def main() -> int:
     parser.add_argument("--big", type=int, nargs="*", default=[], metavar="MIB", help="also results of this size")
     parser.add_argument("--big-callers", type=int, default=4)
     parser.add_argument("--no-pin", dest="pin", action="store_false", help="leave the cores to the system")
+    parser.add_argument("--console", action="store_true", help="one relay, with and without an open console, in pairs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg")
     args = parser.parse_args()
+    if args.console:
+        from bench import console_cost
+
+        return console_cost.run(args.callers, args.rounds, args.seconds, args.pin)
     loads = [Load(callers) for callers in args.callers] + [Load(args.big_callers, size * MIB) for size in args.big]
     about = machine.describe()
     samples: list[Sample] = []

@@ -82,7 +82,7 @@ class Settings:
     console_bytes: int = _setting(64 * MIB, "memory for captured calls; the oldest are removed first")
     console_rows: int = _setting(5000, "captured calls")
     console_entry: int = _setting(256 * KIB, "largest request, result or notice that is captured whole")
-    console_rows_s: int = _setting(500, "calls captured per second; of more, some are left out")
+    console_rows_s: int = _setting(200, "calls captured per second; of more, some are left out")
     console_linger_s: float = _setting(30.0, "capture ends this long after the last console was closed")
     metrics_servers: int = _setting(100, "servers with a separate label there; the others share one")
     open_browser: bool = _setting(True, "open the page when ready")
