@@ -25,14 +25,14 @@ REGULAR_GOAL: Final = Limit(files=40, entries_in=3, entries_out=3)
 FAST_GOAL: Final = Limit(files=30, entries_in=3, entries_out=3)
 
 PRESENT: Final = {
-    CallPath(is_modern=True, is_fast=False, tool=PAGE_TOOL): Limit(84, 10, 5),
-    CallPath(is_modern=True, is_fast=False, tool=WORKER_TOOL): Limit(79, 10, 5),
-    CallPath(is_modern=False, is_fast=False, tool=PAGE_TOOL): Limit(86, 11, 5),
-    CallPath(is_modern=False, is_fast=False, tool=WORKER_TOOL): Limit(79, 11, 5),
-    CallPath(is_modern=True, is_fast=True, tool=PAGE_TOOL): Limit(45, 3, 6),
-    CallPath(is_modern=True, is_fast=True, tool=WORKER_TOOL): Limit(45, 3, 6),
-    CallPath(is_modern=False, is_fast=True, tool=PAGE_TOOL): Limit(74, 6, 6),
-    CallPath(is_modern=False, is_fast=True, tool=WORKER_TOOL): Limit(68, 4, 6),
+    CallPath(is_modern=True, is_fast=False, tool=PAGE_TOOL): Limit(81, 5, 3),
+    CallPath(is_modern=True, is_fast=False, tool=WORKER_TOOL): Limit(76, 4, 3),
+    CallPath(is_modern=False, is_fast=False, tool=PAGE_TOOL): Limit(84, 5, 3),
+    CallPath(is_modern=False, is_fast=False, tool=WORKER_TOOL): Limit(77, 4, 3),
+    CallPath(is_modern=True, is_fast=True, tool=PAGE_TOOL): Limit(44, 3, 3),
+    CallPath(is_modern=True, is_fast=True, tool=WORKER_TOOL): Limit(44, 3, 3),
+    CallPath(is_modern=False, is_fast=True, tool=PAGE_TOOL): Limit(73, 5, 3),
+    CallPath(is_modern=False, is_fast=True, tool=WORKER_TOOL): Limit(67, 4, 3),
 }
 
 

@@ -41,9 +41,9 @@ def encoded(text: str) -> str:
 
 
 def agree(arguments: Any, *headers: tuple[str, str]) -> bool:
-    def values(name: bytes) -> list[str]:
-        return [value for key, value in headers if key.lower() == name.decode()]
-
+    values: dict[bytes, list[str]] = {}
+    for key, value in headers:
+        values.setdefault(key.lower().encode(), []).append(value)
     try:
         check(param_headers(SCHEMA), arguments, values)
     except BadRequest as error:

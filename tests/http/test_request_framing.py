@@ -53,7 +53,7 @@ def framed(data: bytes, size: int = 0) -> tuple[list[Framed], HTTPStatus | None]
                 content += more
                 if body.is_complete:
                     found.append(Framed(head.method, head.target, lowered(head.fields), content))
-                    if not head.should_keep_alive():
+                    if not head.keeps_alive:
                         return found, None
                     head = None
     except FramingError as error:

@@ -47,7 +47,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "the length of a header, in the sender",
-        'if False:\n    raise MessageTooLarge(f"a frame header of {whole - size:,} characters, at most {_MAX_TAIL:,}")',
+        'if False:\n    raise MessageTooLarge(f"a frame header of {len(tail):,} characters, at most {_MAX_TAIL:,}")',
         "tests/wire/test_refused_frames.py::test_a_header_that_the_other_end_would_refuse_is_not_sent",
         lines=2,
     ),

@@ -436,9 +436,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "calls without an answer",
-        "if False:\n    if call.caller.era is LEGACY:",
+        "if False:",
         "tests/behaviour/test_memory_attacks.py::test_calls_without_an_answer_have_a_limit_together_also_while_they_wait_for_a_browser",
-        lines=2,
     ),
     Mutation(
         "made-up key names",

@@ -177,12 +177,16 @@ def test_what_is_held_of_a_message_that_is_not_complete_counts(
     used = [0]
 
     def cross() -> None:
-        while worker.has_frames or relay.has_frames:
-            for header, payload in worker.frames():
+        is_busy = True
+        while is_busy:
+            to_relay = worker.frames()
+            for header, payload in to_relay:
                 relay.receive(header, payload, 0.0)
                 used.append(budget.used)
-            for header, payload in relay.frames():
+            to_worker = relay.frames()
+            for header, payload in to_worker:
                 worker.receive(header, payload, 0.0)
+            is_busy = bool(to_relay or to_worker)
 
     worker.connected(0.0)
     relay.connected(0.0)

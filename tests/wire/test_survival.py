@@ -271,10 +271,11 @@ class HastySender(Sender[Any]):
         super().fill(ack)
         self.confirm(self.last)
 
-    def push(self, *args: Any, **kwargs: Any) -> None:
-        super().push(*args, **kwargs)
-        if kwargs["is_live"]:
+    def push(self, *args: Any) -> bool:
+        is_written = super().push(*args)
+        if is_written:
             self.confirm(self.last)
+        return is_written
 
 
 class AcknowledgedTooEarly(MutantLinks):

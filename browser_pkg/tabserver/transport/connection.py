@@ -67,7 +67,7 @@ class LinkSession(Generic[P]):
         )
         self._measured: dict[tuple[str, RequestId], CallTimes] = {}
         self._expiry_timer: DialTimer | None = None
-        self._is_pumping = False
+        self._is_pumping = self._is_pump_due = False
         self._drain_timer: DialTimer | None = None
         self._due_times: list[float] = []  # when the timers that were set will fire
         self._receive = new_receiver(self.send)
@@ -134,7 +134,8 @@ class LinkSession(Generic[P]):
         if id is not None and kind is Kind.RES:
             self._request_history.finish(channel, id, payload, now)
         if not self._is_pumping:  # else the `_pump` that called this function continues
-            self._pump()
+            self._write()
+            self._arm()
 
     def close_channel(self, channel: str, why: str) -> None:
         try:
@@ -193,20 +194,18 @@ class LinkSession(Generic[P]):
 
     def _pump(self) -> None:
         """Handle events and write frames of the link until it has none left; then set one timer."""
+        self._is_pump_due = True
         if self._is_pumping:
-            return  # a callback sent a message: the call of `_pump` that runs it continues
+            return  # a socket received a frame while it was written to: the call of `_pump` that writes it continues
         self._is_pumping = True
         try:
-            events = self._link.events()
-            while True:
-                for event in events:
+            while self._is_pump_due:
+                self._is_pump_due = False
+                for event in self._link.events():
                     self._handle(event)
                 while self._channels.unsent and (error := self._change(self._channels.flush)) is not None:
                     self._report(error)
                 self._write()
-                events = self._link.events()
-                if not events:
-                    break
         finally:
             self._is_pumping = False
             self._arm()

@@ -157,7 +157,6 @@ class Link(LinkShortcuts[P]):
         kind: Kind,
         payload: P,
         now: float,
-        *,
         id: RequestId | None = None,
         related: RequestId | None = None,
         caller: Caller | None = None,
@@ -212,13 +211,11 @@ class Link(LinkShortcuts[P]):
             self._ack_sent(now)
 
     def _push(self, kind: str, channel: str, tail: str, payload: P | None, now: float) -> None:
-        phase, sender = self.phase, self._sender
+        phase = self.phase
         if phase is _OVER:
             raise LocalProtocolError("the session is over")
-        is_live, before = phase is _UP, sender.last
-        sender.push(kind, channel, tail, payload, ack=self._receiver.ack, is_live=is_live)
         # L2: every frame with `s` carries `a`.
-        if is_live and sender.last > before:
+        if self._sender.push(kind, channel, tail, payload, self._receiver.ack, phase is _UP):
             self._ack_sent(now)
 
     # -- receiving ----------------------------------------------------------------------------------------------------
@@ -357,15 +354,10 @@ class Link(LinkShortcuts[P]):
 
     # -- draining -----------------------------------------------------------------------------------------------------
 
-    @property
-    def has_frames(self) -> bool:
-        sender = self._sender
-        return bool(sender.outbox) or sender.is_sliced
-
     def frames(self) -> list[tuple[str, P | None]]:
         """The frames to write on the current socket, in order."""
         sender = self._sender
-        if self.phase is _UP and sender.is_sliced:
+        if sender.queues and self.phase is _UP:
             sender.fill(self._receiver.ack)
         drained, sender.outbox = sender.outbox, []
         return drained

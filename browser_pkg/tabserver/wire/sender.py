@@ -50,7 +50,9 @@ _Kept = tuple[int, str, P | None, int, int, _Waiting[P] | None]
 
 
 class Sender(Generic[P]):
-    """`outbox`: frames that the shell writes next. Each numbered frame in it is also kept until it is acknowledged."""
+    """`outbox`: frames that the shell writes next. Each numbered frame in it is also kept until it is acknowledged.
+    `queues`: large frames that are being sent, and those behind them, by channel. An acknowledgement may make room for
+    the next slice."""
 
     def __init__(self, limits: Limits, codec: Codec[P], budget: MemoryBudget | None) -> None:
         self._limits = limits
@@ -61,7 +63,7 @@ class Sender(Generic[P]):
         self.last = 0
         self.outbox: list[tuple[str, P | None]] = []
         self._kept: deque[_Kept[P]] = deque()
-        self._queues: dict[str, deque[_Waiting[P]]] = {}
+        self.queues: dict[str, deque[_Waiting[P]]] = {}
         self._size = 0  # characters
         self._cost = 0  # bytes of memory
         self._parts = 0
@@ -71,24 +73,20 @@ class Sender(Generic[P]):
     @property
     def unacknowledged(self) -> int:
         kept = len(self._kept)
-        return kept + sum(map(len, self._queues.values())) if self._queues else kept
+        return kept + sum(map(len, self.queues.values())) if self.queues else kept
 
-    @property
-    def is_sliced(self) -> bool:
-        """Is a large frame being sent? Then an acknowledgement may make room for its next slice."""
-        return bool(self._queues)
-
-    def push(self, kind: str, channel: str, tail: str, payload: P | None, *, ack: int, is_live: bool) -> None:
-        """Number a frame and keep it; `tail` is its header after `s` and `a`. Raises BufferFull or MessageTooLarge."""
+    def push(self, kind: str, channel: str, tail: str, payload: P | None, ack: int, is_live: bool) -> bool:
+        """Number a frame and keep it; `tail` is its header after `s` and `a`. Raises BufferFull or MessageTooLarge.
+        Returns whether the frame, and `ack` with it, is written next."""
         size, width = self._codec.weigh(payload) if payload is not None else (0, 1)
         if size > self.max_message:
             self.check(size)
-        limits, kept, queues, budget = self._limits, self._kept, self._queues, self._budget
-        whole = size + len(tail)
         # L16: a sender does not send a header that the other end would refuse.
         # defence: the length of a header, in the sender
-        if whole - size > _MAX_TAIL:
-            raise MessageTooLarge(f"a frame header of {whole - size:,} characters, at most {_MAX_TAIL:,}")
+        if len(tail) > _MAX_TAIL:
+            raise MessageTooLarge(f"a frame header of {len(tail):,} characters, at most {_MAX_TAIL:,}")
+        limits, kept, queues, budget = self._limits, self._kept, self.queues, self._budget
+        whole = size + len(tail)
         cost = whole * width
         count = self.unacknowledged if queues else len(kept)
         all_size = self._size + whole
@@ -104,18 +102,19 @@ class Sender(Generic[P]):
         self._size = all_size
         self._cost += cost
         is_large = size > self._max_part
-        if not is_large and channel not in queues:  # nearly all frames: `_send`, inlined
+        if not is_large and (not queues or channel not in queues):  # nearly all frames: `_send`, inlined
             self.last = seq = self.last + 1
             header = f'{{"t":"{kind}","s":{seq},"a":{ack},{tail}}}'
             kept.append((seq, header, payload, whole, cost, None))
             if is_live:
                 self.outbox.append((header, payload))
-            return
+            return is_live
         # F4: a large frame is sent in slices, and later frames of its channel wait behind it.
         self._last_name += 1
         slices = -(-size // self._max_part) if is_large else 1
         waiting = _Waiting(kind, tail, payload, whole, width, self._last_name, slices)
         queues.setdefault(channel, deque()).append(waiting)
+        return False
 
     def check(self, size: int) -> None:
         """Can a message of this size ever be sent? Raises MessageTooLarge."""
@@ -136,7 +135,7 @@ class Sender(Generic[P]):
     def next_seq(self, frames: int, size: int) -> int:
         """The number of the next frame, if `frames` small ones, of `size` together, can be kept. 0: they can't."""
         limits = self._limits
-        if self.outbox or self._queues or self._max_part > self.max_message:
+        if self.outbox or self.queues or self._max_part > self.max_message:
             return 0
         has_room = len(self._kept) + frames <= limits.replay_messages and self._size + size <= limits.replay_bytes
         # defence: calls that JavaScript carries out: room to keep answers
@@ -144,11 +143,11 @@ class Sender(Generic[P]):
 
     def fill(self, ack: int) -> None:
         """F4: send slices until as many are unacknowledged as allowed, one slice of each large frame in turn."""
-        while self._queues and self._parts < self._limits.parts_in_flight:
+        while self.queues and self._parts < self._limits.parts_in_flight:
             self._round += 1
-            channels = list(islice(self._queues, self._limits.large_at_once))
+            channels = list(islice(self.queues, self._limits.large_at_once))
             channel = channels[self._round % len(channels)]
-            queue = self._queues[channel]
+            queue = self.queues[channel]
             if queue[0].slices == 1:
                 small = queue.popleft()
                 cost = small.size * small.width
@@ -156,7 +155,7 @@ class Sender(Generic[P]):
             else:
                 self._send_slice(queue, ack)
             if not queue:
-                del self._queues[channel]
+                del self.queues[channel]
 
     def _send_slice(self, queue: deque[_Waiting[P]], ack: int) -> None:
         large = queue[0]
@@ -202,8 +201,11 @@ class Sender(Generic[P]):
             self._parts -= large is not None
             all_size += size
             all_cost += cost
-        if all_size:
-            self._release(all_size, all_cost)
+        if all_size:  # `_release`, inlined
+            self._size -= all_size
+            self._cost -= all_cost
+            if self._budget is not None:
+                self._budget.used -= all_cost
 
     def replay(self) -> None:
         """L3: on a new socket, send the unacknowledged frames again, in order, under the same numbers."""
@@ -236,14 +238,14 @@ class Sender(Generic[P]):
                 self._kept[index] = (seq, gone, None, 0, 0, None)
                 self._release(size, cost)
                 self._parts -= 1
-        queue = self._queues.get(head["c"])
+        queue = self.queues.get(head["c"])
         if queue and queue[0] is large:
             # Slices that were acknowledged before are not counted any more; those replaced above were released there.
             said = min(large.sent * self._max_part, large.size - len(large.tail)) + len(large.tail)
             self._release(large.size - said, (large.size - said) * large.width)
             queue.popleft()
             if not queue:
-                del self._queues[head["c"]]
+                del self.queues[head["c"]]
         self.last += 1
         self._kept.append(self._replacement(self.last, head, ack))
         return head
@@ -267,9 +269,7 @@ class Sender(Generic[P]):
         """Headers and payloads of whole frames that were not acknowledged. A large frame that was sent completely is
         left out: only its slices remain, which no other link can use."""
         frames = [(header, payload) for _, header, payload, _, _, large in self._kept if large is None]
-        frames += [
-            (f'{{"t":"{one.kind}",{one.tail}}}', one.payload) for queue in self._queues.values() for one in queue
-        ]
+        frames += [(f'{{"t":"{one.kind}",{one.tail}}}', one.payload) for queue in self.queues.values() for one in queue]
         return [(header, payload) for header, payload in frames if payload is not None]
 
     def reset(self) -> None:
@@ -277,7 +277,7 @@ class Sender(Generic[P]):
         self._release(self._size, self._cost)
         self.last = self._parts = 0
         self._kept.clear()
-        self._queues.clear()
+        self.queues.clear()
         self.outbox.clear()
 
     def _release(self, size: int, cost: int) -> None:

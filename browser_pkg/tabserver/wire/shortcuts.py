@@ -95,10 +95,7 @@ class LinkShortcuts(LinkTimers[P]):
         if int(seq) != receiver.rx + 1 or upto > sender.last or self._events:
             return None
         sender.confirm(upto)
-        if receiver.take_next(len(header) + self._codec.size(payload)):
-            self._send_ack(now)
-        elif "ack" not in self._timers:
-            self._start_ack_timer(now)
+        self._acknowledge(receiver.take_next(len(header) + self._codec.size(payload)), now)
         return channel, int(id)
 
     def request(self, header: str, payload: P, now: float) -> Received[P] | None:
@@ -115,11 +112,16 @@ class LinkShortcuts(LinkTimers[P]):
             return None
         timers["watchdog"] = now + self._watchdog_s
         sender.confirm(upto)
-        if receiver.take_next(len(header) + self._codec.size(payload)):
-            self._send_ack(now)
-        elif "ack" not in timers:
-            self._start_ack_timer(now)
+        self._acknowledge(receiver.take_next(len(header) + self._codec.size(payload)), now)
         return Received(channel, Kind.REQ, id, None, payload, caller)
+
+    def _acknowledge(self, is_due: bool, now: float) -> None:
+        """L2: acknowledge a frame now, or with the next frame, or soon."""
+        if is_due:
+            self._send_ack(now)
+        elif "ack" not in self._timers:
+            held = self._receiver.ack != self._receiver.rx
+            self._timers["ack"] = now + (self._limits.hold_s if held else self._limits.ack_after_s)
 
     # -- calls that the shell handles by itself -----------------------------------------------------------------------
 
@@ -150,12 +152,10 @@ class LinkShortcuts(LinkTimers[P]):
         sender.confirm(upto)
         if count:
             timers["watchdog"] = now + self._watchdog_s
-        if is_due:
-            self._send_ack(now)
-        elif not receiver.has_unacked:
+        if is_due or receiver.has_unacked:
+            self._acknowledge(is_due, now)
+        else:
             timers.pop("ack", None)
-        elif "ack" not in timers:
-            self._start_ack_timer(now)
         return True
 
 

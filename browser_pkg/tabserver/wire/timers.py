@@ -116,10 +116,6 @@ class LinkTimers(Generic[P]):
             held = not receiver.advance()
             self._timers["ack"] = now + (self._limits.hold_s if held else self._limits.ack_after_s)
 
-    def _start_ack_timer(self, now: float) -> None:
-        held = self._receiver.ack != self._receiver.rx
-        self._timers["ack"] = now + (self._limits.hold_s if held else self._limits.ack_after_s)
-
     def _ack_due(self, now: float) -> None:
         # L4: while memory is short, the acknowledgement is held back.
         if self._receiver.advance():

@@ -109,7 +109,6 @@ class Gate:
         path: str,
         request: RequestHeaders,
         subprotocols: Sequence[str] = (),
-        *,
         has_keys: bool = False,
     ) -> Admission:
         """Decide about a request, and count it. A request with the header block of an admitted one is identified by
@@ -118,11 +117,12 @@ class Gate:
         `has_keys`: an earlier admission was waiting for keys, which have been fetched as far as possible.
         """
         admission: Admission | None = request.admission
+        is_valid = self._is_valid  # a name is called sooner than an attribute that is no method
         if (
             admission is None
             or (principal := admission.principal) is None
             or admission.path != path
-            or not self._is_valid(principal)
+            or not is_valid(principal)
         ):
             request.verified = None
             request.admission = admission = self._identify(kind, method, path, request, subprotocols, has_keys)
@@ -144,11 +144,11 @@ class Gate:
         subprotocols: Sequence[str],
         has_keys: bool,
     ) -> Admission:
-        asked, origins = route(kind, method, path), request.headers(b"origin")
+        asked, origins = route(kind, method, path), request.all.get(b"origin")
         # Several Origin headers are joined into a value that is in no list.
         # defence: two Origin headers
         origin = ", ".join(origins) if origins else None
-        refusal = self._policy.check_host(request.headers(b"host"))
+        refusal = self._policy.check_host(request.all.get(b"host", []))
         origin_check = None if refusal is not None else self._check_origin(asked, origin)
         if isinstance(origin_check, Refuse):
             refusal = origin_check
@@ -163,7 +163,7 @@ class Gate:
             return Admission(asked, path, origin=cors, is_preflight=True)
         if asked.is_public:
             return Admission(asked, path, origin=cors)
-        token = _token(request.headers(b"authorization"), subprotocols)
+        token = _token(request.all.get(b"authorization", []), subprotocols)
         if self._resource is not None and not has_keys and self._resource.is_unverified(token):
             return Admission(asked, path, origin=cors, waits_for_keys_of=token)
         is_plain = kind == "websocket" and path == f"/{asked.server}" and asked.server in self._plain
@@ -281,7 +281,7 @@ class Gate:
 
 
 def _sent_token(scope: Scope) -> str | None:
-    return _token(RequestHeaders(scope["headers"]).headers(b"authorization"), scope.get("subprotocols", ()))
+    return _token(RequestHeaders(scope["headers"]).all.get(b"authorization", []), scope.get("subprotocols", ()))
 
 
 def _token(authorizations: list[str], subprotocols: Iterable[str] = ()) -> str | None:

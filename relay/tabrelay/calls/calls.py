@@ -26,7 +26,7 @@ from tabrelay.errors import (
     UpstreamFailed,
     UpstreamGone,
 )
-from tabrelay.payloads.sliced import Body, Payload, SlicedPayload, text_of
+from tabrelay.payloads.sliced import Body, Payload, SlicedPayload, memory_of, text_of
 from tabserver.wire import jsonrpc, methods
 from tabserver.wire.frames import Caller
 from tabserver.wire.jsonrpc import RequestId
@@ -72,17 +72,15 @@ Header = tuple[bytes, bytes]
 Response = tuple[int, tuple[Header, ...], bytes]  # status, headers and body
 # Outcome of a call with a normal result: no error code, and no text that needs to be examined.
 PLAIN_RESULT: Final = (None, "")
+# How a call ended: an error of the relay, or the error code and text of the answer (no text if there is nothing to
+# examine in it).
+End = RelayError | tuple[int | None, str]
 # Errors of a server that was found and does not answer (any more).
 NO_ANSWER: Final = (BrowserGone, Busy, DeadlinePassed, ServerOffline, UpstreamGone, UpstreamFailed)
 
 _slow_readers: WeakSet[Pending] = WeakSet()
 # Shared by nearly all calls, which have no notices.
 _NO_NOTICES: Final[deque[Notice]] = deque(maxlen=0)
-
-
-def memory_of(payload: Payload) -> int:
-    """Bytes of memory: one character outside of ASCII can make Python use four bytes for each of them."""
-    return len(payload) if payload.isascii() else 4 * len(payload)
 
 
 @dataclass(slots=True)  # a frozen one takes three times as long to create, and there is one per request
@@ -210,7 +208,7 @@ class Pending:
         owner: CallOwner | None = None,
         sent_at: float = 0.0,
         reply_filter: Callable[[Pending, Reply], None] | None = None,
-        on_end: Callable[[Pending], None] | None = None,
+        on_end: Callable[[Pending, End], None] | None = None,
     ) -> None:
         """`sent_at`: by the monotonic clock. `reply_filter` gets the reply first, and ends
         the call with the part that the caller gets. `on_end` is called when the call has ended."""
@@ -222,7 +220,7 @@ class Pending:
         self.asked_of: str | None = None
         self._reply_filter = reply_filter
         self._on_end = on_end
-        self._on_event: Callable[[], None] | None = None
+        self._on_event: OnEvent | None = None
         self._notices = _NO_NOTICES
         self._unread = 0  # bytes of memory, including the notice that is being written to the caller
         self._taken = 0  # bytes of that notice
@@ -244,7 +242,8 @@ class Pending:
             self._unread += notice.cost
             while self._notices and self._exceeds_limit():
                 self._unread -= self._notices.popleft().cost
-            self._wake()
+            if self._on_event is not None:
+                self._on_event(self.peek())
 
     def pin(self, tab: str | None) -> None:
         """The server pins the caller's later requests to one tab, or to none."""
@@ -262,7 +261,8 @@ class Pending:
 
     def end(self, outcome: Reply | RelayError) -> None:
         """The only way to end a call: with a reply, or with an error. Of several outcomes the first counts."""
-        if isinstance(outcome, RelayError):
+        if type(outcome) is not Reply:
+            assert isinstance(outcome, RelayError)
             if self.is_done:
                 return
             cached = self._cached_reply() if isinstance(outcome, NO_ANSWER) else None
@@ -284,18 +284,18 @@ class Pending:
         self.is_done = True
         if self.owner is not None:
             self.owner.ended(self)
-        if self._on_end is not None:
-            self._on_end(self)
-        self._wake()
+        on_end = self._on_end
+        if on_end is not None:
+            on_end(self, self._end())
+        on_event = self._on_event
+        if on_event is not None:
+            on_event(self.peek())
 
     def _cached_reply(self) -> str | None:
         owner = self.owner
         return owner.cached_reply(self.call) if owner is not None and owner.may_be_cached(self.call.method) else None
 
-    @property
-    def ended_with(self) -> RelayError | tuple[int | None, str]:
-        """How it ended: an error of the relay, or the error code and text of the answer (no text if there is nothing to
-        examine in it)."""
+    def _end(self) -> End:
         if self._failure is not None:
             return self._failure
         reply = self._reply
@@ -335,26 +335,20 @@ class Pending:
         if reply is not None and reply.budget is not None:
             reply.budget.release(reply.cost)
 
-    @property
-    def sole_reply(self) -> Reply | None:
-        """The reply, if it has arrived and no notice is unread."""
-        return None if self._notices else self._reply
-
-    @property
-    def first_notice(self) -> Notice | None:
-        """The first unread notice, for a caller that writes it at once instead of awaiting `next`."""
-        return self._notices[0] if self._notices else None
+    def peek(self) -> Notice | Reply | None:
+        """What `next` would return now, for a caller that writes it at once. None: nothing, or it has failed."""
+        return self._notices[0] if self._notices else self._reply
 
     def notice_written(self) -> None:
         """The first unread notice was written."""
         self._unread -= self._notices.popleft().cost
 
-    def watch(self, on_event: Callable[[], None] | None) -> None:
-        """Instead of awaiting `next`: call `on_event` whenever `next` would return, and now if it would. None, or
-        `release`: not any more."""
+    def watch(self, on_event: OnEvent | None) -> None:
+        """Instead of awaiting `next`: call `on_event` with `peek` whenever `next` would return, and now if it would.
+        None, or `release`: not any more."""
         self._on_event = on_event
         if on_event is not None and (self.is_done or self._notices):
-            on_event()
+            on_event(self.peek())
 
     async def next(self, timeout_s: float | None = None) -> Notice | Reply | None:
         """The next notice, then the reply; None after `timeout_s` with nothing new. Raises the call's RelayError.
@@ -383,11 +377,10 @@ class Pending:
             raise self._failure
         return self._reply
 
-    def _wake(self) -> None:
-        if self._on_event is not None:
-            self._on_event()
+
+OnEvent = Callable[[Notice | Reply | None], None]
 
 
-def _release(waiter: asyncio.Future[None]) -> None:
+def _release(waiter: asyncio.Future[None], event: Notice | Reply | None = None) -> None:
     if not waiter.done():
         waiter.set_result(None)

@@ -14,12 +14,12 @@ from typing import Any
 class RequestHeaders:
     """Names are in lower case, as in ASGI. Blanks around values are removed: httptools keeps trailing ones.
 
-    `first`: the first value of each header; `repeated`: all values of those that were sent more than once. `admission`:
-    of the last request with this header block, by the gate. `verified`: what a face has checked in such a request, if
-    it was valid.
+    `first`: the first value of each header; `all`: all of its values; `repeated`: the headers with several. `accept`:
+    RFC 9110 §5.3: several fields of a list header form one list. `admission`: of the last request with this header
+    block, by the gate. `verified`: what a face has checked in such a request, if it was valid.
     """
 
-    __slots__ = ("admission", "first", "repeated", "verified")
+    __slots__ = ("accept", "admission", "all", "first", "repeated", "verified")
 
     is_shared = True  # may other requests have this instance too?
 
@@ -27,20 +27,12 @@ class RequestHeaders:
         self.admission: Any = None
         self.verified: Any = None
         self.first = {name: value.decode("latin-1").strip(" \t") for name, value in pairs}
-        self.repeated: dict[bytes, list[str]] = {}
+        self.all = {name: [value] for name, value in self.first.items()}
+        self.repeated: frozenset[bytes] = frozenset()
         if len(self.first) != len(pairs):  # hardly any request repeats a header
-            found: dict[bytes, list[str]] = {}
+            self.all = {name: [] for name in self.first}
             for name, value in pairs:
-                found.setdefault(name, []).append(value.decode("latin-1").strip(" \t"))
-            self.first = {name: values[0] for name, values in found.items()}
-            self.repeated = {name: values for name, values in found.items() if len(values) > 1}
-
-    def headers(self, name: bytes) -> list[str]:
-        """All values of a header."""
-        value = self.first.get(name)
-        return [] if value is None else self.repeated.get(name) or [value]
-
-    @property
-    def accept(self) -> str:
-        """RFC 9110 §5.3: several fields of a list header form one list."""
-        return ",".join(self.headers(b"accept"))
+                self.all[name].append(value.decode("latin-1").strip(" \t"))
+            self.first = {name: values[0] for name, values in self.all.items()}
+            self.repeated = frozenset(name for name, values in self.all.items() if len(values) > 1)
+        self.accept = ",".join(self.all.get(b"accept", ()))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -75,10 +75,10 @@ def _schemas(key: str, value: Any) -> Iterable[Any]:
     return (value,)
 
 
-def check(wanted: Iterable[ParamHeader], arguments: Any, headers: Callable[[bytes], list[str]]) -> None:
+def check(wanted: Iterable[ParamHeader], arguments: Any, headers: Mapping[bytes, list[str]]) -> None:
     """Raises unless a header and its argument are both present and equal, or both absent."""
     for param in wanted:
-        values = headers(param.header.encode())
+        values = headers.get(param.header.encode(), [])
         argument = _at(arguments, param.path)
         where = ".".join(param.path)
         if len(values) > 1:

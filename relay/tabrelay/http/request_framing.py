@@ -51,13 +51,13 @@ class FramingError(Exception):
 
 
 class RequestHead:
-    """A request line and its header fields. The methods with `get_` and `should_` are those of uvicorn's parser.
+    """A request line and its header fields.
 
     `wants_websocket`, RFC 9110, 7.8: a server may ignore an upgrade to any other protocol, and this one does.
     """
 
     __slots__ = (
-        *("_connection", "body_length", "expects_continue", "fields", "has_body", "is_chunked", "method", "target"),
+        *("body_length", "expects_continue", "fields", "has_body", "is_chunked", "keeps_alive", "method", "target"),
         *("version", "wants_websocket"),
     )
 
@@ -66,32 +66,22 @@ class RequestHead:
         self.target = target
         self.fields = fields
         self.version = version
-        self._connection = _tokens(fields, b"connection")
+        connection = _tokens(fields, b"connection")
+        self.keeps_alive = version == "1.1" and b"close" not in connection
         self.body_length, self.is_chunked = _framing(fields, version)
         self.has_body = self.is_chunked or self.body_length > 0
-        self.wants_websocket = b"upgrade" in self._connection and _tokens(fields, b"upgrade") == [b"websocket"]
+        self.wants_websocket = b"upgrade" in connection and _tokens(fields, b"upgrade") == [b"websocket"]
         self.expects_continue = any(name == b"expect" and value.lower() == b"100-continue" for name, value in fields)
 
-    def names_another_host(self) -> bool:
+    def check_host(self) -> None:
         """RFC 9112, 3.2.2: an absolute target overrides Host. So both must be equal."""
         if self.target[:1] == b"/":
-            return False
+            return
         found = _ABSOLUTE.match(self.target)
         if found is None:
             raise FramingError
-        return [value.lower() for name, value in self.fields if name == b"host"] != [found[1].lower()]
-
-    def get_method(self) -> bytes:
-        return self.method
-
-    def get_http_version(self) -> str:
-        return self.version
-
-    def should_keep_alive(self) -> bool:
-        return self.version == "1.1" and b"close" not in self._connection
-
-    def should_upgrade(self) -> bool:
-        return False
+        if [value.lower() for name, value in self.fields if name == b"host"] != [found[1].lower()]:
+            raise FramingError(HTTPStatus.MISDIRECTED_REQUEST)
 
 
 def _tokens(fields: list[Field], wanted: bytes) -> list[bytes]:
@@ -133,7 +123,9 @@ def parse_head(data: bytes) -> RequestHead:
         raise FramingError
     if method not in METHODS:
         raise FramingError(HTTPStatus.NOT_IMPLEMENTED)
-    return RequestHead(method, target, f"1.{minor.decode()}", fields)
+    head = RequestHead(method, target, f"1.{minor.decode()}", fields)
+    head.check_host()
+    return head
 
 
 class HeadReader:

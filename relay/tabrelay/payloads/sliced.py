@@ -48,6 +48,11 @@ def text_of(payload: Payload) -> str:
     return payload if isinstance(payload, str) else payload.decode()
 
 
+def memory_of(payload: Payload) -> int:
+    """Bytes of memory: one character outside of ASCII can make Python use four bytes for each of them."""
+    return len(payload) if payload.isascii() else 4 * len(payload)
+
+
 class _SliceAssembly:
     """One message of which not all slices have arrived."""
 

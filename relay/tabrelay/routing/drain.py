@@ -59,7 +59,8 @@ class InFlightCounter:
 
     def __exit__(self, *exc: object) -> None:
         self.count -= 1
-        self._on_end()
+        on_end = self._on_end  # a name is called sooner than an attribute that is no method
+        on_end()
 
 
 class Drain:

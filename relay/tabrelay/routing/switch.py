@@ -16,12 +16,13 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
-from tabrelay.calls.calls import LISTS, QUICK, UNLIMITED, Call, Pending, Reply, memory_of
+from tabrelay.calls.calls import LISTS, QUICK, UNLIMITED, Call, End, Pending, Reply
 from tabrelay.calls.peer import CallObserver, CallOwner, Peer
 from tabrelay.calls.principal import PAGE
 from tabrelay.config.settings import Settings
 from tabrelay.errors import Busy, DeadlinePassed, RelayError, not_own_server, took_too_long
 from tabrelay.payloads.list_checks import CHECKED_METHODS, ListBounds, Rejection
+from tabrelay.payloads.sliced import memory_of
 from tabrelay.routing.deadline_queue import DeadlineQueue
 from tabrelay.routing.drain import unavailable
 from tabrelay.routing.entry import RemoteLookup, ServerEntry
@@ -86,6 +87,7 @@ class Switch:
         # A worker's request history outlives this process: a channel must never have the name of an earlier one.
         self._prefix = secrets.token_hex(5)
         self._running: dict[Pending, Watched] = {}
+        self._on_call_end = self._ended  # bound once, and not for each call
         self._deadlines: DeadlineQueue[Pending] = DeadlineQueue(settings.call_deadline_s, self._deadline_passed)
         self._per_session: dict[str, int] = {}
         # Payloads are kept until the calls are answered: after a reconnect, a call may have to be sent again.
@@ -100,14 +102,14 @@ class Switch:
         """A channel id that was never used before, not even by an earlier process."""
         return f"{self._prefix}-{next(self._channels):x}"
 
-    def is_located(self, server: str) -> bool:
-        """Where relays share a bus: is it known which relay has the server?"""
-        return self.remote_lookup is None or self.remote_lookup.is_held(server)
+    def find(self, server: str) -> ServerEntry | None:
+        """The entry of a name; None: where relays share a bus, `locate` has to look it up. Raises UnknownServer."""
+        lookup = self.remote_lookup
+        return self.registry.find(server) if lookup is None or lookup.is_held(server) else None
 
     async def locate(self, server: str) -> None:
         """Where relays share a bus: find a server that this relay has never seen."""
-        if self.remote_lookup is not None:
-            await self._peer_wait.locate(server)
+        await self._peer_wait.locate(server)
 
     async def wait_for_start(self, entry: ServerEntry) -> None:
         if entry.is_starting:
@@ -194,7 +196,7 @@ class Switch:
         )
         if call.trace is not None:
             reply_filter = reply_filter or call.trace.hold_result
-        pending = Pending(call, owner, sent_at, reply_filter, self._ended)
+        pending = Pending(call, owner, sent_at, reply_filter, self._on_call_end)
         if call.trace is not None:
             call.trace.sent(entry.name, "browser" if entry.connector is None else UPSTREAM, peer)
         early_timer = None
@@ -227,7 +229,7 @@ class Switch:
         server: str,
         call: Call,
         started: float,
-        outcome: RelayError | tuple[int | None, str],
+        outcome: End,
         pending: Pending | None = None,
     ) -> None:
         took_s = time.monotonic() - started
@@ -239,14 +241,15 @@ class Switch:
         if self._call_log is not None and call.method in RECORDED:
             self._call_log.record(server, call, took_s, outcome)
 
-    def _ended(self, pending: Pending) -> None:
+    def _ended(self, pending: Pending, end: End) -> None:
         server, _, began, cost, early_timer = self._running.pop(pending)
         if early_timer is not None:
             early_timer.cancel()
         self._deadlines.pop(pending, None)
         self._release(pending.call, cost)
-        self._on_end()
-        self._record(server, pending.call, began, pending.ended_with, pending)
+        on_end = self._on_end  # a name is called sooner than an attribute that is no method
+        on_end()
+        self._record(server, pending.call, began, end, pending)
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s %s took %.1f ms", server, pending.call.method, (time.monotonic() - began) * 1000)
 
@@ -289,39 +292,26 @@ class Switch:
 
     def _claim(self, call: Call) -> int:
         """Reserve memory and a slot for a call, also while it waits for its browser; returns the bytes."""
-        if call.caller.era is LEGACY:  # calls are counted per session, and a modern caller has none
-            self._claim_session_slot(call)
+        channel, running = call.channel, 0
+        # Calls are counted per session, and a modern caller has none.
+        is_counted = call.caller.era is LEGACY and call.method not in QUICK
+        if is_counted and (running := self._per_session.get(channel, 0)) >= self._settings.in_flight_caller:
+            text = f"This session has {running} calls in flight already. Wait until one of them is answered."
+            raise Busy(text, retry_after_ms=1000)
         cost = memory_of(call.payload)
         # defence: calls without an answer
         if not self.budget.reserve(cost):
-            if call.caller.era is LEGACY:
-                self._release_session_slot(call)
             raise _too_many_large_calls()
+        if is_counted:
+            self._per_session[channel] = running + 1
         return cost
 
     def _release(self, call: Call, cost: int) -> None:
         self.budget.release(cost)
-        if call.caller.era is LEGACY:
-            self._release_session_slot(call)
-
-    def _claim_session_slot(self, call: Call) -> None:
-        """Count the calls of a session."""
-        if call.method in QUICK:
-            return
-        running = self._per_session.get(call.channel, 0)
-        if running >= self._settings.in_flight_caller:
-            text = f"This session has {running} calls in flight already. Wait until one of them is answered."
-            raise Busy(text, retry_after_ms=1000)
-        self._per_session[call.channel] = running + 1
-
-    def _release_session_slot(self, call: Call) -> None:
-        if call.method in QUICK:
-            return
-        left = self._per_session.get(call.channel, 0) - 1
-        if left > 0:
-            self._per_session[call.channel] = left
-        else:
-            self._per_session.pop(call.channel, None)
+        if call.caller.era is LEGACY and call.method not in QUICK:
+            left = self._per_session.pop(call.channel, 0) - 1
+            if left > 0:
+                self._per_session[call.channel] = left
 
     def abandon(self, server: str, pending: Pending, why: str) -> None:
         """The caller left before the reply."""

@@ -32,12 +32,12 @@ class FastPath:
         self, gate: Gate, endpoint: McpEndpoint, exchanges: InFlightCounter, aliases: Mapping[str, str]
     ) -> None:
         """`exchanges` counts running requests. `aliases`: from an address to the path of a server."""
-        self.exchanges = exchanges
-        self._gate = gate
-        self._aliases = aliases
         # Decides about an admitted POST: server, headers, principal, body, and members of an ASGI scope. Without a hop,
         # because each call needs it.
         self.decide: Callable[[str, RequestHeaders, Principal, bytes, Any], Outcome] = endpoint.decide
+        self.exchanges = exchanges
+        self._gate = gate
+        self._aliases = aliases
         self.deadlines: DeadlineQueue[Any] = DeadlineQueue(WAIT_S, lambda request: request.hand_over())
 
     def is_address(self, url: bytes) -> bool:

@@ -222,7 +222,7 @@ async def test_refusals_are_read_in_words(tmp_path: Path) -> None:
     ):
         await relay.has_read("notes")
         url = f"{relay.url}/notes"
-        await check_words("unknown", "declare it: tabrelay serve unknown", f"{relay.url}/unknown", relay.token)
+        await check_words("unknown", "serve unknown", f"{relay.url}/unknown", relay.token)
         await check_words("unauthorized", "`tabrelay token` prints it", url, "tr_" + "x" * 43)
         await check_words("forbidden", 'and "call" is needed', url, relay.tokens.issue_for_page(None, None, ("serve",)))
         await check_words("too large", "The body is larger than 4,000 bytes", url, relay.token, text="x" * 5000)

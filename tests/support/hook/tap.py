@@ -101,7 +101,7 @@ class TappedFastPath:
     def decide(self, server: str, request: Any, principal: Any, body: bytes, scope: Any) -> Any:
         is_known = request.verified is not None
         outcome = self._fast_path.decide(server, request, principal, body, scope)
-        headers = [(name, value.encode("latin-1")) for name in READ for value in request.headers(name)]
+        headers = [(name, value.encode("latin-1")) for name in READ for value in request.all.get(name, ())]
         self._tap.decided[outcome] = body
         self._scopes[outcome] = {"method": "POST", "path": f"/{server}", "headers": headers}
         if hasattr(outcome, "status") and request.admission.origin is None:  # it is already complete
@@ -147,7 +147,7 @@ class TappedOwner:
         headers = self._owner.stream_headers
         pending = self._pending()
         if headers is not None and pending is not None:
-            self._events.append(event_of(pending.first_notice.payload.encode()))
+            self._events.append(event_of(pending.peek().payload.encode()))
         return headers
 
     def tell_stream(self, socket_record: Exchange) -> None:

@@ -46,9 +46,11 @@ class BodyReader:
 
     async def read(self, exchange: Exchange) -> Any:
         """The JSON of the request's body; CLIENT_GONE if the client hung up. Raises BadRequest."""
-        weight = Weight()
+        weight: Weight | None = None  # of a body that arrives in pieces, or is large
 
         def weigh(piece: bytes) -> None:
+            nonlocal weight
+            weight = weight or Weight()
             weight.add(piece)
             # defence: values of a body
             if weight.total > self._max_values:
@@ -65,7 +67,7 @@ class BodyReader:
         try:
             # defence: large bodies that are parsed at the same time
             async with self._places:
-                if not weight.total:  # it arrived in one piece
+                if weight is None:  # it arrived in one piece
                     weigh(body)
                 await asyncio.sleep(0)
                 message = _loads(body)

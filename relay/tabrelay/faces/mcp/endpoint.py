@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tabrelay.faces.mcp.bus_sync import BusSync
 
 # Values of the version header without which a request is legacy, unless its body is modern.
-NOT_MODERN: Final = (None, *eras.LEGACY_VERSIONS)
+NOT_MODERN: Final = frozenset({None, *eras.LEGACY_VERSIONS})
 
 
 NO_SCOPE: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -120,13 +120,12 @@ class McpEndpoint:
                 await write(exchange, outcome, server)
                 return
             try:
-                await self._switch.locate(server)
-                await self._answer(exchange, server, place, scope["state"]["principal"])
+                entry = self._switch.find(server) or await self._locate(server)
+                await self._answer(exchange, entry, place, scope["state"]["principal"])
             except RelayError as error:
                 await exchange.error(error, None, server)
 
-    async def _answer(self, exchange: Exchange, server: str, place: str, principal: Principal) -> None:
-        entry = self._switch.registry.find(server)
+    async def _answer(self, exchange: Exchange, entry: ServerEntry, place: str, principal: Principal) -> None:
         if principal.origin is not None:
             self._check_own_server(entry, principal)
         if place and place != MCP:
@@ -140,9 +139,9 @@ class McpEndpoint:
             raise _not_allowed("POST")
         elif exchange.method == "GET":
             _check_accept(exchange, SSE)
-            await self._legacy.get(exchange, server, principal)
+            await self._legacy.get(exchange, entry.name, principal)
         else:
-            await self._legacy.delete(exchange, server, principal)
+            await self._legacy.delete(exchange, entry.name, principal)
 
     # -- POST ----------------------------------------------------------------------------------------------------------
 
@@ -151,9 +150,9 @@ class McpEndpoint:
     ) -> Outcome:
         """What becomes of a POST whose body is complete. A RelayError is an answer too: nothing is raised."""
         try:
-            if not self._switch.is_located(server):
-                return Deferred(partial(self._locate, server, principal, body))
-            entry = self._switch.registry.find(server)
+            entry = self._switch.find(server)
+            if entry is None:
+                return Deferred(partial(self._locate_and_post, server, principal, body))
             if principal.origin is not None:
                 self._check_own_server(entry, principal)
             if request.verified is None:
@@ -180,9 +179,12 @@ class McpEndpoint:
             self._on_error(error)
         return Answer(error.status, error_body(error, id, server), error_headers(error))
 
-    async def _locate(self, server: str, principal: Principal, body: bytes, exchange: Exchange) -> None:
+    async def _locate(self, server: str) -> ServerEntry:
         await self._switch.locate(server)
-        entry = self._switch.registry.find(server)
+        return self._switch.registry.find(server)
+
+    async def _locate_and_post(self, server: str, principal: Principal, body: bytes, exchange: Exchange) -> None:
+        entry = await self._locate(server)
         if principal.origin is not None:
             self._check_own_server(entry, principal)
         _check_head(exchange)
@@ -197,7 +199,8 @@ class McpEndpoint:
 
     async def _post(self, entry: ServerEntry, principal: Principal, body: bytes | None, exchange: Exchange) -> None:
         """The rest of `decide`, with the waits. `body`: None if it has to be read."""
-        await self._switch.wait_for_start(entry)  # before the body is parsed, which takes much more memory
+        if entry.connector is not None:
+            await self._switch.wait_for_start(entry)  # before the body is parsed, which takes much more memory
         reader = self._body_reader
         if body is None:
             message = await reader.read(exchange)
@@ -229,8 +232,8 @@ class McpEndpoint:
 
 def _has_envelope(message: Any) -> bool:
     """Body first: a modern request that lost its header must get the modern error, or clients take us for legacy."""
-    params = message.get("params") if isinstance(message, dict) else None
-    if not isinstance(params, dict) or "_meta" not in params:
+    params = message.get("params") if type(message) is dict else None
+    if type(params) is not dict or "_meta" not in params:
         return False
     return isinstance(params["_meta"], dict) and eras.META_VERSION in params["_meta"]
 
@@ -241,7 +244,7 @@ def _check_head(request: RequestHeaders) -> None:
 
 
 def _check_content_type(request: RequestHeaders) -> None:
-    types = {value.partition(";")[0].strip().lower() for value in request.headers(b"content-type")}
+    types = {value.partition(";")[0].strip().lower() for value in request.all.get(b"content-type", ())}
     if types != {JSON}:  # two different values are ambiguous
         raise BadRequest("Send the message as Content-Type: application/json.", status=415, reason="content_type")
     if request.first.get(b"content-encoding") not in (None, "", "identity"):

@@ -26,8 +26,10 @@ NAMED_BY: Final = {
 def name_of(message: dict[str, Any]) -> str | None:
     """The tool, prompt or resource that a request is for."""
     params = message.get("params")
-    name = params.get(NAMED_BY.get(message["method"])) if isinstance(params, dict) else None
-    return name if isinstance(name, str) else None
+    if type(params) is not dict:
+        return None
+    name = params.get(NAMED_BY.get(message["method"]))
+    return name if type(name) is str else None
 
 
 def request_id(message: Any) -> jsonrpc.RequestId | None:
@@ -39,17 +41,18 @@ def request_id(message: Any) -> jsonrpc.RequestId | None:
 
 def check_message(message: Any) -> None:
     """Raises BadRequest unless it is a request, a notification or a response of JSON-RPC 2.0, as MCP narrows it."""
-    if not isinstance(message, dict):
+    if type(message) is not dict:  # a value of a JSON parser: no subclass, so `isinstance` only takes longer
         raise BadRequest("The body must be one JSON-RPC message: an object.")
     if message.get("jsonrpc") != "2.0":
         raise BadRequest('The message must have "jsonrpc": "2.0".')
     if "method" in message:
-        if not isinstance(message["method"], str):
+        if type(message["method"]) is not str:
             raise BadRequest("A message's method must be a string.")
         if "id" in message and type(message["id"]) is not int and (flaw := jsonrpc.id_flaw(message["id"])) is not None:
             raise BadRequest(flaw)
+        params = message.get("params")
         # defence: params of any type: where requests enter
-        if (flaw := _params_flaw(message.get("params"))) is not None:
+        if params is not None and (flaw := _params_flaw(params)) is not None:
             raise BadRequest(flaw, code=jsonrpc.INVALID_PARAMS, reason="invalid_params")
     elif "id" not in message or ("result" in message) is ("error" in message):
         raise BadRequest("The body is neither a request nor a notification nor a response.")
@@ -59,9 +62,7 @@ def check_message(message: Any) -> None:
 
 def _params_flaw(params: Any) -> str | None:
     """What is wrong with params for any server: many read them as an object without checking."""
-    if params is None:
-        return None
-    if not isinstance(params, dict):
+    if type(params) is not dict:
         return "params must be an object."
     if "_meta" not in params:
         return None

@@ -19,9 +19,9 @@ from tabrelay.calls.trace_context import Traces
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest, RelayError
 from tabrelay.faces.mcp.event_store import TOO_OLD, EventStream, is_get_event
-from tabrelay.faces.mcp.jsonrpc import check_message, is_request
+from tabrelay.faces.mcp.jsonrpc import check_message
 from tabrelay.faces.mcp.legacy_batch import answer_batch
-from tabrelay.faces.mcp.legacy_calls import SessionCalls, SessionHeaders
+from tabrelay.faces.mcp.legacy_calls import ANSWERED_OFFLINE, SessionCalls, SessionHeaders
 from tabrelay.faces.mcp.legacy_initialize import Initialization, read_caller
 from tabrelay.faces.mcp.legacy_sessionless import SessionlessCalls
 from tabrelay.faces.mcp.outcomes import Answer, Deferred, Outcome
@@ -129,21 +129,32 @@ class LegacyFace:
         self, request: RequestHeaders, entry: ServerEntry, principal: Principal, message: Any, scope: Any
     ) -> Outcome:
         """What becomes of a message. Raises RelayError."""
-        if isinstance(message, list):
+        if type(message) is list:
             session = self._find(request, entry.name, principal)
             return Deferred(lambda exchange: self._batch(exchange, session, message))
         check_message(message)
-        if message.get("method") == methods.INITIALIZE:
+        method = message.get("method")
+        if method == methods.INITIALIZE:
             if mcp_headers.RAW_SESSION_ID in request.first:
                 raise BadRequest("This session is already initialized.", reason="already_initialized")
             return self.initialize(request, entry, principal, message, scope)[0]
         if self._headers(request).id is None:
             return self._sessionless.decide(request, entry, principal, message, scope)
         session = self._find(request, entry.name, principal)
-        if not is_request(message):
+        if method is None or "id" not in message:
             self.pass_on(session, message)
             return Answer(202)
-        return self.calls.decide(request, entry, session, message, scope)
+        if method in ANSWERED_OFFLINE:
+            cached = self.calls.offline_answer(session, message)
+            if cached is not None:
+                return Answer(200, cached, session.json_headers)
+        started = self.calls.start(request, entry, session, message, scope)
+        if not request.verified.prefers_stream:
+            return started
+        return Deferred(lambda exchange: self._stream(exchange, session, started), message["id"])
+
+    async def _stream(self, exchange: Exchange, session: Session, started: Pending | WaitingCall) -> None:
+        await self.calls.respond(exchange, session, await started.started())
 
     def initialize(
         self, request: RequestHeaders, entry: ServerEntry, principal: Principal, message: dict[str, Any], scope: Any
@@ -244,12 +255,12 @@ class LegacyFace:
 
 
 def _session_id(request: RequestHeaders) -> str | None:
-    versions = request.headers(mcp_headers.RAW_PROTOCOL_VERSION)
-    if len(set(versions)) > 1:
+    versions = request.all.get(mcp_headers.RAW_PROTOCOL_VERSION)
+    if versions and len(set(versions)) > 1:
         raise BadRequest("The header MCP-Protocol-Version was sent more than once.")
     if versions and versions[0] not in eras.LEGACY_VERSIONS:
         raise BadRequest(f"Protocol version {versions[0]!r} is not supported here.", reason="unsupported_version")
-    ids = request.headers(mcp_headers.RAW_SESSION_ID)
+    ids = request.all.get(mcp_headers.RAW_SESSION_ID, [])
     if len(ids) > 1:
         raise BadRequest("The header Mcp-Session-Id was sent more than once.")
     return ids[0] if ids else None

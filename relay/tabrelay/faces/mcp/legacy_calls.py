@@ -7,8 +7,8 @@ found in `legacy`.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import orjson
 
@@ -17,7 +17,6 @@ from tabrelay.calls.peer import Peer
 from tabrelay.calls.trace_context import Traces
 from tabrelay.faces.mcp.jsonrpc import name_of
 from tabrelay.faces.mcp.offline_answers import cached_legacy_result
-from tabrelay.faces.mcp.outcomes import Answer, Deferred, Outcome
 from tabrelay.faces.mcp.resumable_response import STREAM_AFTER_S, ResumableResponses
 from tabrelay.faces.mcp.session_replay import REPLAYED_METHODS, SessionReplay
 from tabrelay.faces.mcp.sessions import Session, Sessions
@@ -34,7 +33,8 @@ from tabserver.wire import jsonrpc, methods
 ANSWERED_OFFLINE: Final = frozenset(LISTS) | {methods.SKILLS_LIST, methods.PING, methods.LOGGING_SET_LEVEL}
 
 
-class SessionHeaders(NamedTuple):
+@dataclass(slots=True)
+class SessionHeaders:
     """What the headers of a request in a session say: equal for all requests with the same header block."""
 
     id: str | None
@@ -64,19 +64,6 @@ class SessionCalls:
         """Can a call on this channel be started now?"""
         return self._switch.is_up(server, channel) and not self._drain.is_on
 
-    def decide(
-        self, request: RequestHeaders, entry: ServerEntry, session: Session, message: dict[str, Any], scope: Any
-    ) -> Outcome:
-        """What becomes of a checked request. Raises RelayError."""
-        if message["method"] in ANSWERED_OFFLINE:
-            cached = self.offline_answer(session, message)
-            if cached is not None:
-                return Answer(200, cached, session.json_headers)
-        started = self.start(request, entry, session, message, scope)
-        if not request.verified.prefers_stream:
-            return started
-        return Deferred(lambda exchange: self._stream(exchange, session, started), message["id"])
-
     def start(
         self, request: RequestHeaders, entry: ServerEntry, session: Session, message: dict[str, Any], scope: Any
     ) -> Pending | WaitingCall:
@@ -96,9 +83,6 @@ class SessionCalls:
         # defence: values of a call that waits
         message["params"] = None  # it goes on as text: a great many values must not wait for the answer too
         return self._switch.start(entry, call, SessionOwner(self, session))
-
-    async def _stream(self, exchange: Exchange, session: Session, started: Pending | WaitingCall) -> None:
-        await self.respond(exchange, session, await started.started())
 
     async def respond(self, exchange: Exchange, session: Session, pending: Pending) -> None:
         await self._responses.send(

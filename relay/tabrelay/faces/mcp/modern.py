@@ -140,7 +140,8 @@ class ModernFace:
             params = message["params"]
             # Arguments that must be repeated in headers, from the cached catalogue; none for an unknown tool.
             wanted = self._param_headers.find(entry.name, catalogue, params["name"]) if catalogue is not None else ()
-            check(wanted, params.get("arguments"), request.headers)
+            if wanted:
+                check(wanted, params.get("arguments"), request.all)
             is_reusable = is_reusable and not wanted
         return VerifiedEnvelope(
             name_of(message),

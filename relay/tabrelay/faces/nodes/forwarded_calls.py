@@ -55,7 +55,8 @@ class Forwarded(Pending):
         if not self.is_done:
             self._assure({"op": "pin", "tab": tab})
 
-    def end(self, outcome: Reply | RelayError) -> None:
+    def end(self, outcome: Reply | RelayError | None) -> None:
+        """None: without an answer, as no caller waits for it, or another relay answers it."""
         if isinstance(outcome, Reply):
             outcome.release()
         if self.is_done:
@@ -66,15 +67,9 @@ class Forwarded(Pending):
             brief = raw.summary if isinstance(raw, SlicedPayload) else ""
             payload = raw if isinstance(raw, str) else b"".join(raw)
             self._send({"op": "done", "code": outcome.error_code, "brief": brief}, payload)
-        else:
+        elif outcome is not None:
             self._send({"op": "fail", "error": errors.to_dict(outcome)})
         self._on_forwarded_end()
-
-    def drop(self) -> None:
-        """End it without an answer: no caller waits for it, or another relay answers it."""
-        if not self.is_done:
-            self.is_done = True
-            self._on_forwarded_end()
 
     def _send(self, header: dict[str, Any], payload: str | bytes | None = None) -> None:
         with suppress(BusDown):  # the other relay asks again when the bus is back
@@ -181,12 +176,12 @@ class Forwarding:
         peer = self._local(address)
         if peer is not None:
             peer.cancel(pending, why)
-        pending.drop()
+        pending.end(None)
 
     def moved(self, pending: Pending) -> bool:
         """Its browser moved to another relay. True if the sending relay has to follow it."""
         if isinstance(pending, Forwarded):
-            pending.drop()
+            pending.end(None)
             return True
         return False
 

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import orjson
 
-from tabrelay.calls.calls import QUICK, QUICK_ROOM, Call, Notice, Pending, Reply, memory_of
+from tabrelay.calls.calls import QUICK, QUICK_ROOM, Call, Notice, Pending, Reply
 from tabrelay.calls.peer import PeerKind
 from tabrelay.errors import BadAnswer, BadRequest, BrowserGone, Busy, RelayError, ResultTooLarge, with_unknown_delivery
-from tabrelay.payloads.sliced import Payload, SlicedPayload, text_of
+from tabrelay.payloads.sliced import Payload, SlicedPayload, memory_of, text_of
 from tabrelay.peers.browsers import response_check
 from tabrelay.peers.browsers.link_shell import LinkShell
 from tabrelay.peers.browsers.measured_calls import MeasuredCalls, report
@@ -176,9 +176,8 @@ class BrowserPeer(LinkShell):
             if not is_single and call.channel not in self._opened:
                 self._open(call.channel, call.caller)
             now = self._loop.time()
-            self.link.send(
-                call.channel, REQ, call.payload, now, id=call.id, caller=caller, again=again, is_measured=is_measured
-            )
+            # By position: Python 3.11 does not specialize calls with keywords.
+            self.link.send(call.channel, REQ, call.payload, now, call.id, None, caller, again, is_measured)
         except BufferFull:
             raise Busy(
                 f'Server "{self.server}" is not keeping up. Try again in a moment.', retry_after_ms=1000

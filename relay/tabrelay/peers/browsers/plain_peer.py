@@ -40,6 +40,10 @@ MAX_SOCKETS: Final = 32
 class PlainPeer:
     """All plain pages of one server. It outlives them, so that callers that listen receive from the next one."""
 
+    kind: Final = PeerKind.PLAIN
+    identity: Final = None
+    browser: Final = ""
+
     def __init__(
         self,
         server: str,
@@ -71,18 +75,6 @@ class PlainPeer:
     @property
     def server(self) -> str:
         return self._server
-
-    @property
-    def kind(self) -> PeerKind:
-        return PeerKind.PLAIN
-
-    @property
-    def identity(self) -> str | None:
-        return None
-
-    @property
-    def browser(self) -> str:
-        return ""
 
     @property
     def principal(self) -> str | None:

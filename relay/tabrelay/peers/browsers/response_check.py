@@ -13,7 +13,7 @@ import orjson
 from tabrelay.errors import BadAnswer, RelayError, ResultTooLarge
 from tabrelay.payloads.json_limits import DENSEST, is_heavy
 from tabrelay.payloads.json_skeleton import LONGEST_ID
-from tabrelay.payloads.sliced import Payload, SlicedPayload
+from tabrelay.payloads.sliced import Payload, SlicedPayload, text_of
 from tabserver.wire.jsonrpc import RequestId
 
 MAX_ESCAPED: Final = 12
@@ -31,7 +31,7 @@ def read(payload: str, most: int) -> dict[str, Any] | None:
         message = orjson.loads(payload)
     except orjson.JSONDecodeError:
         return None
-    return message if isinstance(message, dict) else None
+    return message if type(message) is dict else None
 
 
 def read_skeleton(payload: Payload, most: int) -> dict[str, Any] | None:
@@ -45,14 +45,12 @@ def read_skeleton(payload: Payload, most: int) -> dict[str, Any] | None:
 def classify(payload: Payload, id: RequestId, most: int) -> tuple[int | None, bool]:
     """The code of its error, if it is one, and whether it is a plain result: neither a tool's error nor a question.
     Raises BadAnswer if it is no response to this request, ResultTooLarge if it has more than `most` values."""
-    message = read(payload, most) if type(payload) is str else read_skeleton(payload, most)
-    if (
-        message is not None
-        and type(payload) is SlicedPayload
-        and isinstance(id, str)
-        and len(id) * MAX_ESCAPED > LONGEST_ID
-    ):
-        message["id"] = (read(payload.decode(), most) or {}).get("id")
+    if type(payload) is SlicedPayload:
+        message = read_skeleton(payload, most)
+        if message is not None and isinstance(id, str) and len(id) * MAX_ESCAPED > LONGEST_ID:
+            message["id"] = (read(payload.decode(), most) or {}).get("id")
+    else:
+        message = read(text_of(payload), most)
     if message is None or message.get("id") != id:
         raise _refusal(payload, most)
     if "error" in message:

@@ -61,6 +61,12 @@ class UpstreamSessions:
     """The peer of one upstream. `new_session(None)` makes the first session, `new_session(identity)` one for a
     client."""
 
+    kind: Final = PeerKind.UPSTREAM
+    identity: Final = None
+    browser: Final = ""
+    principal: Final = None
+    is_reserved: Final = True
+
     def __init__(
         self, server: str, new_session: NewSession, *, is_shared: bool, max_sessions: int, in_flight_limit: int
     ) -> None:
@@ -97,26 +103,6 @@ class UpstreamSessions:
         await asyncio.gather(*(session.supervisor.stop() for session in self), *self._ending)
 
     # -- interface for the switch -------------------------------------------------------------------------------------
-
-    @property
-    def kind(self) -> PeerKind:
-        return PeerKind.UPSTREAM
-
-    @property
-    def identity(self) -> str | None:
-        return None
-
-    @property
-    def browser(self) -> str:
-        return ""
-
-    @property
-    def principal(self) -> str | None:
-        return None
-
-    @property
-    def is_reserved(self) -> bool:
-        return True
 
     def displace(self, successor: str = "") -> list[tuple[str, Caller, str]]:
         return []

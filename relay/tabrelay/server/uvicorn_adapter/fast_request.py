@@ -20,8 +20,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from tabrelay.admission.gate import ADMISSION, Admission
 from tabrelay.admission.responses import DEFAULT_HEADERS, with_default_headers
-from tabrelay.calls.calls import Header, Pending
-from tabrelay.calls.peer import CallOwner
+from tabrelay.calls.calls import Header, Notice, Pending, Reply
 from tabrelay.errors import RelayError
 from tabrelay.faces.mcp.endpoint import NO_SCOPE
 from tabrelay.faces.mcp.outcomes import OUTCOME, Answer, Outcome
@@ -62,7 +61,7 @@ class FastConnection(HttpToolsProtocol):
     """HTTP connection that supports the fast path. `is_finished`: nothing more can be written to it."""
 
     cycle_transport: CycleTransport
-    is_finished = False
+    is_finished: bool
 
     def finish(self) -> None:
         """Close the connection so that the client can read all that was written."""
@@ -108,10 +107,13 @@ class KnownRequest:
     """All that a connection keeps of its last request, for the next one with the same header block: the bytes of that
     block, what was found in it, its ASGI scope, and the start of the last response."""
 
-    __slots__ = ("_default_headers", "_head", "_head_headers", "_scope", "address", "header_cache", "headers")
+    __slots__ = (
+        *("_default_headers", "_head", "_head_headers", "_scope", "address", "fast_path", "header_cache", "headers"),
+    )
 
-    def __init__(self, http: HttpToolsProtocol, header_cache: HeaderCache | None) -> None:
+    def __init__(self, http: HttpToolsProtocol, fast_path: FastPath, header_cache: HeaderCache | None) -> None:
         """`header_cache`: None if the next request has to be parsed in any case."""
+        self.fast_path = fast_path
         self._scope = http.scope
         self.address = http.url.decode()
         self.header_cache = header_cache
@@ -151,7 +153,7 @@ class FastRequest:
     """One request. uvicorn reads or sets the public attributes on its cycles."""
 
     __slots__ = (
-        *("_admission", "_body", "_fast_path", "_http", "_known", "_length", "_outcome", "_scope"),
+        *("_admission", "_body", "_http", "_known", "_length", "_outcome"),
         *("keep_alive", "response_complete", "response_started"),
     )
 
@@ -160,18 +162,12 @@ class FastRequest:
     def __init__(
         self,
         http: FastConnection,
-        fast_path: FastPath,
         known: KnownRequest,
         admission: Admission,
         body: bytes,
-        *,
         keep_alive: bool,
-        scope: Any = NO_SCOPE,
     ) -> None:
-        """`scope`: what is known of it beside its headers."""
         self._http = http
-        self._scope = scope
-        self._fast_path = fast_path
         self._known = known
         self._admission = admission
         self._length = len(body)
@@ -181,13 +177,14 @@ class FastRequest:
         self.response_started = False  # an event stream has begun
         self.response_complete = False
 
-    def start(self) -> None:
-        """Decide. Write the response, or wait for it, or for a reason to take the regular path."""
-        admission, fast_path, outcome = self._admission, self._fast_path, None
-        if admission.principal is not None:
-            outcome = fast_path.decide(
-                admission.path[1:], self._known.headers, admission.principal, self._body, self._scope
-            )
+    def start(self, scope: Any = NO_SCOPE) -> None:
+        """Decide. Write the response, or wait for it, or for a reason to take the regular path. `scope`: what is known
+        of the request beside its headers."""
+        admission, known, outcome = self._admission, self._known, None
+        fast_path, principal = known.fast_path, admission.principal
+        if principal is not None:
+            decide = fast_path.decide  # a name is called sooner than an attribute that is no method
+            outcome = decide(admission.path[1:], known.headers, principal, self._body, scope)
             self._outcome, self._body = outcome, b""
         # defence: an Origin on the fast path
         if admission.origin is not None:
@@ -205,20 +202,19 @@ class FastRequest:
         http = self._http
         return len(body) <= MAX_RESPONSE and not http.flow.write_paused and not http.transport.is_closing()
 
-    def _on_event(self) -> None:
+    def _on_event(self, event: Notice | Reply | None) -> None:
         pending = self._outcome
         assert isinstance(pending, Pending)
         assert pending.owner is not None
         try:
-            reply = pending.sole_reply
-            if reply is None:
-                if not self._write_notices(pending, pending.owner):
-                    return
-                reply = pending.sole_reply
-            if reply is None or not self._can_write(reply.raw):
+            while type(event) is Notice and self._write_notice(pending, event):
+                event = pending.peek()
+            if event is None and not pending.is_done:
+                return
+            if type(event) is not Reply or not self._can_write(event.raw):
                 self.hand_over()
                 return
-            status, headers, body = pending.owner.response(pending, reply)
+            status, headers, body = pending.owner.response(pending, event)
             if self.response_started:
                 self._finish(_event(body) + b"0\r\n\r\n")
             else:
@@ -229,22 +225,20 @@ class FastRequest:
             log.exception("A response could not be written.")
             self._http.transport.close()
 
-    def _write_notices(self, pending: Pending, owner: CallOwner) -> bool:
-        """Write the notices that have arrived as events. Is the call over, and this still its writer?"""
-        http = self._http
-        while (notice := pending.first_notice) is not None:
-            # defence: a client that does not read its stream, on the fast path
-            if not self._can_write(notice.payload) or (headers := owner.stream_headers) is None:
-                self.hand_over()
-                return False
-            data = _event(notice.payload.encode())
-            if not self.response_started:
-                self.response_started = True
-                start = STATUS_LINE[200] + _lines(tuple(http.server_state.default_headers))
-                data = start + _stream_head(headers, not self.keep_alive) + data
-            http.transport.write(data)
-            pending.notice_written()
-        return pending.is_done
+    def _write_notice(self, pending: Pending, notice: Notice) -> bool:
+        """Write a notice as an event; False if the regular path must."""
+        http, owner = self._http, pending.owner
+        # defence: a client that does not read its stream, on the fast path
+        if not self._can_write(notice.payload) or owner is None or (headers := owner.stream_headers) is None:
+            return False
+        data = _event(notice.payload.encode())
+        if not self.response_started:
+            self.response_started = True
+            start = STATUS_LINE[200] + _lines(tuple(http.server_state.default_headers))
+            data = start + _stream_head(headers, not self.keep_alive) + data
+        http.transport.write(data)
+        pending.notice_written()
+        return True
 
     def _write(self, status: int, headers: tuple[Header, ...], body: bytes) -> None:
         head = self._known.head(status, self._http.server_state.default_headers, headers)
@@ -257,9 +251,10 @@ class FastRequest:
         self._outcome = None  # the connection keeps its last request until the next one
         http.transport.write(data)
         if isinstance(outcome, Pending):
+            fast_path = self._known.fast_path
             outcome.release()
-            self._fast_path.deadlines.pop(self, None)
-            self._fast_path.exchanges.__exit__()
+            fast_path.deadlines.pop(self, None)
+            fast_path.exchanges.__exit__()
         if not keep_alive:
             http.finish()
         http.fast_response_written()
@@ -268,11 +263,11 @@ class FastRequest:
         """Continue on the regular path, with what was decided about the request, or with its complete body."""
         if self.response_complete:
             return
-        http, outcome = self._http, self._outcome
+        http, outcome, fast_path = self._http, self._outcome, self._known.fast_path
         is_counted = isinstance(outcome, Pending) and self._admission.origin is None
         if isinstance(outcome, Pending):
             outcome.watch(None)
-            self._fast_path.deadlines.pop(self, None)
+            fast_path.deadlines.pop(self, None)
         decided: dict[str, Any] = {ADMISSION: self._admission, STREAMING: self.response_started}
         if outcome is not None:
             decided[OUTCOME] = outcome
@@ -300,4 +295,4 @@ class FastRequest:
         http._start_asgi_task(cycle, http.app)
         if is_counted:
             # The task starts before this callback and counts itself, so that the request is counted all the time.
-            http.loop.call_soon(self._fast_path.exchanges.__exit__)
+            http.loop.call_soon(fast_path.exchanges.__exit__)

@@ -13,14 +13,14 @@ def frame_bounds(data: bytes, at: int) -> tuple[int, int]:
     left = len(data) - at
     if left < 2:
         return 0, 0
-    size = data[at + 1] & 0x7F
-    start = at + 2
+    size, start = data[at + 1], at + 2
+    if size >= MASKED:
+        size -= MASKED
+        start += 4
     if size == TWO_BYTES:
         start += 2
         size = data[at + 2] << 8 | data[at + 3] if left >= 4 else 0
     elif size == EIGHT_BYTES:
         start += 8
-        size = int.from_bytes(data[at + 2 : start], "big")
-    if data[at + 1] >= MASKED:
-        start += 4
+        size = int.from_bytes(data[at + 2 : at + 10], "big")
     return (start, start + size) if start - at <= left else (0, 0)

@@ -138,8 +138,6 @@ class GuardedHttp(asyncio.Protocol):
         self.slots.enter(self)
         self._is_answered = self._is_started = False
         self._scope = None
-        if head.names_another_host():
-            raise FramingError(HTTPStatus.MISDIRECTED_REQUEST)
         if head.wants_websocket:
             if head.method != b"GET" or head.version != "1.1" or head.has_body or rest:
                 raise FramingError

@@ -48,6 +48,7 @@ class HttpConnection(FastConnection):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
+        self.is_finished = False
         self._deadline: PatientTimer | None = None
         self._stall: PatientTimer | None = None
         self._head = HeadReader(self.max_header)
@@ -246,6 +247,8 @@ class HttpConnection(FastConnection):
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete and not cycle.response_started:
             cycle.keep_alive = False
+        if self._known is not None:
+            self._known.header_cache = None
 
 
 def _has_unread(transport: asyncio.Transport) -> bool:

@@ -25,6 +25,27 @@ from tabrelay.server.uvicorn_adapter.http_connection import HttpConnection
 MAX_BUFFERED_BODY = 64 * 1024  # bytes of a body that is buffered for the fast path; uvicorn buffers as many
 
 
+class HeadAsParser:
+    """The head of a request, with the methods by which uvicorn asks its own parser."""
+
+    __slots__ = ("head",)
+
+    def __init__(self, head: RequestHead) -> None:
+        self.head = head
+
+    def get_method(self) -> bytes:
+        return self.head.method
+
+    def get_http_version(self) -> str:
+        return self.head.version
+
+    def should_keep_alive(self) -> bool:
+        return self.head.keeps_alive
+
+    def should_upgrade(self) -> bool:
+        return False
+
+
 class HttpProtocol(HttpConnection):
     """One connection, as uvicorn creates it."""
 
@@ -78,12 +99,10 @@ class HttpProtocol(HttpConnection):
         self._received = None
         self.slots.enter(self)
         super().on_message_begin()
-        self.parser = head
+        self.parser = HeadAsParser(head)
         self.url = head.target
         self.headers += head.fields
         self.expect_100_continue = head.expects_continue
-        if head.names_another_host():
-            raise FramingError(HTTPStatus.MISDIRECTED_REQUEST)
         if head.wants_websocket:
             self._upgrade(head, rest)
             return
@@ -203,44 +222,44 @@ class HttpProtocol(HttpConnection):
 
     def _admit(self) -> Admission:
         """Decide about the request that is being read, by its header block."""
-        assert self.fast_path is not None
-        keep_alive = self.parser.should_keep_alive() and not self.is_stopping
-        self._known = known = KnownRequest(self, header_cache_of(self._data) if keep_alive else None)
-        self._admission = admission = self.fast_path.admit(known.address, known.headers)
+        fast_path = self.fast_path
+        assert fast_path is not None
+        keep_alive = self.parser.head.keeps_alive and not self.is_stopping
+        self._known = known = KnownRequest(self, fast_path, header_cache_of(self._data) if keep_alive else None)
+        self._admission = admission = fast_path.admit(known.address, known.headers)
         return admission
 
     def _decide(self) -> None:
         """Decide about a complete request."""
-        assert self._buffered_body is not None and self.fast_path is not None
+        assert self._buffered_body is not None
         body, self._buffered_body = b"".join(self._buffered_body), None
         admission, self._admission = self._admission or self._admit(), None
         assert self._known is not None
-        keep_alive = self.parser.should_keep_alive() and not self.is_stopping
+        keep_alive = self.parser.head.keeps_alive and not self.is_stopping
         # Send a response as soon as it is written: its client can prepare the next call while others are answered.
         self.transport.set_write_buffer_limits(high=0)
         scope = NO_SCOPE if self._received is None else {RECEIVED: self._received}
         self._received = None
-        self.cycle = FastRequest(self, self.fast_path, self._known, admission, body, keep_alive=keep_alive, scope=scope)
-        self.cycle.start()
+        self.cycle = request = FastRequest(self, self._known, admission, body, keep_alive)
+        request.start(scope)
 
     def _decide_known(self, data: bytes) -> bool:
         """Decide about a complete request with the same header block as the last one, without parsing it."""
-        known, fast_path = self._known, self.fast_path
-        assert known is not None and fast_path is not None
-        if known.header_cache is None or self._body is not None or self._pipelined or self._head.data:
+        known = self._known
+        assert known is not None
+        # A connection that is finished knows none, and has no cache when the relay stops.
+        if (cache := known.header_cache) is None or self._body is not None or self._pipelined or self._head.data:
             return False
-        if not self.cycle.response_complete:
+        if not self.cycle.response_complete or self.transport.is_closing():
             return False
-        if self.is_stopping or self.is_finished or self.transport.is_closing():
-            return False
-        body = known.header_cache.body(data)
+        body = cache.body(data)
         if body is None or len(body) > MAX_BUFFERED_BODY:
             return False
         self._end_idle()
         self._since = self.loop.time()
-        admission = fast_path.admit(known.address, known.headers)
-        self.cycle = FastRequest(self, fast_path, known, admission, body, keep_alive=True)
-        self.cycle.start()
+        admission = known.fast_path.admit(known.address, known.headers)
+        self.cycle = request = FastRequest(self, known, admission, body, True)
+        request.start()
         return True
 
     def _start_regular_path(self) -> None:
