@@ -185,6 +185,24 @@ def test_resources_templates_and_prompts_are_checked_too() -> None:
     assert [item["name"] for item in inspect("prompts", prompts, BOUNDS)[0]] == ["p"]
 
 
+@pytest.mark.parametrize(
+    ("front", "why"),
+    [
+        (None, "no frontmatter"),
+        ({"description": "x"}, "no name"),
+        ({"name": "a\u202eb", "description": "x"}, "invisible"),
+        ({"name": "a", "description": "x\x1b[2J"}, "invisible"),
+        ({"name": "a", "description": "x", "license": "\U000e0041"}, "invisible"),
+        ({"name": "a", "description": "x" * 9000}, "more than"),
+    ],
+)
+def test_a_skill_with_a_misleading_frontmatter_is_left_out(front: Any, why: str) -> None:
+    good = {"uri": "skill://b/SKILL.md", "frontmatter": {"name": "b", "description": "B."}, "resources": []}
+    kept, flaws = inspect("skills", [{"uri": "skill://a/SKILL.md", "frontmatter": front}, good], ListBounds())
+    assert kept == [good]
+    assert why in flaws[0].why
+
+
 def test_an_answer_with_nothing_to_leave_out_is_passed_on_whole() -> None:
     payload = '{"jsonrpc": "2.0",  "id": 1, "result": {"tools": [ {"name": "a"} ], "nextCursor": "x"}}'
     sifted, flaws = check_reply("tools/list", payload, BOUNDS)

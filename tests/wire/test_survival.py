@@ -131,7 +131,7 @@ class Survival(RuleBasedStateMachine):
             self.world.stall(seconds, who, 0)
 
     # Disasters are rare, or no call would ever get through and nothing would be tested.
-    @rule(what=st.sampled_from(["nothing"] * 5 + ["relay restarts", "worker restarts", "session is lost"]))
+    @rule(what=st.sampled_from(["relay restarts", "worker restarts", "session is lost"] + ["nothing"] * 5))
     def a_disaster_happens(self, what: str) -> None:
         if what == "relay restarts":
             self.world.restart_relay()

@@ -38,6 +38,7 @@ KEYS: Final = {
     methods.RESOURCES_LIST: "resources",
     methods.RESOURCES_TEMPLATES_LIST: "resourceTemplates",
     methods.PROMPTS_LIST: "prompts",
+    methods.SKILLS_LIST: "skills",
 }
 # Methods whose results are checked before clients get them: lists, and a server's description of itself.
 # defence: hidden text: discovery
@@ -217,7 +218,7 @@ def inspecting(
 
 
 def _name(key: str, item: Any) -> str:
-    field = {"resources": "uri", "resourceTemplates": "uriTemplate"}.get(key, "name")
+    field = {"resources": "uri", "resourceTemplates": "uriTemplate", "skills": "uri"}.get(key, "name")
     value = item.get(field) if isinstance(item, dict) else None
     return value if isinstance(value, str) else "?"
 
@@ -226,15 +227,26 @@ def _flaw(key: str, item: Any, bounds: ListBounds) -> str | None:
     """The flaw of one item of a list, or None."""
     if not isinstance(item, dict):
         return "is not an object"
-    if key in ("resources", "resourceTemplates"):
-        uri = item.get("uri" if key == "resources" else "uriTemplate")
+    if key in ("resources", "resourceTemplates", "skills"):
+        uri = item.get("uriTemplate" if key == "resourceTemplates" else "uri")
         if not isinstance(uri, str) or not uri or len(uri) > MAX_URI:
             return f"has no URI of 1 to {MAX_URI:,} characters"
         if not is_plain(uri):
             return "has invisible characters in its URI"
+    if key == "skills":
+        return _flaw_in_skill(item, bounds)
     why = _flaw_in_name(item.get("name"), is_needed=key in ("tools", "prompts"))
     # defence: the shape of a listed tool
     return why or _flaw_in_texts(item, bounds) or _flaw_in_schemas(item, bounds) or _flaw_in_shape(item, bounds)
+
+
+def _flaw_in_skill(item: dict[str, Any], bounds: ListBounds) -> str | None:
+    front = item.get("frontmatter")
+    if not isinstance(front, dict):
+        return "has no frontmatter"
+    if is_deeper_than(item, MAX_DEPTH):
+        return f"nests deeper than {MAX_DEPTH} levels"
+    return _flaw_in_name(front.get("name"), is_needed=True) or _flaw_in_texts(front, bounds)
 
 
 def _flaw_in_name(name: Any, *, is_needed: bool) -> str | None:
