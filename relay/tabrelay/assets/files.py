@@ -304,7 +304,7 @@ class Assets:
         files = [
             (f"tabserver/{file.relative_to(self._tabserver).as_posix()}", file.read_bytes())
             # A page of an app gets the script from Python too: see handlers/apps.py.
-            for file in (*sorted(self._tabserver.rglob("*.py")), self._js.root / "app_view.js")
+            for file in (*sorted(self._tabserver.rglob("*.py")), *self._js.root.glob("app_view.js"))
             if file.parent != self._micropython.root
         ]
         return Asset(make_zip(files), {}, MIMES[".zip"], content_hash(iter(files)), immutable=True)
