@@ -46,6 +46,8 @@ export class Lanes extends EventTarget {
     this.#canvas.addEventListener("pointerdown", (event) => this.#drag(event));
     this.#canvas.addEventListener("keydown", (event) => this.#onKey(event));
     new ResizeObserver(() => this.#schedule()).observe(this.root);
+    // A canvas keeps the colours with which it was drawn.
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#schedule());
   }
 
   /** @param {string} by client, server or tab */
