@@ -86,7 +86,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "take-over: a browser with a tab or a call keeps its name",
-        "if empty_s is None or not isinstance(peer, BrowserPeer):",
+        "if empty_s is None:",
         "tests/behaviour/test_released_names.py::test_a_browser_with_a_call_keeps_its_name_without_a_tab",
     ),
     Mutation(

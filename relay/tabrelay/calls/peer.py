@@ -79,6 +79,15 @@ class Peer(Protocol):
         """L8: is the name kept for its principal?"""
 
     @property
+    def origin(self) -> str | None:
+        """The origin of the pages that it serves; None if that is not known here."""
+
+    @property
+    def is_releasable(self) -> bool:
+        """May another page get the name, although it is up, when no tab offers anything? Not while a client's call
+        runs."""
+
+    @property
     def is_up(self) -> bool:
         """Can a call be started right now?"""
 

@@ -16,7 +16,6 @@ from tabrelay.calls.peer import Peer, PeerKind
 from tabrelay.calls.principal import Principal
 from tabrelay.config.settings import Settings
 from tabrelay.http.addresses import loopback_siblings
-from tabrelay.peers.browsers.peer import BrowserPeer
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.entry import ServerEntry
 from tabrelay.routing.registry import Registry
@@ -75,7 +74,7 @@ class NameClaims:
         """Has its browser neither tabs nor calls, for long enough?"""
         empty_s = self._registry.empty_for_s(entry)
         # defence: take-over: a browser with a tab or a call keeps its name
-        if empty_s is None or not isinstance(peer, BrowserPeer) or peer.has_client_calls:
+        if empty_s is None or not peer.is_releasable:
             return False
         # defence: take-over: another origin waits for the grace of a browser without tabs
         return empty_s >= self._settings.grace_s or _is_one_origin(principal.origin, peer.origin)

@@ -120,6 +120,10 @@ class BrowserPeer(LinkShell):
         return self.has_client_calls
 
     @property
+    def is_releasable(self) -> bool:
+        return not self.has_client_calls
+
+    @property
     def has_client_calls(self) -> bool:
         """Has it a call of a client? A subscription is not one, nor what the relay itself reads."""
         calls = (pending.call for pending in self._pending_calls.values())

@@ -82,6 +82,14 @@ class PlainPeer:
         return self._initialized[-1].principal if self._initialized else None
 
     @property
+    def origin(self) -> str | None:
+        return None
+
+    @property
+    def is_releasable(self) -> bool:
+        return False
+
+    @property
     def is_reserved(self) -> bool:
         """A plain page can't resume, so it has no grace."""
         return self.is_up

@@ -95,6 +95,14 @@ class RemotePeer:
         return PeerKind.NODE
 
     @property
+    def origin(self) -> str | None:
+        return None
+
+    @property
+    def is_releasable(self) -> bool:
+        return False  # names at other relays are kept
+
+    @property
     def identity(self) -> str | None:
         return self.location.inst
 

@@ -66,6 +66,8 @@ class UpstreamSessions:
     browser: Final = ""
     principal: Final = None
     is_reserved: Final = True
+    origin: Final = None
+    is_releasable: Final = False
 
     def __init__(
         self, server: str, new_session: NewSession, *, is_shared: bool, max_sessions: int, in_flight_limit: int
