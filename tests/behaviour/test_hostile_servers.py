@@ -131,7 +131,7 @@ def test_an_ordinary_introduction_is_read_as_it_is() -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.sampled_from(sorted(set(LISTS) - {"skills/list"})), lists, anything)
+@given(st.sampled_from(sorted(LISTS)), lists, anything)
 def test_a_list_of_any_shape_can_be_passed_on(method: str, said: Any, more: Any) -> None:
     key = {"resources/templates/list": "resourceTemplates"}.get(method, method.partition("/")[0])
     payload = json.dumps(jsonrpc.result_message(1, {key: said, "_meta": more}))
