@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import webbrowser
 from contextlib import suppress
@@ -49,6 +50,10 @@ def ask(capsys: pytest.CaptureFixture[str], *argv: Any) -> tuple[int, dict[str, 
     code = main(["doctor", "--json", *map(str, argv)])
     found: dict[str, list[dict[str, str]]] = {}
     for row in json.loads(capsys.readouterr().out):
+        # Problems and steps have a code. To offer a tool, and a check that fails, have no entry.
+        assert (
+            row["help"] or row["state"] in ("ok", "note") or re.search(r"offers no tool\.$|ZeroDivision", row["text"])
+        )
         found.setdefault(row["what"], []).append(row)
     return code, found
 
@@ -147,6 +152,7 @@ def test_a_port_that_another_program_has_is_bad(tmp_path: Path, capsys: pytest.C
             server.shutdown(socket.SHUT_RDWR)
             hangs_up.join()
     assert code == 1
+    assert found["port"][0]["help"] == "TR306"
     assert found["port"][0]["advice"] == f"tabrelay serve --port {number + 1}"
 
 
@@ -228,5 +234,6 @@ def test_the_output_for_users_is_a_list_with_advice(
     assert main(["doctor", "--home", str(tmp_path / "none"), "--port", str(port)]) == 1
     text = capsys.readouterr().out
     assert "ok    program" in text and "→ tabrelay install CLIENT NAME" in text and "All is well" not in text
-    missing = text.partition("Missing for a call, in this order:\n")[2].splitlines()
+    missing = text.partition("Missing for a call, in this order:\n")[2].splitlines()[:-1]
     assert [line.split()[:4] for line in missing] == [["1.", "No", "relay", "runs."], ["2.", "No", "page", "is"]]
+    assert "No relay runs. [TR302]\n" in text and text.endswith("Help: tabrelay help CODE, with a code in brackets\n")

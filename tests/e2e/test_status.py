@@ -126,6 +126,7 @@ async def test_without_a_relay_it_says_why_with_no_panel_and_connects_when_asked
     await expect(app.top.get_by_role("status")).to_contain_text("Not connected")
     await button(app.top, "Why not?").click()
     await expect(app.top.get_by_role("group")).to_contain_text("Start it with: tabrelay serve.")
+    await expect(app.top.get_by_role("group")).to_contain_text("Help: tabrelay help TR421")
     # The panel of a server that no element shows is there; it is the only one.
     await app.page.evaluate("connectTo('other')")
     await expect(app.page.locator(PANEL)).to_have_count(1)

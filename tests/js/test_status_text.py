@@ -8,7 +8,15 @@ from typing import Any
 
 from tests.js.test_reasons import evaluated
 
-STATE = {"state": "connected", "why": None, "code": None, "message": None, "todo": None, "server": "notes"}
+STATE = {
+    "state": "connected",
+    "why": None,
+    "code": None,
+    "message": None,
+    "todo": None,
+    "help": None,
+    "server": "notes",
+}
 STEPS: list[tuple[dict[str, Any], dict[str, Any] | None, str, str, str]] = [
     # state, start of Python, label, lamp, button
     ({"state": "connecting"}, None, "Connecting", "busy", ""),
@@ -50,11 +58,12 @@ async def test_the_reason_is_in_two_parts_what_happened_and_what_to_do() -> None
     message = "No relay answers. Start it with: tabrelay serve."
     todo = "Start it with: tabrelay serve."
     down = STATE | {"state": "waiting", "code": "relay_down", "message": message}
+    new_client = {"todo": todo, "help": "TR421"}
     new, old, fine = await described(
-        [{"state": state, "boot": None, "catalogue": None} for state in (down | {"todo": todo}, down, STATE)]
+        [{"state": state, "boot": None, "catalogue": None} for state in (down | new_client, down, STATE)]
     )
-    assert new["reason"] == {"happened": "No relay answers.", "todo": todo}
-    assert old["reason"] == {"happened": message, "todo": ""}, "of an older copy of the client"
+    assert new["reason"] == {"happened": "No relay answers.", "todo": todo, "help": "TR421"}
+    assert old["reason"] == {"happened": message, "todo": "", "help": ""}, "of an older copy of the client"
     assert fine["reason"] is None
 
 

@@ -20,7 +20,7 @@ import type { Connection } from "./client.js";
  * Custom properties: `--tabrelay-font`, `--tabrelay-color`, `--tabrelay-background` and `--tabrelay-details-color` of what opens,
  * `--tabrelay-border`, `--tabrelay-radius`, `--tabrelay-accent`, `--tabrelay-accent-color`, `--tabrelay-focus`, and of the lamp
  * `--tabrelay-ok`, `--tabrelay-busy`, `--tabrelay-problem`, `--tabrelay-off`. Parts: `row`, `lamp`, `status`, `label`, `server`,
- * `tabs`, `button`, `connect`, `client`, `why`, `details`, `happened`, `todo`, `address`, `copy`, `link`.
+ * `tabs`, `button`, `connect`, `client`, `why`, `details`, `happened`, `todo`, `help`, `address`, `copy`, `link`.
  */
 export declare class TabrelayStatus extends HTMLElement {
   /** The connection that is shown. By default the one of the attribute `server`, or the page's first. */

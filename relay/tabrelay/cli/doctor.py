@@ -26,6 +26,8 @@ from tabrelay.cli.readiness import Finding
 OLDEST: Final = (3, 11)
 TIMEOUT_S: Final = 5.0
 REFUSALS_S: Final = 3600.0  # an older refusal of a page says little about now
+# By the kind of a refusal. Other refusals have several reasons, which their message states.
+REFUSAL_HELP: Final = {"origin": "TR202", "token": "TR201"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def _doctor(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([asdict(finding) for finding in found], indent=1))
     else:
-        print(readiness.text(found, paint.for_stream(sys.stdout)))
+        print(readiness.text(found, paint.for_stream(sys.stdout), running_relay.command()))
     return FAILED if any(finding.state in ("bad", "missing") for finding in found) else OK
 
 
@@ -87,7 +89,8 @@ def _checked(check: Callable[[DiagnosedRelay], Findings], relay: DiagnosedRelay)
     try:
         yield from check(relay)
     except Exception as problem:  # a check that fails is reported, and the others run
-        yield Finding(check.__name__.strip("_"), "bad", f"could not be checked: {problem!r}")
+        help = (problem.help or "") if isinstance(problem, ExitWith) else ""
+        yield Finding(check.__name__.strip("_"), "bad", f"could not be checked: {problem!r}", help=help)
 
 
 # -- this computer -----------------------------------------------------------------------------------------------------
@@ -106,9 +109,10 @@ def _state(relay: DiagnosedRelay) -> Findings:
         yield Finding("state", "note", f"{home} is not there yet: the first start makes it.")
         return
     if os.name == "posix" and home.stat().st_mode & 0o077:
-        yield Finding("state", "bad", f"Others on this computer can look into {home}.", f"chmod 700 {home}")
+        text = f"Others on this computer can look into {home}."
+        yield Finding("state", "bad", text, f"chmod 700 {home}", "TR315")
     elif not os.access(home, os.W_OK):
-        yield Finding("state", "bad", f"{home} can't be written.", f"chown -R $USER {home}")
+        yield Finding("state", "bad", f"{home} can't be written.", f"chown -R $USER {home}", "TR315")
     else:
         yield Finding("state", "ok", str(home))
 
@@ -122,12 +126,13 @@ def _token(relay: DiagnosedRelay) -> Findings:
         yield Finding("token", "note", "There is none yet: the first start makes it.")
         return
     except (OSError, UnicodeDecodeError) as problem:
-        yield Finding("token", "bad", f"{path} can't be read: {problem}", "Delete it: the next start makes another.")
+        advice = "Delete it: the next start makes another."
+        yield Finding("token", "bad", f"{path} can't be read: {problem}", advice, "TR315")
         return
     if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
-        yield Finding("token", "bad", f"Others on this computer can read {path}.", f"chmod 600 {path}")
+        yield Finding("token", "bad", f"Others on this computer can read {path}.", f"chmod 600 {path}", "TR315")
     elif not token:
-        yield Finding("token", "bad", f"{path} is empty.", "Delete it: the next start makes another.")
+        yield Finding("token", "bad", f"{path} is empty.", "Delete it: the next start makes another.", "TR315")
     elif not relay.is_running:
         yield Finding("token", "ok", f"in {path}; no relay to try it with")
     else:
@@ -137,9 +142,9 @@ def _token(relay: DiagnosedRelay) -> Findings:
         except running_relay.Impostor as problem:
             port = urlsplit(relay.base).port or 80
             advice = f"Start the relay with the same --home. To see which program has the port: lsof -i :{port}"
-            yield Finding("token", "bad", str(problem), advice)
+            yield Finding("token", "bad", str(problem), advice, problem.help or "")
         except ExitWith as problem:
-            yield Finding("token", "bad", str(problem), "Start the relay with the same --home.")
+            yield Finding("token", "bad", str(problem), "Start the relay with the same --home.", problem.help or "")
 
 
 def _assets(relay: DiagnosedRelay) -> Findings:
@@ -149,7 +154,7 @@ def _assets(relay: DiagnosedRelay) -> Findings:
         Assets.find().check()
         yield Finding("assets", "ok", "Pyodide, PyScript and the browser package are here.")
     except AssetsMissing as problem:
-        yield Finding("assets", "bad", str(problem))
+        yield Finding("assets", "bad", str(problem), help="TR318")
 
 
 def _browser(relay: DiagnosedRelay) -> Findings:
@@ -190,9 +195,10 @@ def _port(relay: DiagnosedRelay) -> Findings:
     if relay.is_registered:
         text = f"The relay at {relay.base} is there and does not answer."
         advice = f"Look at: {program} logs. To end it: {program} stop --port {port} --force"
-        yield Finding("relay", "bad", text, advice)
+        yield Finding("relay", "bad", text, advice, "TR302")
     elif _is_taken(parts.hostname or "127.0.0.1", port):
-        yield Finding("port", "bad", f"Port {port} is taken by another program.", f"{program} serve --port {port + 1}")
+        text = f"Port {port} is taken by another program."
+        yield Finding("port", "bad", text, f"{program} serve --port {port + 1}", "TR306")
     else:
         yield Finding("relay", "note", f"None runs; port {port} is free.", f"{program} serve NAME, or: {program} demo")
 
@@ -204,7 +210,7 @@ def _origins(relay: DiagnosedRelay) -> Findings:
         try:
             parse_origin(value)
         except PolicyError as problem:
-            yield Finding("origins", "bad", f"TABRELAY_ALLOW_ORIGINS: {problem}")
+            yield Finding("origins", "bad", f"TABRELAY_ALLOW_ORIGINS: {problem}", help="TR309")
     from tabrelay.admission.tokens import Tokens
 
     paired = sorted({grant.origin for grant in Tokens(relay.settings.home).issued() if grant.origin})
@@ -223,7 +229,8 @@ def _refused(pages: Iterable[dict[str, Any]]) -> Findings:
         if page["last_s"] <= REFUSALS_S:
             state: Literal["bad", "note"] = "note" if page["kind"] == "name" else "bad"
             text = f"A page of {page['origin']} that wants to use {page['server']!r} was refused: {page['message']}"
-            yield Finding("page", state, text, f"To admit it: {page['command']}" if page["command"] else "")
+            advice = f"To admit it: {page['command']}" if page["command"] else ""
+            yield Finding("page", state, text, advice, REFUSAL_HELP.get(page["kind"], ""))
 
 
 def _servers(relay: DiagnosedRelay) -> Findings:
@@ -247,7 +254,8 @@ def _servers(relay: DiagnosedRelay) -> Findings:
             # An upstream: the relay itself has to connect to it, and can't.
             why = row.get("error") or "it can't be reached"
             advice = f"Fix its configuration or start it. Then: {program} reconnect {name}"
-            yield Finding("server", "bad", f"{name}: {row['connection']}: {why}", "" if " login " in why else advice)
+            text = f"{name}: {row['connection']}: {why}"
+            yield Finding("server", "bad", text, "" if " login " in why else advice, "TR110")
         else:
             advice = row.get("problem") or f"Open the page that offers {name}, or look at: {program} status"
             yield Finding("server", "note", f"{name}: {row.get('state', 'offline')}, {tools} when last seen", advice)
@@ -269,9 +277,8 @@ def _clients(relay: DiagnosedRelay) -> Findings:
         try:
             servers = ConfigFile(client, path).servers()
         except FileError as problem:
-            yield Finding(
-                "client", "bad", f"{client.title}: {problem}", "Fix the file; the client can't read it either."
-            )
+            advice = "Fix the file; the client can't read it either."
+            yield Finding("client", "bad", f"{client.title}: {problem}", advice, "TR321")
             continue
         for name, entry in servers.items():
             if starts_bridge(entry):
@@ -291,7 +298,9 @@ def _entry(client: Any, name: str, entry: dict[str, Any], known: frozenset[str] 
     words = [str(word) for word in (command if isinstance(command, list) else [command, *args])]
     if shutil.which(words[0]) is None:
         text = f"{client.title}: {name} starts {words[0]}, which is not there."
-        return Finding("client", "bad", text, f"{running_relay.command()} install {client.name} {name} --force")
+        return Finding(
+            "client", "bad", text, f"{running_relay.command()} install {client.name} {name} --force", "TR321"
+        )
     at = words.index("stdio") + 1
     target = words[at] if at < len(words) else ""
     if known is not None and "://" not in target and target not in known:

@@ -19,12 +19,14 @@ ADVICE_COLUMN: Final = 17
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`bad` has to be fixed, `missing` is to be done before a call, `note` is information; `advice`: what to do."""
+    """`bad` has to be fixed, `missing` is to be done before a call, `note` is information; `advice`: what to do.
+    `help`: code of the entry in the reference of errors, or empty."""
 
     what: str
     state: Literal["ok", "note", "bad", "missing"]
     text: str
     advice: str = ""
+    help: str = ""
 
 
 def findings(statuses: Sequence[dict[str, Any]], program: str) -> Iterator[Finding]:
@@ -44,9 +46,8 @@ def findings(statuses: Sequence[dict[str, Any]], program: str) -> Iterator[Findi
 
 def _steps(statuses: Sequence[dict[str, Any]], program: str) -> Iterator[Finding]:
     if not statuses:
-        yield Finding(
-            "call", "missing", "No relay runs.", f"{program} demo, or for a page of your own: {program} serve NAME"
-        )
+        advice = f"{program} demo, or for a page of your own: {program} serve NAME"
+        yield Finding("call", "missing", "No relay runs.", advice, "TR302")
     rows = [row for status in statuses for row in status["servers"]]
     asking = [each for status in statuses for each in status["asking"]]
     online = [row["name"] for row in rows if row.get("state") == "online"]
@@ -56,29 +57,28 @@ def _steps(statuses: Sequence[dict[str, Any]], program: str) -> Iterator[Finding
         return
     for each in asking:
         text = f"{each['origin']} waits for your approval to offer {each['server']}."
-        yield Finding("call", "missing", text, f"{program} pairs approve {each['code']}, if its page shows that code")
+        advice = f"{program} pairs approve {each['code']}, if its page shows that code"
+        yield Finding("call", "missing", text, advice, "TR429")
     if asking:
         return
     upstreams = [row["name"] for row in rows if row.get("connection") not in (None, "connected")]
     pages = [row["name"] for row in rows if row.get("connection") is None]
     for name in upstreams:
-        yield Finding(
-            "call",
-            "missing",
-            f"{name} is not connected.",
-            f"Fix what is reported above. Then: {program} reconnect {name}",
-        )
+        advice = f"Fix what is reported above. Then: {program} reconnect {name}"
+        yield Finding("call", "missing", f"{name} is not connected.", advice, "TR110")
     if pages:
-        yield Finding("call", "missing", "No page is connected.", f"Open the page that offers {' or '.join(pages)}")
+        advice = f"Open the page that offers {' or '.join(pages)}"
+        yield Finding("call", "missing", "No page is connected.", advice, "TR101")
     elif not upstreams:
-        advice = f"Open a page that connects. The demo's: {program} demo"
-        yield Finding("call", "missing", "No page is connected.", advice if statuses else "Open it in a browser")
+        advice = f"Open a page that connects. The demo's: {program} demo" if statuses else "Open it in a browser"
+        yield Finding("call", "missing", "No page is connected.", advice, "TR101")
 
 
-def text(found: Sequence[Finding], paint: Paint) -> str:
+def text(found: Sequence[Finding], paint: Paint, program: str = "tabrelay") -> str:
     lines = []
     for finding in found:
-        lines.append(f"{paint(COLOURS[finding.state], MARKS[finding.state])}  {finding.what:<10} {finding.text}")
+        code = f" [{finding.help}]" if finding.help else ""
+        lines.append(f"{paint(COLOURS[finding.state], MARKS[finding.state])}  {finding.what:<10} {finding.text}{code}")
         if finding.advice:
             lines.append(f"{'':{ADVICE_COLUMN}}→ {finding.advice}")
     bad = sum(finding.state == "bad" for finding in found)
@@ -91,4 +91,7 @@ def text(found: Sequence[Finding], paint: Paint) -> str:
         lines += [f"  {number}. {finding.text} {finding.advice}" for number, finding in enumerate(missing, 1)]
     if not bad and not missing:
         lines.append("All is well.")
+    codes = list(dict.fromkeys(finding.help for finding in found if finding.help))
+    if codes:
+        lines.append(f"Help: {program} help {codes[0] if len(codes) == 1 else 'CODE, with a code in brackets'}")
     return "\n".join(lines)

@@ -122,7 +122,7 @@ export class StatusElement extends Base {
 
   /** @param {StatusText} text */
   #fill({ reason }) {
-    const { details, happened, todo, address, copy, link, why, client } = this.#parts;
+    const { details, happened, todo, help, address, copy, link, why, client } = this.#parts;
     const isClient = this.#open === "client";
     details.hidden = !this.#open;
     why.setAttribute("aria-expanded", String(this.#open === "reason"));
@@ -131,6 +131,7 @@ export class StatusElement extends Base {
     details.setAttribute("aria-label", isClient ? "Connect a client" : "Why not?");
     setText(happened, isClient ? "MCP clients reach this page at:" : (reason?.happened ?? ""));
     setText(todo, isClient ? "" : (reason?.todo ?? ""));
+    setText(help, isClient || !reason?.help ? "" : `Help: tabrelay help ${reason.help}`);
     setText(address, isClient ? this.#address : "");
     for (const part of [address, copy, link]) part.hidden = !isClient;
     link.href = this.#address;
@@ -217,7 +218,7 @@ function makeParts() {
   details.setAttribute("role", "group");
   details.id = "details";
   for (const opener of [why, client]) opener.setAttribute("aria-controls", details.id);
-  const [happened, todo] = [part(details, "p", "happened"), part(details, "p", "todo")];
+  const [happened, todo, help] = [part(details, "p", "happened"), part(details, "p", "todo"), part(details, "p", "help")];
   const address = part(details, "code", "address");
   const row = append(details, "div");
   row.className = "actions";
@@ -226,7 +227,7 @@ function makeParts() {
   link.textContent = "Instructions for each client";
   link.target = "_blank";
   link.rel = "noreferrer";
-  return { root, lamp, label, server, tabs, action, client, why, details, happened, todo, address, copy, link };
+  return { root, lamp, label, server, tabs, action, client, why, details, happened, todo, help, address, copy, link };
 }
 
 /**

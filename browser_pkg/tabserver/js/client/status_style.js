@@ -22,7 +22,7 @@ export const STATUS_STYLE = `
 .status { display: inline-flex; flex-wrap: wrap; gap: 0 0.5rem; min-width: 0; }
 .label { font-weight: 600; font-variant-numeric: tabular-nums; }
 .server { font-family: ui-monospace, Menlo, Consolas, monospace; overflow-wrap: anywhere; }
-.server:empty, .tabs:empty, .todo:empty { display: none; }
+.server:empty, .tabs:empty, .todo:empty, .help:empty { display: none; }
 button {
   font: inherit; color: inherit; cursor: pointer; padding: 0.1875rem 0.625rem; background: transparent;
   border: 1px solid var(--tabrelay-border, currentColor); border-radius: var(--tabrelay-radius, 7px);
@@ -42,6 +42,7 @@ button.why { border-color: transparent; text-decoration: underline; padding-inli
 p { margin: 0 0 0.375rem; }
 .happened { font-weight: 600; }
 .todo { margin: 0; }
+.help { margin: 0.375rem 0 0; font-size: 0.8125rem; }
 .address {
   display: block; padding: 0.375rem 0.5rem; border-radius: 6px; font: 0.8125rem/1.45 ui-monospace, Menlo, Consolas, monospace;
   background: color-mix(in srgb, CanvasText 9%, Canvas);

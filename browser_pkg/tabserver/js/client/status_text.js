@@ -17,7 +17,7 @@ import { REASONS } from "./reasons.js";
  * @property {string} label
  * @property {string} server
  * @property {string} tabs how many tabs of this browser offer the server; empty: not known
- * @property {{ happened: string, todo: string } | null} reason
+ * @property {{ happened: string, todo: string, help: string } | null} reason `help`: the code of the entry in the reference, or empty
  * @property {string} action the label of the button that acts on it; empty: there is nothing to press
  * @property {Remedy} remedy what that button does
  */
@@ -28,6 +28,7 @@ const MEGABYTE = 1_000_000;
 const NONE = {
   happened: "This page has not called connect().",
   todo: "The app decides when it connects.",
+  help: "",
 };
 
 /**
@@ -82,11 +83,11 @@ function tabs(count) {
  * The message in two parts, which a page shows on two lines.
  * @param {State} state
  */
-function reasonOf({ code, message, todo }) {
+function reasonOf({ code, message, todo, help }) {
   if (!code || !message) return null;
-  // A connection of an older copy of the client has the message only.
+  // A connection of an older copy of the client may have the message only.
   const advice = todo && message.endsWith(todo) ? todo : "";
-  return { happened: message.slice(0, message.length - advice.length).trim(), todo: advice };
+  return { happened: message.slice(0, message.length - advice.length).trim(), todo: advice, help: help ?? "" };
 }
 
 /**
