@@ -85,6 +85,7 @@ OFFER = """() => {
   connection.offerTool({ name: "bare", execute: () => "" });
   offer("twice", () => 1);
   offer("twice", () => 2);
+  offer("divide", () => 1);
   offer("misspelled", () => 1, { inputschema: {} });
   connection.offerResource({ uri: "page://odd", read: () => new Map() });
 }"""
@@ -184,4 +185,7 @@ async def test_what_is_missing_in_a_definition_is_a_warning(console: tuple[Repor
     assert "has no description" in await page.line('Tool "undescribed"')
     assert "replaces another one of this name" in await page.line('Tool "twice"')
     assert 'unknown member "inputschema". Did you mean "inputSchema"?' in await page.line('Tool "misspelled"')
-    assert not [line for line in page.lines if 'Tool "boom" has' in line or 'Tool "divide" has' in line]
+    clash = await page.line('Tool "divide" has the name of a tool of the worker')
+    assert clash.endswith("Give one of them another name.")
+    assert len([line for line in page.lines if 'Tool "divide" has' in line]) == 1
+    assert not [line for line in page.lines if 'Tool "boom" has' in line]

@@ -56,6 +56,7 @@ async def app(browser: Browser, settings: ModuleType, tmp_path_factory: pytest.T
                 "worker.txt": 'import "RELAY/-/worker.js";\n',
                 "refused.js": 'import "http://127.0.0.1:9/-/worker.js";\n',
                 "mistyped.js": 'import "RELAY/worker.js";\n',
+                "invalid.js": "onconnect = (;\n",
                 "broken.js": 'import "RELAY/-/worker.js";\nthis is no JavaScript\n',
             }
             write_app(site, address, files)
@@ -99,7 +100,8 @@ WRONG_FILES = {
     "/worker.txt": ("worker_type", "text/plain"),
     "/unreached.js": ("relay_mismatch", "the relay at http://127.0.0.1:9,"),
     "/refused.js": ("relay_mismatch", "the relay at http://127.0.0.1:9,"),
-    "/mistyped.js": ("worker_import", "/worker.js, which is not the relay's worker"),
+    "/mistyped.js": ("worker_import", "does not start the relay's worker: it imports http"),
+    "/invalid.js": ("worker_import", "it imports nothing, or is not valid JavaScript. "),
     "/broken.js": ("worker_failed", "did not start"),
 }
 

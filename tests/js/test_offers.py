@@ -24,6 +24,24 @@ async def test_a_tool_is_warned_of_once_and_the_names_that_are_kept_for_it_have_
     assert after == 1 + 256 + 2 and last.startswith('tabrelay: Tool "first" replaces another one of this name.')
 
 
+CLASH = """(() => {
+  const lines = [];
+  console.warn = (line) => lines.push(line);
+  const offers = new m.Offers();
+  for (const name of ["draw", "erase"]) offers.addTool({ name, description: "d", execute() {} });
+  const owners = { draw: "worker", erase: "3f9a12bc", undo: "worker" };
+  const tools = Object.entries(owners).map(([name, owner]) => ({ name, owner }));
+  offers.compareNames({ tools });
+  offers.compareNames({ tools });
+  return lines;
+})()"""
+
+
+async def test_a_tool_with_the_name_of_one_of_the_worker_is_warned_of_once() -> None:
+    (line,) = await evaluated("client/offers.js", CLASH)
+    assert line.startswith('tabrelay: Tool "draw" has the name of a tool of the worker')
+
+
 DEFINE = """(() => {
   const offers = new m.Offers();
   const define = (tool) => {

@@ -343,6 +343,7 @@ export class Connection extends EventTarget {
         return this.#state.receive(message);
       case "catalogue":
         this.catalogue = message;
+        this.#offers.compareNames(message);
         return void this.#dispatch("catalogue", message);
       case "activity":
         return void this.#dispatch("activity", message);

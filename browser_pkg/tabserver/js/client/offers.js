@@ -4,15 +4,15 @@
  * The worker gets their definitions as JSON data; the functions stay here. A call's arguments and a tool's result are checked
  * against the schemas. It does not decide whether a call may run: the worker does.
  *
- * @import { CallContext, Completer, Prompt, PromptDefinition, Resource, Tool, ToolDefinition } from "../client.js"
+ * @import { CallContext, Catalogue, Completer, Prompt, PromptDefinition, Resource, Tool, ToolDefinition } from "../client.js"
  * @import { CallMessage, OfferKind, Offers as Offered } from "../ports.js"
  */
 
 import { InvalidArguments, InvalidParams, InvalidResult, invalidParams, ResourceNotFound } from "./errors.js";
-import { nearest } from "./options.js";
 import { isPending, jsonCopy, resultOf, resultText, toCompletion, toContents, toMessages } from "./results.js";
 import { isInputRequired } from "./running_calls.js";
 import { toolMeta } from "./tool_meta.js";
+import { ToolWarnings } from "./tool_warnings.js";
 import { certainlyValid } from "../schema/quick_check.js";
 import { check } from "../schema/validate.js";
 
@@ -21,8 +21,6 @@ const NAME = /^[A-Za-z0-9_.-]{1,128}$/;
 const MAX_TITLE = 256;
 const MAX_DESCRIPTION = 8192;
 const MAX_DEPTH = 32;
-/** Number of tool names whose warnings are not repeated. */
-const MOST_WARNED = 256;
 const CONTROL_CHARACTERS =
   /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]|[\u{e0000}-\u{e007f}]/u;
 /** May calls of a tool run as tasks? A tool without this can't. */
@@ -39,8 +37,7 @@ const SCHEME = /^[A-Za-z][A-Za-z0-9+.-]*:/;
 export class Offers {
   /** @type {Record<OfferKind, Map<string, any>>} */
   #items = { tools: new Map(), resources: new Map(), templates: new Map(), prompts: new Map() };
-  /** The names of tools with a warning, up to a number. @type {Set<string>} */
-  #warned = new Set();
+  #warnings = new ToolWarnings();
   /** When each was first offered, by kind and key. @type {Map<string, number>} */
   #since = new Map();
 
@@ -55,19 +52,13 @@ export class Offers {
     if (tool.task !== undefined && !TASK_SUPPORT.includes(tool.task)) {
       throw new TypeError(`Tool "${tool.name}": task must be "optional" or "required", not ${JSON.stringify(tool.task)}`);
     }
-    this.#warnAbout(tool);
+    this.#warnings.check(tool, this.#items.tools.get(tool.name));
     return this.#add("tools", tool.name, tool);
   }
 
-  /** Log what is probably a mistake, once for each name. @param {Tool} tool */
-  #warnAbout(tool) {
-    const known = this.#items.tools.get(tool.name);
-    const isAgain = this.#warned.has(tool.name);
-    const warnings = toolWarnings(tool, known !== undefined && known !== tool);
-    if (warnings.length) this.#warned.add(tool.name);
-    // A page may make up names without an end.
-    if (this.#warned.size > MOST_WARNED) this.#warned = new Set([tool.name]);
-    for (const warning of isAgain ? [] : warnings) console.warn(`tabrelay: Tool "${tool.name}" ${warning} [TR481]`);
+  /** Log which tools have the name of a worker's tool. @param {Catalogue} catalogue */
+  compareNames(catalogue) {
+    this.#warnings.compareNames(this.#items.tools, catalogue.tools);
   }
 
   /** @param {Resource} resource */
@@ -324,23 +315,6 @@ function checkArguments(prompt, given) {
       .map(({ name }) => `arguments.${name}: missing, expected string`),
   ];
   if (faults.length) throw new InvalidParams(`Invalid arguments for prompt "${prompt.name}":\n${faults.join("\n")}`);
-}
-
-/** The members of a tool. */
-const TOOL_MEMBERS = ["name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "task", "hints", "visibility", "_meta", "execute"];
-
-/**
- * @param {Tool} tool
- * @param {boolean} replaces
- */
-function toolWarnings(tool, replaces) {
-  const unknown = Object.keys(tool).filter((member) => !TOOL_MEMBERS.includes(member));
-  const similar = unknown.map((member) => ({ member, meant: nearest(member, TOOL_MEMBERS) })).filter(({ meant }) => meant);
-  return [
-    ...(tool.description?.trim() ? [] : ["has no description. Models choose tools by it: write what it does and when to use it."]),
-    ...(replaces ? ["replaces another one of this name. Give it another name, or withdraw the first one by its signal."] : []),
-    ...similar.map(({ member, meant }) => `has an unknown member "${member}". Did you mean "${meant}"?`),
-  ];
 }
 
 /**

@@ -266,7 +266,7 @@ export const REASONS = {
   worker_import: {
     help: "TR455",
     why: "boot_failed",
-    happened: "The worker file {file} imports {other}, which is not the relay's worker.",
+    happened: "The worker file {file} does not start the relay's worker: it {other}.",
     todo: `${LOADER} Save it there.`,
   },
   relay_mismatch: {

@@ -80,9 +80,10 @@ function checkText(text, url, values) {
   }
   if (LOADER_ADDRESS.test(text)) return undefined;
   const wrong = imports.find(({ origin, pathname }) => origin !== url.origin && pathname !== "/-/worker.js");
-  if (wrong) return new Problem("worker_import", { ...values, other: wrong.href });
+  if (wrong) return new Problem("worker_import", { ...values, other: `imports ${wrong.href}` });
   // A file of its own may import the loader, so only one that imports nothing is certainly wrong.
-  return /\bimport\b|importScripts/.test(text) ? undefined : new Problem("worker_import", { ...values, other: "nothing" });
+  const isPossible = /\bimport\b|importScripts/.test(text);
+  return isPossible ? undefined : new Problem("worker_import", { ...values, other: "imports nothing, or is not valid JavaScript" });
 }
 
 /**
