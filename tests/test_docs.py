@@ -93,7 +93,7 @@ def test_the_table_of_settings_is_the_programs() -> None:
     assert BLOCK.findall(text) == [table()]
 
 
-def test_every_limit_says_what_happens_at_it() -> None:
+def test_every_limit_has_a_description_of_what_happens_at_it() -> None:
     told = set(re.findall(r"`(\w+)`", PAGE.read_text(encoding="utf-8").partition("## What happens at a limit")[2]))
     limits = {item.name for item in fields(Settings) if isinstance(item.default, int | float)}
     limits -= (
@@ -147,7 +147,7 @@ def test_the_page_of_commands_is_the_parsers() -> None:
     assert COMMAND_BLOCK.findall(text) == [generated()]
 
 
-def test_every_flag_says_what_it_is_for() -> None:
+def test_every_flag_has_a_description() -> None:
     silent = [
         f"{parser.prog} {action.dest}"
         for parser in parsers(_parser())

@@ -151,7 +151,7 @@ def test_help_of_a_code_prints_its_entry_without_marks(capsys: pytest.CaptureFix
     assert "Remedy: start one with `tabrelay serve`." in printed and "**" not in printed
 
 
-def test_help_of_an_unknown_code_says_which_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_of_an_unknown_code_prints_the_range_of_codes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["help", "TR999"]) == output.USAGE
     first, last = capsys.readouterr().err.splitlines()
     assert first == "TR999 is not the code of an error. There are TR101 to TR513."

@@ -205,7 +205,7 @@ async def test_an_editor_that_leaves_at_once_starts_no_agent_and_gets_no_error(t
         assert await editor.log() == ""
 
 
-async def test_what_an_agent_says_on_stderr_is_the_editors_however_much_it_is(tmp_path: Path) -> None:
+async def test_what_an_agent_writes_on_stderr_goes_to_the_editor_in_any_amount(tmp_path: Path) -> None:
     noise = "import sys; [sys.stderr.write('n' * 1023 + '\\n') for _ in range(4096)]; print(sys.stdin.readline())"
     async with child(tmp_path, agent=(sys.executable, "-c", noise)) as editor:
         editor.send(id=0, method="initialize", params={})

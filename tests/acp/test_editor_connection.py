@@ -143,7 +143,7 @@ async def test_what_the_server_asks_reaches_its_own_connection() -> None:
 
 
 @pytest.mark.parametrize("declared", [URL, ACP], ids=["g1", "g3"])
-async def test_what_the_server_says_after_an_answer_does_not_overtake_it(declared: Any) -> None:
+async def test_messages_of_the_server_after_an_answer_do_not_overtake_it(declared: Any) -> None:
     async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(declared)

@@ -169,7 +169,7 @@ async def test_the_status_calls_an_agent_what_it_calls_itself(tmp_path: Path) ->
         assert [row["agent"] for row in await set.sessions()] == ["opencode"]
 
 
-async def test_the_status_says_so_when_an_agent_ignores_its_servers(tmp_path: Path) -> None:
+async def test_the_status_reports_that_an_agent_ignores_its_servers(tmp_path: Path) -> None:
     async with scene(tmp_path) as set:
         await set.stage.greet()
         await set.stage.open()

@@ -145,7 +145,7 @@ def test_it_tries_ten_times_with_longer_and_longer_pauses(monkeypatch: pytest.Mo
     assert pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0, 1.0]
 
 
-def test_without_a_nonce_it_says_what_it_is_for() -> None:
+def test_without_a_nonce_it_prints_its_purpose() -> None:
     env = {name: value for name, value in os.environ.items() if name != stdio_shim.NONCE}
     done = subprocess.run([*COMMAND, "1"], capture_output=True, text=True, env=env)
     assert (done.returncode, done.stdout) == (2, "")

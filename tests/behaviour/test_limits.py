@@ -339,7 +339,7 @@ async def test_a_header_of_any_size_is_not_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "received"), [(b"", b""), (b"GET /-/healthz HTTP/1.1\r\nHost:", b"HTTP/1.1 408 Request Timeout")]
 )
-async def test_a_connection_that_says_nothing_or_half_a_header_is_closed(
+async def test_a_connection_that_sends_nothing_or_half_a_header_is_closed(
     tmp_path: Path, said: bytes, received: bytes
 ) -> None:
     async with RunningRelay(tmp_path, header_deadline_s=0.2) as relay:

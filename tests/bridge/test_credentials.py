@@ -129,7 +129,7 @@ async def test_a_command_prints_the_token_and_is_asked_again_when_that_was_refus
     ],
 )
 @pytest.mark.starts_process
-async def test_a_command_that_gives_no_token_says_why(argv: list[str], words: str) -> None:
+async def test_a_command_that_prints_no_token_fails_with_the_reason(argv: list[str], words: str) -> None:
     with pytest.raises(CredentialsError, match=words):
         await Command(argv).prepare()
 

@@ -372,7 +372,7 @@ async def test_a_refusal_in_the_servers_own_words_gets_the_requests_id() -> None
         assert await bridge.ask("y", id=2) == {"jsonrpc": "2.0", "id": 2, "error": words}
 
 
-async def test_a_notification_that_is_refused_says_nothing_to_the_client() -> None:
+async def test_a_notification_that_is_refused_sends_nothing_to_the_client() -> None:
     async with Upstream({"notifications/x": status(400)}) as server, InProcessBridge(server.url) as bridge:
         await bridge.send({"jsonrpc": "2.0", "method": "notifications/x"})
         assert (await bridge.ask("ping"))["result"] == {}

@@ -35,7 +35,7 @@ def test_an_event_that_the_end_cut_off_is_given_but_its_id_does_not_count() -> N
     assert events.last_id == "1"
 
 
-def test_an_event_without_data_only_says_where_we_are() -> None:
+def test_an_event_without_data_only_sets_the_position() -> None:
     found, events = read(b"id: 7\nretry: 250\ndata: \n\nid\n: \nevent: other\n\n")
     assert found == []
     assert (events.last_id, events.retry_ms) == (None, 250)

@@ -30,7 +30,7 @@ def listening(server: Upstream, **options: Any) -> InProcessBridge:
     return InProcessBridge(server.url, has_listener=True, **options)
 
 
-async def test_it_is_opened_after_the_handshake_and_what_it_says_comes_out() -> None:
+async def test_it_is_opened_after_the_handshake_and_its_messages_are_written() -> None:
     async with Upstream({"GET": stay_open}) as server, listening(server) as bridge:
         await bridge.initialize()
         assert await bridge.next() == NOTICE

@@ -258,7 +258,7 @@ async def _is_running(stage: Stage) -> bool:
 # -- --check -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_check_says_on_one_screen_that_it_works(stage: Stage) -> None:
+async def test_a_check_that_succeeds_prints_one_screen(stage: Stage) -> None:
     ended = await tabrelay("stdio", "notes", "--home", stage.home, "--check")
     assert ended.code == 0 and len(ended.out.splitlines()) < 20
     assert "protocol   2026-07-28" in ended.out
@@ -267,7 +267,7 @@ async def test_a_check_says_on_one_screen_that_it_works(stage: Stage) -> None:
     assert Path(entry["command"]).is_absolute() and entry["args"][-2:] == ["stdio", "notes"]
 
 
-async def test_a_check_says_what_does_not_work_and_what_to_do(tmp_path: Path) -> None:
+async def test_a_check_that_fails_prints_the_problem_and_the_remedy(tmp_path: Path) -> None:
     down = await tabrelay("stdio", "notes", "--home", tmp_path, "--port", 9, "--check")
     assert down.code == 1 and "Connection refused" in down.out and "tabrelay serve notes" in down.out
     async with Upstream({"server/discover": status(401)}) as server:

@@ -199,7 +199,7 @@ def test_origins_and_assets_that_are_wrong_are_bad(
     assert states(found)["assets"] == states(found)["origins"] == "bad"
 
 
-def test_without_a_screen_it_says_how_to_go_on(
+def test_without_a_screen_it_prints_the_next_step(
     tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SSH_CONNECTION", "1.2.3.4")

@@ -45,7 +45,7 @@ def free_port() -> str:
         return str(probe.getsockname()[1])
 
 
-def test_every_command_says_by_its_code_how_it_ended(tmp_path: Path, free_port: str) -> None:
+def test_every_command_has_an_exit_code_for_its_result(tmp_path: Path, free_port: str) -> None:
     assert ended(tmp_path, "token")[0] == output.OK
     assert ended(tmp_path, "pairs", "revoke", "nothing")[0] == output.FAILED
     assert ended(tmp_path, "forget", "nothing")[0] == output.FAILED

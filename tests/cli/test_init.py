@@ -84,7 +84,7 @@ def test_the_next_command_can_be_pasted_whatever_the_folder_is_called(
         assert capsys.readouterr().out.endswith(f" dev {shown}\n")
 
 
-def test_dev_without_a_folder_says_how_to_make_one(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dev_without_a_folder_prints_how_to_make_one(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["dev", "missing"]) == 2
     assert re.search(r"missing is not a folder. To make one: .*tabrelay.* init missing", capsys.readouterr().err)
     (folder / "page.html").write_text("")

@@ -157,7 +157,7 @@ def test_a_setting_that_makes_no_sense_is_named(env: dict[str, str]) -> None:
         Settings.from_args({}, env)
 
 
-def test_every_setting_says_what_it_is() -> None:
+def test_every_setting_has_a_description() -> None:
     assert all(item.metadata["help"] for item in fields(Settings))
 
 
@@ -274,7 +274,7 @@ def test_an_impossible_token_is_reported_in_one_line(
     assert words in printed(["token", "new", *argv], tmp_path, capsys, code=2)
 
 
-def test_pair_without_a_relay_says_how_to_start_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pair_without_a_relay_prints_how_to_start_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     assert run(["pair", "--port", str(port), "--home", str(tmp_path)]) == 3

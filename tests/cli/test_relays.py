@@ -159,7 +159,7 @@ def test_the_record_of_a_killed_relay_is_removed_also_when_its_pid_has_another_p
     assert not any(path.exists() for path in paths)
 
 
-def test_a_pid_of_another_container_says_nothing(tmp_path: Path) -> None:
+def test_a_pid_of_another_container_is_unknown_and_its_record_expires(tmp_path: Path) -> None:
     process = replace(ProcessIdentity.of(os.getpid()), namespace="pid:[1]")
     assert process.is_running is None
     path = write(tmp_path, process)

@@ -194,7 +194,7 @@ def test_a_form_is_asked_field_by_field_until_each_answer_is_one() -> None:
     assert typist.prompts[1] == "  Your name: " and "(a | b)" in typist.prompts[6]
 
 
-def test_a_user_may_say_no_or_leave() -> None:
+def test_a_user_may_refuse_or_leave() -> None:
     assert elicitation.answer(FORM, Typist("n")) == {"action": "decline"}
     assert elicitation.answer(FORM, Typist("y", "Ada")) == {"action": "cancel"}
     link = {"mode": "url", "message": "Sign in", "url": "https://x/"}

@@ -513,7 +513,7 @@ def test_serve_refuses_a_configuration_with_mistakes(tmp_path: Path, capsys: pyt
     assert len(err.splitlines()) == 3 and err.endswith(" help TR309\n")
 
 
-def test_config_without_a_file_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+def test_config_without_a_file_prints_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "config", "check")[0] == 2
 
 

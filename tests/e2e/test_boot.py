@@ -400,7 +400,7 @@ async def test_a_snapshot_that_never_comes_is_not_waited_for_for_ever(
             ends.set()
 
 
-async def test_if_nothing_helps_the_page_says_what_and_a_retry_starts_anew(
+async def test_if_all_attempts_fail_the_page_shows_why_and_a_retry_starts_anew(
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
     assets = tampered()

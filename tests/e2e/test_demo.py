@@ -201,7 +201,7 @@ async def test_the_page_comes_back_by_itself_when_the_relay_was_restarted(demo: 
         assert not (await client.call_tool("list_shapes", {})).is_error
 
 
-async def test_a_page_without_a_valid_code_says_what_to_do(rival: BrowserContext, demo: Demo) -> None:
+async def test_a_page_without_a_valid_code_shows_the_remedy(rival: BrowserContext, demo: Demo) -> None:
     page = await rival.new_page()
     await page.goto(demo.url.partition("#")[0] + "#pair=wrong")
     await page.locator("#state[data-why=not_paired]").wait_for()

@@ -140,7 +140,7 @@ async def test_a_leader_that_is_left_hands_over_and_follows_when_it_comes_out_of
 
 
 @pytest.mark.parametrize("how", ["close", "crash"])
-async def test_calls_that_run_when_the_leader_goes_end_and_say_so(tabs: Tabs, how: str) -> None:
+async def test_calls_that_run_when_the_leader_goes_end_with_that_reason(tabs: Tabs, how: str) -> None:
     [one] = await tabs.open("one")
     [two] = await tabs.open("two")
     async with tabs.stage.relay.client() as client:

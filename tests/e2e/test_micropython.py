@@ -234,7 +234,7 @@ async def test_what_goes_wrong_keeps_its_text_and_has_its_traceback_in_the_conso
     assert "Traceback (most recent call last):" in written and "in fail" in written and "the fuse was lit" in written
 
 
-async def test_a_value_without_a_json_form_is_one_sentence_that_says_what_to_return(small: tuple[Demo, Page]) -> None:
+async def test_a_value_without_a_json_form_is_an_error_with_what_to_return(small: tuple[Demo, Page]) -> None:
     async with small[0].client() as client:
         for what, where in (("number", "nan has no JSON form. Return "), ("object", "has no JSON form. Return ")):
             failed = await client.call_tool("measure", {"what": what})

@@ -132,7 +132,9 @@ async def test_the_person_at_the_client_is_asked(plain: Plain, era: str) -> None
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_reloaded_page_serves_the_same_client_and_lost_calls_say_so(plain: Plain, era: str) -> None:
+async def test_a_reloaded_page_serves_the_same_client_and_lost_calls_fail_with_the_reason(
+    plain: Plain, era: str
+) -> None:
     async with plain.relay.client(era) as client:
         running = asyncio.create_task(client.call_tool("wait", {}))
         await plain.until("calls", ["wait"])

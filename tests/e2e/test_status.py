@@ -121,7 +121,7 @@ async def test_the_address_for_clients_opens_and_closes_by_keyboard_and_stays_in
     await expect(details).to_be_hidden()
 
 
-async def test_without_a_relay_it_says_why_with_no_panel_and_connects_when_asked(app: App) -> None:
+async def test_without_a_relay_it_shows_why_with_no_panel_and_connects_when_asked(app: App) -> None:
     await app.relay.stop()
     await expect(app.top.get_by_role("status")).to_contain_text("Not connected")
     await button(app.top, "Why not?").click()

@@ -69,7 +69,7 @@ async def test_the_newest_browser_has_the_name_and_the_other_can_take_it_back(
     assert sockets(demo) == 3
 
 
-async def test_a_page_of_another_origin_may_not_take_the_name_and_says_why(
+async def test_a_page_of_another_origin_may_not_take_the_name_and_shows_why(
     context: BrowserContext, rival: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
     site = Site(tmp_path / "site")

@@ -11,7 +11,7 @@ from tests.support.child_specs import CHILD
 from tests.support.demo import Demo
 
 
-async def test_the_page_says_why_a_server_is_not_there_and_connects_to_it_now(
+async def test_the_page_shows_why_a_server_is_offline_and_connects_to_it_now(
     context: BrowserContext, tmp_path: Path
 ) -> None:
     program = tmp_path / "program"

@@ -302,7 +302,7 @@ async def test_a_context_that_comes_after_the_tag_is_found_when_it_comes(shop: S
     await page.close()
 
 
-async def test_a_tag_without_a_server_says_what_is_missing(shop: Shop) -> None:
+async def test_a_tag_without_a_server_logs_what_is_missing(shop: Shop) -> None:
     said: list[str] = []
     shop.context.on("console", lambda message: said.append(message.text))
     page = await shop.open("nameless.html", '<script src="RELAY/-/webmcp.js"></script>')
@@ -432,7 +432,7 @@ async def test_a_form_that_navigates_its_frame_answers_with_the_json_ld_of_the_n
 
 
 @only("native")
-async def test_a_form_that_navigates_the_tab_says_where_it_goes(shop: Shop) -> None:
+async def test_a_form_that_navigates_the_tab_returns_the_new_address(shop: Shop) -> None:
     form = FORM.partition("<script>")[0].replace("<form", '<form action="next.html"').replace("search", "search_tab")
     (shop.site.folder / "next.html").write_text("<!doctype html><title>Next</title>")
     page = await shop.open("leaving.html", TAG, f"<script>{REGISTER}</script>", form)

@@ -81,7 +81,7 @@ async def state(page: Page, condition: str, timeout_ms: float = 90_000) -> dict[
     return found
 
 
-async def test_a_page_without_the_permission_says_so_and_connects_when_it_has_it(
+async def test_a_page_without_the_permission_shows_that_and_connects_when_it_has_it(
     public: Public, settings: ModuleType
 ) -> None:
     context = await public.browser.new_context()

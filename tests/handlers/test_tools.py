@@ -553,7 +553,7 @@ def test_a_mixed_list_may_hold_values_too() -> None:
     assert [block.get("text") for block in result["content"]] == [None, "t", '{"amount": 2.0}']
 
 
-def test_a_tool_may_say_in_its_own_words_what_went_wrong() -> None:
+def test_a_tool_may_return_an_error_in_its_own_words() -> None:
     def f() -> int:
         raise ToolError("There is no note of that name.")
 

@@ -53,7 +53,7 @@ def agree(arguments: Any, *headers: tuple[str, str]) -> bool:
 
 
 @pytest.mark.requirement("modern-param-headers")
-def test_a_schema_says_which_arguments_are_repeated() -> None:
+def test_a_schema_names_the_arguments_that_are_repeated() -> None:
     assert set(param_headers(SCHEMA)) == {
         ParamHeader("mcp-param-region", ("region",), "string"),
         ParamHeader("mcp-param-floor", ("place", "floor"), "integer"),

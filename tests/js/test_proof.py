@@ -62,7 +62,7 @@ async def test_another_program_is_distinguished_from_the_relay(tmp_path: Path, m
         (['{"t":"welcome"}', "x"], ["-", "close", "close"]),
     ],
 )
-async def test_a_socket_is_open_when_the_relay_has_signed_it_and_says_nothing_before(
+async def test_a_socket_is_open_when_the_relay_has_signed_it_and_sends_nothing_before(
     frames: list[str], log: list[str]
 ) -> None:
     assert await run("socket", json.dumps(frames)) == log

@@ -55,7 +55,7 @@ async def test_each_reason_says_what_happened_and_what_to_do_and_the_types_have_
         assert re.search(r"[.}]$", reason["happened"]) and reason["todo"], code
 
 
-async def test_the_loader_says_the_same_as_the_client() -> None:
+async def test_the_loader_has_the_same_messages_as_the_client() -> None:
     reasons: dict[str, dict[str, str]] = await evaluated("client/reasons.js", "m.REASONS")
     loader = re.sub(r'[`"] \+\n\s*[`"]', "", (JS / "tabrelay.js").read_text(encoding="utf-8"))
     values = {

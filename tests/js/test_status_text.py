@@ -74,7 +74,7 @@ async def test_the_number_of_tabs_is_shown_while_it_is_connected() -> None:
     assert [text["tabs"] for text in await described([*given, away])] == ["1 tab", "12 tabs", "", "", ""]
 
 
-async def test_a_page_without_a_connection_says_so_and_lets_the_app_make_one() -> None:
+async def test_a_page_without_a_connection_has_a_reason_and_a_button_to_connect() -> None:
     [text] = await described([None])
     assert (text["label"], text["server"], text["action"]) == ("Not connected", "app", "Connect")
     assert "connect()" in text["reason"]["happened"]

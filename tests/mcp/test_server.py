@@ -108,7 +108,7 @@ def test_discover_returns_versions_and_capabilities() -> None:
     }
 
 
-def test_a_modern_list_is_complete_and_says_how_long_it_may_be_kept(bench: HeldServer) -> None:
+def test_a_modern_list_is_complete_and_has_its_time_to_live(bench: HeldServer) -> None:
     assert bench.modern("tools/list")["result"] == {
         "resultType": "complete",
         "tools": [ADD],
@@ -506,7 +506,7 @@ def test_a_session_may_let_its_stream_go_and_a_modern_call_can_not(bench: HeldSe
     assert bench.notes() == [("$/tabrelay/closeStream", {"retryMs": 500}, 4)]
 
 
-def test_initialize_says_who_calls(bench: HeldServer) -> None:
+def test_initialize_names_the_client(bench: HeldServer) -> None:
     bench.open(LEGACY)
     client = {"name": "probe", "version": "2"}
     params = {"protocolVersion": "2025-06-18", "capabilities": {"roots": {}}, "clientInfo": client}

@@ -162,7 +162,7 @@ MUTATIONS: Final = (
     Mutation(
         "another program on the port: a worker's socket is signed",
         "",
-        "tests/js/test_proof.py::test_a_socket_is_open_when_the_relay_has_signed_it_and_says_nothing_before",
+        "tests/js/test_proof.py::test_a_socket_is_open_when_the_relay_has_signed_it_and_sends_nothing_before",
     ),
     Mutation(
         "calls of JavaScript: reported before a timer",

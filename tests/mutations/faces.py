@@ -283,7 +283,7 @@ MUTATIONS: Final = (
     Mutation(
         "the bounds of a session's state from a file or another relay",
         "tab,",
-        "tests/faces/mcp/test_sessions.py::test_what_another_relay_or_a_file_says_of_a_session_is_bounded",
+        "tests/faces/mcp/test_sessions.py::test_what_another_relay_or_a_file_reports_of_a_session_is_bounded",
     ),
     Mutation(
         "an end that is reported before earlier messages",

@@ -178,7 +178,7 @@ MUTATIONS: Final = (
     Mutation(
         "headers that come slowly",
         "self.slots.enter(self)",
-        "tests/behaviour/test_limits.py::test_a_connection_that_says_nothing_or_half_a_header_is_closed",
+        "tests/behaviour/test_limits.py::test_a_connection_that_sends_nothing_or_half_a_header_is_closed",
         lines=2,
     ),
     Mutation(

@@ -60,7 +60,7 @@ MUTATIONS: Final = (
     Mutation(
         "records of relays that were killed",
         "if is_running is False:",
-        "tests/cli/test_relays.py::test_a_pid_of_another_container_says_nothing",
+        "tests/cli/test_relays.py::test_a_pid_of_another_container_is_unknown_and_its_record_expires",
     ),
     Mutation(
         "signals to a process that has the pid of a relay",

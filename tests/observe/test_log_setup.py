@@ -298,7 +298,7 @@ async def test_status_shows_the_relay_and_its_servers(tmp_path: Path, capsys: py
     assert "offline" in lines["idle"] and "online for" in lines["notes"] and f"{relay.url}/notes" in lines["notes"]
 
 
-def test_status_without_a_relay_says_how_to_start_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_without_a_relay_prints_how_to_start_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--home", str(tmp_path), "--port", "9"]) == 3
     assert "Start one" in capsys.readouterr().err
 

@@ -234,7 +234,7 @@ def test_buckets_add_up_and_a_call_falls_into_the_right_one() -> None:
     assert (by_bound["0.001"], by_bound["0.0025"], by_bound["300"], by_bound["+Inf"]) == (2, 3, 3, 4)
 
 
-async def test_relays_on_a_bus_say_how_many_they_are_and_when_it_was_lost(tmp_path: Path) -> None:
+async def test_relays_on_a_bus_report_their_number_and_when_it_was_lost(tmp_path: Path) -> None:
     hub = MemoryBroker()
     homes = [tmp_path / name for name in ("a", "b")]
     for home in homes:

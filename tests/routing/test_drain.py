@@ -259,7 +259,7 @@ async def test_without_browsers_and_calls_the_drain_is_over_at_once() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_the_delays_fill_the_spread_whatever_chance_says(seed: int) -> None:
+async def test_the_delays_fill_the_spread_for_every_random_number(seed: int) -> None:
     browsers = [FakeBrowser() for _ in range(WORKERS)]
     drain = Drain(patience_s=1, pause_s=2, spread_s=10, chance=random.Random(seed))
     drain.attach(FakeRooms(*browsers))

@@ -359,7 +359,7 @@ def test_reports_of_tabs_are_bounded_and_may_be_malformed() -> None:
     assert known is not None and len(known.tabs) == MAX_TABS
 
 
-def test_what_a_worker_says_of_its_tasks_is_bounded_and_may_be_nonsense() -> None:
+def test_what_a_worker_reports_of_its_tasks_is_bounded_and_may_be_nonsense() -> None:
     texts = {"id": "t1", "tool": "x" * 999, "principal": "token:a", "status": "working"}
     row = texts | {"created_ms": 1000, "updated_ms": 2000, "expires_ms": 9000}
     known = read_tabs({"tabs": [], "tasks": [row, 5, texts, row | {"created_ms": True}, row | {"status": "failed"}]})
@@ -442,7 +442,7 @@ def test_the_bridge_reaches_a_browser_by_its_address() -> None:
         NameTarget("notes~", lambda: "")
 
 
-def test_a_configuration_file_says_which_servers_keep_their_browsers(tmp_path: Path) -> None:
+def test_a_configuration_file_names_the_servers_that_keep_their_browsers(tmp_path: Path) -> None:
     file = tmp_path / "tabrelay.toml"
     file.write_text("[servers.notes]\ninstances = true\n\n[servers.other]\n")
     settings, _ = effective({"config": [str(file)], "home": tmp_path}, {})

@@ -121,7 +121,7 @@ def test_null_stays_where_it_means_something_else_than_the_default() -> None:
     assert schema_of(int | None, 5) == {"anyOf": [INTEGER, NULL], "default": 5}
 
 
-def test_a_result_says_where_null_may_be() -> None:
+def test_the_schema_of_a_result_has_the_places_of_null() -> None:
     def f() -> Place: ...  # type: ignore[empty-body]
 
     tool = declare(f)

@@ -163,7 +163,7 @@ def test_without_traces_what_makes_and_sends_spans_is_not_loaded() -> None:
     assert said.stdout.strip() == "[]"
 
 
-def test_a_relay_without_the_library_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relay_without_the_library_names_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tabrelay.server.otel", None)
     with pytest.raises(ConfigError, match=r"pip install \"tabrelay\[otel\]\""):
         app_module._make_tracing(Settings(home=tmp_path, traces=True), "http://127.0.0.1:1")

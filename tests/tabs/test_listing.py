@@ -79,7 +79,7 @@ def test_the_worker_keeps_what_a_tab_offers_too(kind: str) -> None:
 
 
 @KIND
-def test_a_kind_knows_nothing_of_the_others(kind: str) -> None:
+def test_an_item_is_found_in_its_own_kind_only(kind: str) -> None:
     found = listing(kind, [], tab("a", kind, item(kind, "x")))
     assert [each for each in KINDS if found.items(each)] == [kind]
     assert all(found.find(each, "x") is None for each in KINDS if each != kind)

@@ -77,7 +77,7 @@ async def test_a_request_without_params_has_none_at_the_server(harness: Translat
     assert "params" not in harness.peer.request()
 
 
-async def test_tools_do_not_say_that_they_could_be_tasks(harness: TranslatorHarness) -> None:
+async def test_tools_are_not_listed_as_possible_tasks(harness: TranslatorHarness) -> None:
     pending = harness.call("tools/list")
     harness.peer.result({"tools": [{"name": "a", "execution": {"taskSupport": "optional"}}]})
     assert (await reply(pending))["result"]["tools"] == [{"name": "a"}]

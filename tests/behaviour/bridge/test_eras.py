@@ -34,7 +34,7 @@ def modern(method: str, id: Any = 1, **params: Any) -> dict[str, Any]:
         ("tools/list", {"name": "not this"}, None),
     ],
 )
-async def test_a_modern_request_says_in_headers_what_it_is(method: str, params: Any, name: str | None) -> None:
+async def test_a_modern_request_has_its_method_and_name_in_headers(method: str, params: Any, name: str | None) -> None:
     async with Upstream({method: result({})}) as server, InProcessBridge(server.url) as bridge:
         await bridge.send(modern(method, **params))
         assert (await bridge.next())["result"] == {}

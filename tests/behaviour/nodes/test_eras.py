@@ -134,7 +134,7 @@ async def test_sixteen_megabytes_come_whole(pair: Pair, box: Box, era: str) -> N
 
 
 @both_eras
-async def test_what_a_tool_says_went_wrong_is_its_result(pair: Pair, box: Box, era: str) -> None:
+async def test_an_error_that_a_tool_reports_is_its_result(pair: Pair, box: Box, era: str) -> None:
     result = (await (await client(era, pair.a)).call("broken").end())["result"]
     assert result["isError"] is True and "a fault" in result["content"][0]["text"]
 

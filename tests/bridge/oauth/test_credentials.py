@@ -160,7 +160,7 @@ async def test_a_refresh_token_is_not_shown_to_another_authorization_server(tmp_
         assert (old.asked["refresh_token"], new.asked["refresh_token"], new.asked["/register"]) == (0, 0, 1)
 
 
-async def test_a_user_who_says_no_is_the_answer(tmp_path: Path) -> None:
+async def test_a_refusal_of_the_user_is_the_answer(tmp_path: Path) -> None:
     async with Authority() as server, bridge(server, tmp_path) as here:
         server.denies = True
         error = (await here.ask("ping"))["error"]
@@ -308,7 +308,7 @@ async def test_only_the_answer_to_the_question_is_taken(tmp_path: Path) -> None:
         assert "already" in (await visit(f"{callback.uri}?code=d&state=right")).text
 
 
-async def test_what_the_server_says_is_not_run_in_the_page() -> None:
+async def test_text_of_the_server_is_not_run_in_the_page() -> None:
     async with Callback(0) as callback:
         callback.expect("https://x/authorize?state=s")
         answer = await visit(f"{callback.uri}?error=no&error_description=<script>alert(1)</script>&state=s")
@@ -377,7 +377,7 @@ async def test_a_refusal_of_the_wrong_kind_is_not_a_reason_to_ask(tmp_path: Path
         assert len(ask.urls) == 1
 
 
-async def test_credentials_that_can_not_be_kept_say_where(tmp_path: Path) -> None:
+async def test_credentials_that_can_not_be_stored_fail_with_the_path(tmp_path: Path) -> None:
     (tmp_path / "oauth").write_text("in the way")
     credentials = OAuth(OAuthStore(tmp_path / "oauth", "x"), lambda: TokenOptions("http://127.0.0.1:9/"), agree)
     with pytest.raises(CredentialsError, match="oauth"):

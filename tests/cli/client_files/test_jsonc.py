@@ -107,7 +107,9 @@ OBJECTS = st.dictionaries(st.text(max_size=3), VALUES, max_size=4)
 
 @settings(deadline=None)
 @given(OBJECTS, st.text(max_size=3), VALUES, st.sampled_from([None, 2, "\t"]))
-def test_in_and_out_again_means_what_it_says(before: dict[str, Any], name: str, value: Any, indent: Any) -> None:
+def test_a_value_that_is_put_and_removed_leaves_the_others(
+    before: dict[str, Any], name: str, value: Any, indent: Any
+) -> None:
     text = json.dumps({"s": before, "z": 1}, indent=indent)
     put = jsonc.put(text, ("s", name), value)
     assert json.loads(put) == jsonc.parse(put) == {"s": {**before, name: value}, "z": 1}

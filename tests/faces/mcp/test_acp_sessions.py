@@ -15,7 +15,7 @@ def report(id: str) -> Any:
     return {"agent": "a", "sessions": [{"session": "s", "servers": [{"server": "notes", "server_id": id}]}]}
 
 
-def test_a_conductor_that_says_nothing_for_a_while_is_forgotten() -> None:
+def test_a_conductor_that_is_silent_for_a_while_is_removed() -> None:
     now = 0.0
     editors = AcpSessions(lambda: now)
     editors.report("one", report("x"))

@@ -173,7 +173,7 @@ async def test_other_methods_and_places_are_refused(relay: RunningRelay) -> None
 
 
 @pytest.mark.requirement("errors")
-async def test_a_call_says_so_when_the_browser_is_away(relay: RunningRelay) -> None:
+async def test_a_call_fails_with_the_reason_when_the_browser_is_away(relay: RunningRelay) -> None:
     async with opened(relay) as client:
         assert "result" in await client.ask(1, "initialize", GREETING)
         assert (await client.ask(2, "tools/list"))["result"] == {"tools": []}

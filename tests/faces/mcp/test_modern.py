@@ -217,7 +217,7 @@ async def test_discovery_answers_while_the_browser_is_away_and_calls_say_so(rela
 
 
 @pytest.mark.requirement("errors")
-async def test_an_unknown_name_is_404_and_says_how_to_declare_it(relay: RunningRelay) -> None:
+async def test_an_unknown_name_is_404_with_how_to_declare_it(relay: RunningRelay) -> None:
     response = await relay.call("unknown", "echo")
     assert (response.status_code, response.json()["error"]["code"]) == (404, -31016)
     assert "tabrelay serve unknown" in response.json()["error"]["message"]

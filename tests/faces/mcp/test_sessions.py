@@ -190,7 +190,7 @@ async def test_the_key_is_private_and_ids_are_not_in_the_file(tmp_path: Path) ->
 
 
 @pytest.mark.requirement("initialize-opens-session")
-def test_an_id_is_visible_ascii_bounded_and_says_what_the_session_is() -> None:
+def test_an_id_is_visible_ascii_bounded_and_contains_the_session() -> None:
     session_ids = SessionIdCodec(b"k")
     id = session_ids.issue("notes", CALLER, 5.0)
     assert len(id) <= MAX_ID and all(0x21 <= ord(character) <= 0x7E for character in id)
@@ -202,7 +202,7 @@ def test_an_id_is_visible_ascii_bounded_and_says_what_the_session_is() -> None:
 
 @pytest.mark.parametrize("size", [10, 1_000, 100_000])
 @pytest.mark.requirement("initialize-opens-session")
-def test_a_client_that_says_too_much_of_itself_gets_a_shorter_id(size: int) -> None:
+def test_a_client_with_too_much_information_gets_a_shorter_id(size: int) -> None:
     import random
 
     noise = "".join(random.Random(size).choices("abcdefghij0123456789", k=size))
@@ -331,7 +331,7 @@ def test_a_damaged_session_store_does_not_prevent_the_start(tmp_path: Path) -> N
 
 
 @pytest.mark.requirement("session-limits")
-def test_what_another_relay_or_a_file_says_of_a_session_is_bounded(tmp_path: Path) -> None:
+def test_what_another_relay_or_a_file_reports_of_a_session_is_bounded(tmp_path: Path) -> None:
     row = {"last_used": 1, "tab": "x" * 1_000_000, "level": "y" * 1_000_000}
     row["subscriptions"] = ["z" * 1_000_000, *(f"a:{number}" for number in range(1_000))]
     (tmp_path / "sessions.json").write_text(json.dumps({digest("a"): row, "b" * 1_000_000: row}))

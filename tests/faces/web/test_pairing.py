@@ -250,7 +250,7 @@ async def test_of_all_that_pick_a_token_up_at_once_one_gets_it(web: WebRoutes) -
     assert len(web.tokens.issued()) == 1
 
 
-async def test_origins_that_differ_by_their_port_know_nothing_of_each_other(web: WebRoutes) -> None:
+async def test_origins_that_differ_by_their_port_share_nothing(web: WebRoutes) -> None:
     one, other = OtherOriginPage(web, "https://a.example:8443"), OtherOriginPage(web, "https://a.example")
     ticket = (await one.ask()).json()
     await decide(web, approve=ticket["code"])

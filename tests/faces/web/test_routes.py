@@ -174,7 +174,7 @@ async def test_a_file_on_disk_is_sent_whole_in_pieces_and_not_at_all_for_head(we
     assert again.status == 304 and again.body == b""
 
 
-async def test_a_probe_says_whether_the_name_may_be_served(tmp_path: Path) -> None:
+async def test_a_probe_returns_whether_the_name_may_be_served(tmp_path: Path) -> None:
     def held_by_another(principal: Principal, server: str) -> Refuse | None:
         return Refuse(403, "forbidden", "Held by another.") if server == "held" else None
 

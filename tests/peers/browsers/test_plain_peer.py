@@ -351,7 +351,7 @@ async def test_a_worker_of_the_same_principal_takes_over_and_the_page_stays_idle
             assert (len(worker.calls), page.close_code) == (1, None)
 
 
-async def test_what_the_catalogue_says_is_that_of_the_page_that_is_there(relay: RunningRelay) -> None:
+async def test_the_catalogue_is_that_of_the_page_that_is_connected(relay: RunningRelay) -> None:
     async def title() -> str | None:
         [row] = (await relay.http.get("/-/status")).json()["servers"]
         return str(row["title"]) if row["tools"] else None

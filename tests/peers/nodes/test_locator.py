@@ -50,7 +50,7 @@ async def test_a_name_that_another_principal_took_while_its_browser_was_away_is_
             assert len(second.calls) == 3
 
 
-async def test_a_name_whose_relay_says_nothing_is_not_unknown(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_name_whose_relay_does_not_answer_is_not_unknown(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is suspended: queries reach it, and no answer comes back."""
     async with pair.worker(pair.b, "notes"):
         monkeypatch.setattr(pair.hub.nodes[1], "answer", lambda reply, data: None)

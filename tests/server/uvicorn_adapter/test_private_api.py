@@ -98,7 +98,7 @@ def test_a_module_that_is_gone_is_found(monkeypatch: pytest.MonkeyPatch) -> None
     assert "another_module" in str(private_api.websocket_misfit())
 
 
-def test_each_side_falls_back_alone_and_says_so_in_one_line(
+def test_each_side_falls_back_alone_and_logs_that_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
