@@ -81,7 +81,7 @@ def test_files_beside_the_token_are_searched(tmp_path: Path) -> None:
     assert canary.leaks() == ["relay.log"]
 
 
-def test_what_a_logger_says_passes_the_products_own_formatter() -> None:
+def test_messages_of_a_logger_pass_the_products_own_formatter() -> None:
     token = private_files.new_secret()
     logging.getLogger("tabrelay.somewhere").warning("Authorization: Bearer %s", token)
     assert canary.leaks() == []  # taken out

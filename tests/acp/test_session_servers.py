@@ -339,7 +339,7 @@ async def test_the_bridge_is_what_the_agent_advertises_unless_the_user_chose_one
         ({}, None),
     ],
 )
-async def test_an_agent_of_acp_2_gets_the_kind_of_server_that_it_says_it_takes(
+async def test_an_agent_of_acp_2_gets_the_kind_of_server_that_it_supports(
     tmp_path: Path, can: Any, kind: str | None
 ) -> None:
     async with scene(tmp_path) as set:

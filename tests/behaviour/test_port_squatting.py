@@ -63,7 +63,7 @@ async def assert_worthless(squat: RunningSquatter, relay: RunningRelay) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: " ".join(verb[:2]))
-async def test_a_command_shows_another_program_nothing_and_says_that_it_is_not_the_relay(
+async def test_a_command_shows_another_program_nothing_and_reports_that_it_is_not_the_relay(
     tmp_path: Path, verb: tuple[str, ...]
 ) -> None:
     port, token = free_port(), Tokens(tmp_path).master()

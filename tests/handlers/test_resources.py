@@ -88,7 +88,7 @@ def test_a_templates_arguments_have_the_types_of_its_function(bench: CoreHarness
     assert error["code"] == -32602 and 'arguments.id: expected integer, got string "seven"' in error["message"]
 
 
-async def test_an_argument_may_have_slashes_if_its_template_says_so(bench: CoreHarness) -> None:
+async def test_an_argument_may_have_slashes_if_its_template_allows_them(bench: CoreHarness) -> None:
     bench.open()
     bench.request("resources/read", {"uri": "files://a/b%20c"})
     result = await bench.reply("c")

@@ -87,7 +87,7 @@ MUTATIONS: Final = (
     Mutation(
         "calls that are captured in a second",
         "self._room = float(self._rows_s)",
-        f"{CAPTURED}::test_of_too_many_calls_a_part_is_captured_and_the_stream_says_so",
+        f"{CAPTURED}::test_of_too_many_calls_a_part_is_captured_and_the_stream_reports_it",
     ),
     Mutation(
         "credentials in captured headers",

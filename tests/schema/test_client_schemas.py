@@ -86,7 +86,7 @@ COLORS = {"type": "string", "enum": ["red", "blue"]}
         (Annotated[float | None, Bounds(ge=0)], {"anyOf": [NUMBER | {"minimum": 0}, NULL]}),
     ],
 )
-def test_a_union_has_the_simplest_schema_that_says_the_same(hint: Any, schema: Any) -> None:
+def test_a_union_has_the_simplest_equivalent_schema(hint: Any, schema: Any) -> None:
     assert schema_of(hint) == schema
 
 

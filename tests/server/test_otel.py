@@ -269,7 +269,7 @@ async def test_a_trace_that_is_not_recorded_is_forwarded_and_not_exported(tmp_pa
     assert TRACE not in {span.trace for span in spans}
 
 
-async def test_the_http_requests_own_trace_is_linked_where_meta_says_another(
+async def test_the_http_requests_own_trace_is_linked_where_meta_names_another(
     tmp_path: Path, collector: Collector
 ) -> None:
     async with RunningRelay(tmp_path, traces=True) as relay:

@@ -156,7 +156,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_server(harness: TranslatorHa
     assert harness.peer.cancelled == [(harness.peer.last, "the client closed the stream")]
 
 
-async def test_a_peer_that_fails_or_refuses_says_so_to_the_caller(harness: TranslatorHarness) -> None:
+async def test_the_caller_gets_the_error_of_a_peer_that_fails_or_refuses(harness: TranslatorHarness) -> None:
     pending = harness.tool()
     harness.peer.last.end(BrowserGone("gone"))
     with pytest.raises(BrowserGone):

@@ -215,7 +215,7 @@ async def test_with_inspect_calls_are_captured_without_a_console(tmp_path: Path)
         assert (await relay.http.get("/-/console/calls/none")).status_code == 404
 
 
-async def test_of_too_many_calls_a_part_is_captured_and_the_stream_says_so(tmp_path: Path) -> None:
+async def test_of_too_many_calls_a_part_is_captured_and_the_stream_reports_it(tmp_path: Path) -> None:
     async with served(tmp_path, console_rows_s=5) as relay, open_console(relay) as console:
         await asyncio.gather(*(relay.call("notes", "echo", {"text": "x"}) for _ in range(40)))
         sampled = await console.until(lambda: next((one for one in console.events if one["type"] == "sampled"), None))

@@ -189,7 +189,7 @@ async def test_get_and_delete_are_not_modern_methods(relay: RunningRelay) -> Non
 
 
 @pytest.mark.requirement("discovery-while-away")
-async def test_discovery_answers_while_the_browser_is_away_and_calls_say_so(relay: RunningRelay) -> None:
+async def test_discovery_answers_while_the_browser_is_away_and_calls_fail_with_the_reason(relay: RunningRelay) -> None:
     worker = SyntheticWorker(relay.url, relay.token, "notes")
     async with worker:
         await worker.until(lambda: any('"tools/list"' in getattr(event, "payload", "") for event in worker.seen))
