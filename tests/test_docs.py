@@ -98,7 +98,7 @@ def test_every_limit_has_a_description_of_what_happens_at_it() -> None:
     limits = {item.name for item in fields(Settings) if isinstance(item.default, int | float)}
     limits -= (
         {"port", "no_auth", "open_browser", "json", "watch", "call_log_arguments", "metrics", "traces", "fast_lane"}
-        | {"inspect"}
+        | {"inspect", "faults"}
         | NO_LIMITS
         | PLAIN
     )

@@ -35,6 +35,7 @@ ATTACKERS = {
     "a browser's worker that reports wrong times",
     "a token with the scope `manage` that runs calls",
     "a console that holds calls and disappears",
+    "a page or program that cuts or delays the links of others",
     "a page or program that reads what other clients call",
     "two relays that rotate one log file at once",
     "a malicious server (page or upstream): lists",

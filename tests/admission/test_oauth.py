@@ -398,6 +398,7 @@ async def test_a_key_that_is_gone_takes_its_tokens_along(host: Host) -> None:
         ({"oauth_issuer": "http://a.example", "public_url": "https://r.example"}, "https"),
         ({"public_url": "https://r.example", "no_auth": True}, "no_auth"),
         ({"public_url": "https://r.example", "plain": ("notes",)}, "plain"),
+        ({"public_url": "https://r.example", "faults": True}, "faults"),
     ],
 )
 def test_what_would_open_a_public_relay_is_refused(settings: dict[str, Any], why: str) -> None:

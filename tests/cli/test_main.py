@@ -183,6 +183,7 @@ def test_a_busy_port_is_answered_with_a_free_one(tmp_path: Path, capsys: pytest.
     [
         (["--host", "0.0.0.0", "--dangerously-no-auth"], "loopback"),
         (["--host", "0.0.0.0", "--plain", "notes"], "loopback"),
+        (["--host", "0.0.0.0", "--faults"], "loopback"),
         (["--plain", "a b"], "not allowed"),
         (["--allow-host", "*.example"], "--allow-host"),
         (["--allow-origin", "app.example"], "--allow-origin"),

@@ -1,4 +1,4 @@
-"""The console's own calls: try, resend, edit, answer, cancel; breakpoints; what a model sees; and the waterfall.
+"""The console's own calls: try, resend, edit, answer, cancel; breakpoints; faults; what a model sees; the waterfall.
 
 One relay and one page for the whole file; each test uses texts of its own.
 """
@@ -21,7 +21,7 @@ from tests.support.waiting import until
 async def console(
     browser: Browser, settings: ModuleType, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[ConsolePage]:
-    async with ConsolePage(tmp_path_factory.mktemp("console"), browser, settings) as console:
+    async with ConsolePage(tmp_path_factory.mktemp("console"), browser, settings, faults=True) as console:
         yield console
 
 
@@ -161,3 +161,31 @@ async def test_the_spans_of_the_waterfall_add_up_to_its_total(console: ConsolePa
     ).json()["details"]
     assert len(spans) > 4 and sum(spans) == pytest.approx(detail["total_ms"], abs=0.1)
     await console.filter("")
+
+
+async def test_faults_are_injected_with_buttons(console: ConsolePage) -> None:
+    console.notes.go.clear()
+    await console.open("?q=tool:waiting")
+    async with console.client() as client:
+        calling = asyncio.create_task(client.call_tool("waiting", {}))
+        await expect(console.line("waiting", state="running")).to_have_count(1)
+        await console.page.get_by_role("button", name="Faults").click()
+        panel = console.page.get_by_test_id("faults")
+        await expect(panel.get_by_role("combobox", name="Server")).to_have_value("notes")
+        await panel.get_by_role("button", name="Cut the link").click()
+        await expect(panel.get_by_role("status")).to_have_text("The link was cut.")
+        await client.call_tool("echo", {"text": "connected again"})
+        console.notes.go.set()
+        await calling
+        await panel.get_by_role("spinbutton", name="Milliseconds").fill("400")
+        await panel.get_by_role("button", name="Delay for 30 s").click()
+        await expect(panel.get_by_role("status")).to_have_text("Messages are delayed for 30 s.")
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await client.call_tool("echo", {"text": "later"})
+        assert loop.time() - began >= 0.4
+        await panel.get_by_role("spinbutton", name="Milliseconds").fill("99999")
+        await panel.get_by_role("button", name="Delay for 30 s").click()
+        await expect(panel.get_by_role("status")).to_contain_text("Expected server")
+        await panel.get_by_role("button", name="End the delay").click()
+        await expect(panel.get_by_role("status")).to_have_text("Messages are not delayed.")

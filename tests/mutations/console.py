@@ -8,7 +8,39 @@ from tests.mutations.mutation import Mutation
 
 CAPTURED: Final = "tests/behaviour/console/test_captured_calls.py"
 
+FAULTS: Final = "tests/behaviour/console/test_link_faults.py"
+
 MUTATIONS: Final = (
+    Mutation(
+        "faults of links on loopback only",
+        "if not settings.faults:",
+        f"{FAULTS}::test_faults_are_refused_unless_the_relay_offers_them",
+    ),
+    Mutation(
+        "the end of a delay",
+        "return next((each.delay_s for each in self._delays if each.server == server), 0.0)",
+        f"{FAULTS}::test_a_delay_ends_by_itself_and_is_of_one_server",
+    ),
+    Mutation(
+        "messages that are delayed",
+        "while False:",
+        f"{FAULTS}::test_delayed_messages_have_a_limit_and_a_closed_socket_discards_them",
+    ),
+    Mutation(
+        "faults of a server that the principal may not see",
+        "if False:",
+        f"{FAULTS}::test_what_can_not_be_injected_is_refused",
+    ),
+    Mutation(
+        "how long a fault lasts",
+        "return value",
+        f"{FAULTS}::test_what_can_not_be_injected_is_refused",
+    ),
+    Mutation(
+        "faults not on a public relay",
+        "if False:",
+        "tests/admission/test_oauth.py::test_what_would_open_a_public_relay_is_refused",
+    ),
     Mutation(
         "held calls whose console is gone",
         None,

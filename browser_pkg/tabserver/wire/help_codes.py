@@ -88,6 +88,7 @@ BY_REASON: Final[dict[str, str]] = {
     "truncated": "TR242",
     "not_asked": "TR243",
     "unknown_held": "TR244",
+    "faults_off": "TR245",
 }
 # JSON-RPC, MCP and, from -33000 on, MCP over ACP. -31… are the relay's own, whose errors have a reason.
 BY_CODE: Final[dict[int, str]] = {

@@ -145,6 +145,12 @@ def _log_flags(parser: argparse.ArgumentParser) -> None:
         help="capture calls for the console from the start, not only while one is open; in memory, without secrets",
     )
     parser.add_argument(
+        "--faults",
+        action="store_true",
+        default=None,
+        help="let the console cut links and delay their messages, for tests; only on a loopback address",
+    )
+    parser.add_argument(
         "--traces",
         action="store_true",
         default=None,

@@ -280,6 +280,8 @@ def _check(settings: Any, tokens: Any) -> None:
 
     if settings.no_auth and not is_loopback(settings.host):
         raise ExitWith(f"--dangerously-no-auth works only on a loopback address, not on {settings.host}.")
+    if settings.faults and not is_loopback(settings.host):
+        raise ExitWith(f"--faults works only on a loopback address, not on {settings.host}.")
     if settings.plain and not is_loopback(settings.host):
         raise ExitWith(f"--plain works only on a loopback address, not on {settings.host}.")
     try:

@@ -79,6 +79,7 @@ class Settings:
         False, "send traces to an OpenTelemetry collector; OTEL_* variables say where, and how many"
     )
     inspect: bool = _setting(False, "capture calls for the console even if none is open, from the start")
+    faults: bool = _setting(False, "let the console cut links and delay their messages, for tests (loopback only)")
     console_bytes: int = _setting(64 * MIB, "memory for captured calls; the oldest are removed first")
     console_rows: int = _setting(5000, "captured calls")
     console_entry: int = _setting(256 * KIB, "largest request, result or notice that is captured whole")
@@ -228,6 +229,9 @@ class Settings:
             raise ConfigError(
                 "A relay with a public_url can be reached from other computers: --plain admits pages without a token."
             )
+        # defence: faults not on a public relay
+        if self.public_url and self.faults:
+            raise ConfigError("A relay with a public_url can be reached from other computers: faults are not allowed.")
         if self.approve not in APPROVALS:
             raise ConfigError(f"approve must be one of {', '.join(APPROVALS)}; got {self.approve!r}.")
         if self.port > 65535:

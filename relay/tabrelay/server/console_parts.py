@@ -11,6 +11,7 @@ from typing import Any
 from tabrelay import __version__
 from tabrelay.faces.web.console import ConsoleRoutes
 from tabrelay.faces.web.console_breakpoints import BreakpointRoutes
+from tabrelay.faces.web.console_faults import FaultRoutes, InjectsFaults
 from tabrelay.faces.web.console_runs import ConsoleRuns
 from tabrelay.faces.web.routes import RouteGroup
 from tabrelay.routing.switch import Switch
@@ -24,10 +25,15 @@ class Console:
         self._parts = parts
         self._capture = parts.capture
 
-    def groups(self, switch: Switch) -> tuple[RouteGroup, ...]:
-        """Its routes."""
+    def groups(self, switch: Switch, faults: InjectsFaults | None) -> tuple[RouteGroup, ...]:
+        """Its routes. `faults`: None if the relay offers none."""
         capture = self._capture
-        return ConsoleRoutes(capture, self._hello), ConsoleRuns(capture, switch), BreakpointRoutes(capture)
+        return (
+            ConsoleRoutes(capture, lambda: {**self._hello(), "faults": faults is not None}),
+            ConsoleRuns(capture, switch),
+            BreakpointRoutes(capture),
+            FaultRoutes(faults),
+        )
 
     def _hello(self) -> dict[str, Any]:
         parts = self._parts
@@ -37,7 +43,6 @@ class Console:
             "version": __version__,
             "now": round(time.time() * 1000),
             "inspect": parts.settings.inspect,
-            "faults": False,
             "is_on": self._capture.is_on,
             "limits": self._capture.limits,
             "relays": [here],

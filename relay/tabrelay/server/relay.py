@@ -190,7 +190,7 @@ class Relay:
             parts.assets,
             self._status.json,
             groups=(
-                *self._console.groups(self._switch),
+                *self._console.groups(self._switch, self._browser_endpoint.faults),
                 self._pairing,
                 Proving(parts.tokens.prove, parts.policy.authorities),
                 CspReports(parts.policy),

@@ -28,6 +28,7 @@ from tabrelay.observe.call_metrics import CallMetrics
 from tabrelay.payloads.sliced import SlicedCodec
 from tabrelay.peers.browsers.asgi_bypass import direct_channel
 from tabrelay.peers.browsers.asgi_socket import BrowserDismissed, BrowserLeft, BrowserRefused, next_text
+from tabrelay.peers.browsers.link_faults import DelayingWriter, LinkFaults
 from tabrelay.peers.browsers.name_claims import NameClaims
 from tabrelay.peers.browsers.peer import BrowserPeer
 from tabrelay.peers.browsers.plain_endpoint import PlainEndpoint
@@ -101,6 +102,7 @@ class BrowserEndpoint:
             max_part=settings.max_part,
         )
         self._sessions: dict[str, BrowserPeer] = {}
+        self.faults = LinkFaults.for_settings(settings, self._sessions.values)
         self._plain = PlainEndpoint(registry, settings, on_up)
         self._claims = NameClaims(registry, settings, drain)
         self._calls_by_name: dict[str, PendingCalls[Pending]] = {} if calls_by_name is None else calls_by_name
@@ -160,6 +162,9 @@ class BrowserEndpoint:
         channel = direct_channel(scope)
         more: Any = {} if channel is None else {"try_write": channel.try_write}
         limits: Any = {"queue_bytes": self._settings.send_queue, "timeout_s": self._settings.send_timeout_s}
+        if self.faults is not None:
+            delay_s = partial(self.faults.delay_s, scope["path"].removeprefix("/"))
+            return DelayingWriter(send, delay_s=delay_s, on_slow=self._slow, **limits, **more)
         return SocketWriter(send, on_slow=self._slow, **limits, **more)
 
     def _slow(self, socket: SocketWriter) -> None:

@@ -18,7 +18,7 @@ from tabrelay.payloads.json_limits import is_heavy
 from tabrelay.payloads.sliced import Payload
 from tabserver.wire.errors import BufferFull, MessageTooLarge
 from tabserver.wire.events import Event, Violation
-from tabserver.wire.frames import CLOSE_REPLACED, CLOSE_SLOW, Caller
+from tabserver.wire.frames import CLOSE_REPLACED, CLOSE_SLOW, CLOSE_TRY_LATER, Caller
 from tabserver.wire.limits import LARGEST_PART, RETRY_TIMER_S
 from tabserver.wire.link import Link
 from tabserver.wire.pending_calls import PendingCalls
@@ -135,6 +135,13 @@ class LinkShell(ABC):
         """The browser does not read. Drop the socket; the session can be resumed on another one."""
         if socket is self._socket:
             self._drop(CLOSE_SLOW, "the browser reads too slowly")
+
+    def cut(self, reason: str) -> None:
+        """Lose the socket as in a network that fails: without `bye`. The session can be resumed on another one."""
+        socket = self._socket
+        if socket is not None:
+            socket.close(CLOSE_TRY_LATER, reason)
+            self.detach(socket)
 
     def _drop(self, code: int, reason: str) -> None:
         socket = self._socket

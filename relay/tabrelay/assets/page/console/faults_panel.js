@@ -1,5 +1,5 @@
 /**
- * Buttons that inject faults: cut a server's link, delay its messages, freeze one of its tabs. Only for a relay that allows it.
+ * Buttons that inject faults: cut a server's link, or delay what is sent to its browsers. Only for a relay that allows it.
  *
  * The relay offers faults on loopback addresses only, and only if its setting `faults` is on; it says so in the stream's first event.
  */
@@ -14,15 +14,7 @@ export function faultsPanel(servers) {
   const found = servers().filter(({ kind, connection }) => !connection && (kind === undefined || kind === "browser"));
   const server = element("select", {}, ...found.map(({ name }) => element("option", { value: name }, name)));
   const ms = element("input", { type: "number", min: 0, max: 10_000, value: 500 });
-  const tab = element("select");
   const status = element("p", { class: "hint", role: "status" });
-  const fill = () => {
-    const chosen = found.find(({ name }) => name === server.value);
-    const tabs = [...(chosen?.tabs ?? []), ...(chosen?.instances ?? []).flatMap((each) => each.tabs)];
-    tab.replaceChildren(...tabs.map(({ id, title }) => element("option", { value: id }, title || id)));
-  };
-  server.addEventListener("change", fill);
-  fill();
   /** @param {string} label @param {() => object} body @param {string} done */
   const button = (label, body, done) => {
     const made = element("button", { type: "button", class: "button" }, label);
@@ -39,16 +31,15 @@ export function faultsPanel(servers) {
   return element(
     "div",
     { class: "stack", "data-testid": "faults" },
-    element("p", { class: "hint" }, "Faults are real: calls of all clients meet them."),
+    element("p", { class: "hint" }, "Faults are real: calls of all clients meet them. A delay is of each message to the browser."),
     element("label", { class: "field" }, element("span", {}, "Server"), server),
     element("label", { class: "field" }, element("span", {}, "Milliseconds"), ms),
-    element("label", { class: "field" }, element("span", {}, "Tab"), tab),
     element(
       "div",
       { class: "row" },
       button("Cut the link", () => ({ kind: "cut" }), "The link was cut."),
-      button(`Delay for ${DELAY_S} s`, () => ({ kind: "delay", ms: Number(ms.value), for_s: DELAY_S }), "Messages are delayed."),
-      button("Freeze the tab", () => ({ kind: "freeze", tab: tab.value, ms: Number(ms.value) }), "The tab was frozen."),
+      button(`Delay for ${DELAY_S} s`, () => ({ kind: "delay", ms: Number(ms.value), for_s: DELAY_S }), `Messages are delayed for ${DELAY_S} s.`),
+      button("End the delay", () => ({ kind: "delay", ms: 0, for_s: 0 }), "Messages are not delayed."),
     ),
     status,
   );
