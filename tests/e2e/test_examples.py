@@ -30,6 +30,7 @@ from tests.support.waiting import BOUND_S
 
 EXAMPLES = Path(__file__).parents[2] / "web_demo" / "examples"
 WRITTEN = "http://127.0.0.1:4747"
+LINKS = "links => links.map(({ textContent, href }) => [textContent, href])"
 
 
 class Visitor:
@@ -323,15 +324,29 @@ async def test_the_app_on_another_origin_pairs_and_works(visitor: Visitor, tmp_p
 async def test_one_click_opens_the_app_on_another_origin(visitor: Visitor) -> None:
     page = await visitor.context.new_page()
     await page.goto(f"{visitor.here}/-/demo/examples/")
+    pages = await page.locator("nav a").evaluate_all(LINKS)
     await page.get_by_role("link", name="A note on another origin").click()
     await expect(page.locator("#status")).to_contain_text("waits for your approval")
     assert page.url != f"{visitor.here}/" and page.url.startswith("http://127.0.0.1:")
     await approve_the_page(visitor)
     await expect(page.locator("tabrelay-status")).to_have_attribute("state", "connected")
+    assert await page.locator("nav a").evaluate_all(LINKS) == pages
+    await its_tool_runs_in_the_console(page)
     await has_a_note(visitor, page)
-    await page.get_by_role("link", name="All examples").click()
+    await page.get_by_role("link", name="Examples", exact=True).click()
     await expect(page.locator("h1")).to_have_text("Examples")
     await page.close()
+
+
+async def its_tool_runs_in_the_console(page: Page) -> None:
+    async with page.expect_popup() as opening:
+        await page.get_by_role("link", name="Run them in the console").click()
+    console = await opening.value
+    tool = console.get_by_test_id("drawer").locator("[data-tool=read_note]")
+    await tool.get_by_role("button", name="Try").click()
+    await tool.locator("form button[type=submit]").click()
+    await expect(tool.get_by_test_id("outcome")).to_contain_text("Buy milk.")
+    await console.close()
 
 
 async def approve_the_page(visitor: Visitor) -> None:

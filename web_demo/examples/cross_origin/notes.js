@@ -15,8 +15,11 @@ import { load, RELAY } from "./tabrelay.js";
 
 const note = /** @type {HTMLTextAreaElement} */ (document.querySelector("#note"));
 const status = /** @type {HTMLElement} */ (document.querySelector("#status"));
+const ways = /** @type {HTMLElement} */ (document.querySelector("#try"));
 
-/** @type {HTMLAnchorElement} */ (document.querySelector("#examples")).href = `${RELAY}/-/demo/examples/`;
+for (const link of /** @type {NodeListOf<HTMLAnchorElement>} */ (document.querySelectorAll("a[data-relay]"))) {
+  link.href = `${RELAY}${link.dataset.relay}`;
+}
 load("status.js", { panel: false }); // defines <tabrelay-status>
 load().then(offerNote);
 
@@ -25,6 +28,7 @@ function offerNote({ connect }) {
   const connection = connect({ server: "notes", worker: "tabrelay.js" });
 
   connection.addEventListener("state", ({ detail }) => {
+    ways.hidden = detail.state !== "connected";
     status.textContent = detail.state === "connected" ? "MCP clients reach this page as “notes”." : detail.message;
   });
 
