@@ -148,6 +148,28 @@ async def test_questions_are_answered_by_hand_in_rounds_of_one_group(tmp_path: P
         assert refused["error"] == "not_asked"
 
 
+async def test_rounds_of_an_ordinary_client_are_one_group(tmp_path: Path) -> None:
+    meta: Row = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+    async with served(tmp_path) as notes:
+        asked = [(await notes.relay.call("notes", "order", _meta=meta)).json()["result"] for _ in range(2)]
+        for count, result in enumerate(asked):
+            [key] = result["inputRequests"]
+            answers = {key: {"action": "accept", "content": {"count": count}}}
+            state = {"requestState": result["requestState"]}
+            again = await notes.relay.call("notes", "order", _meta=meta, inputResponses=answers, **state)
+            assert again.json()["result"]["content"][0]["text"] == f"accept {{'count': {count}}}"
+        unknown = await notes.relay.call("notes", "order", _meta=meta, inputResponses=answers, requestState="other")
+        assert "result" not in unknown.json() or unknown.json()["result"]["resultType"] == "input_required"
+        await notes.console.until(
+            lambda: len([row for row in notes.console.rows.values() if row["ms"] is not None]) >= 5
+        )
+        rows = sorted(notes.console.rows.values(), key=lambda row: row["seq"])
+        rows = [row for row in rows if row["name"] == "order"]
+        firsts = [row["id"] for row in rows[:2]]
+        assert [row["group"] for row in rows] == [*firsts, *firsts, rows[4]["id"]]
+        assert [row["rounds"] for row in rows] == [1, 1, 2, 2, 1]
+
+
 async def test_what_can_not_be_run_is_refused(tmp_path: Path) -> None:
     async with served(tmp_path) as notes:
         assert (await notes.run(400, server="notes"))["error"] == "invalid_request"

@@ -109,8 +109,8 @@ class ConsoleRuns:
         entry = self._switch.registry.find(server)
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         params["_meta"] = _meta(body.get("tab"))
-        group = original.group if original is not None and "responses" in body else None
-        call = self._capture.capture({}, server, message, by=CONSOLE, group=group)
+        earlier = original if "responses" in body else None
+        call = self._capture.capture({}, server, message, by=CONSOLE, earlier=earlier)
         assert call is not None  # those of a console are always captured
         # Not the page's own id: with that, pages call only servers of their own origin.
         caller = Caller(Era.MODERN, VERSION, f"{CONSOLE}:{principal.id}", CLIENT, CAPABILITIES)

@@ -19,6 +19,7 @@ from tabrelay.observe.capture.breakpoints import Breakpoints
 from tabrelay.observe.capture.captured_call import CLIENT, CapturedCall
 from tabrelay.observe.capture.feed import CaptureFeed, Event, FeedReader
 from tabrelay.observe.capture.ring import CaptureRing
+from tabrelay.observe.capture.rounds import round_before
 from tabrelay.observe.capture.rows import Row, row_of
 
 MAX_STREAMS: Final = 16  # open consoles
@@ -106,10 +107,10 @@ class CallCapture:
         inner: Trace | None = None,
         by: str = CLIENT,
         received: float | None = None,
-        group: str | None = None,
+        earlier: CapturedCall | None = None,
     ) -> CapturedCall | None:
         """None if it is left out, because there were too many within the last second. `received`: its first byte, by
-        the monotonic clock, if its body took a while."""
+        the monotonic clock, if its body took a while. `earlier`: the round before this one, if it is known."""
         if by == CLIENT and not self._has_room():
             self._left_out_since = self._left_out_since or time.time()
             self._left_out += 1
@@ -130,7 +131,7 @@ class CallCapture:
             by=by,
             trace_id=None if context is None else context.trace_id,
             received=received,
-            group=group,
+            earlier=earlier or round_before(self.ring, server, message),
         )
         self.ring.add(call)
         return call

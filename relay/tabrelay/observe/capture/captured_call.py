@@ -73,6 +73,7 @@ class CapturedCall:
             "released_at",
             "replays",
             "request",
+            "rounds",
             "sent_at",
             "seq",
             "server",
@@ -97,14 +98,15 @@ class CapturedCall:
         by: str = CLIENT,
         trace_id: str | None = None,
         received: float | None = None,
-        group: str | None = None,
+        earlier: CapturedCall | None = None,
     ) -> None:
         """`most`: bytes of each of its texts. `inner`: another observer, which gets everything too. `received`: its
-        first byte, by the monotonic clock. `group`: the first of several rounds."""
+        first byte, by the monotonic clock. `earlier`: the round of the same call before this one."""
         self.seq, self.id, self.server, self.method, self.headers = seq, id, server, method, headers
         self._most, self._changed, self._inner = most, changed, inner
         self.by, self.trace_id = by, trace_id
-        self.group = group or id
+        self.group: str = id if earlier is None else earlier.group
+        self.rounds: int = 1 if earlier is None else earlier.rounds + 1
         self.is_kept = True
         self.cost = OVERHEAD
         self.started = time.time()

@@ -84,7 +84,7 @@ def row_of(call: CapturedCall, relay: str) -> Row:
         "tokens_in": call.request.size // CHARACTERS_PER_TOKEN,
         "tokens_out": call.answer.size // CHARACTERS_PER_TOKEN if is_over else None,
         "trace": call.trace_id,
-        "rounds": 1,
+        "rounds": call.rounds,
         "replays": call.replays,
         "held": call.is_held_now,
         "relay": relay,
