@@ -13,7 +13,7 @@
  */
 
 /** Bounds of what is stored and sent to other tabs: about 2 MB of JSON at most. */
-export const MAX_STEPS = 400;
+const MAX_STEPS = 400;
 export const MAX_POINTS = 400;
 const NAME_LENGTH = 40;
 

@@ -7,7 +7,7 @@
 
 export const WIDTH = 800;
 export const HEIGHT = 500;
-export const PAPER = "#ffffff";
+const PAPER = "#ffffff";
 
 /** The colours by the names that tools and the toolbar use. */
 export const COLORS = /** @type {const} */ ({

@@ -7,7 +7,7 @@
  * @import { Program } from "./share.js"
  */
 
-export const PAGE_SERVER = "notes";
+const PAGE_SERVER = "notes";
 const WHAT_ENDS_A_SCRIPT = /<(?=\/script|!--)/gi;
 
 /**

@@ -9,7 +9,7 @@
  * @import { Fault } from "./frame/runtime.js"
  */
 
-export const LIMITS = {
+const LIMITS = {
   calls: 16,
   /** Characters of the arguments of one call, as JSON. */
   argumentLength: 1024 * 1024,

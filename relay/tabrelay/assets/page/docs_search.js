@@ -34,7 +34,7 @@ const SYNONYMS = {
 };
 
 /** @param {string} word */
-export function stem(word) {
+function stem(word) {
   if (word.length < 4 || /[\d_]/.test(word)) return word;
   let short = word.replace(/(ss|us|is)$|ies$|([sxz]|ch|sh)es$|s$/, (end, kept, sibilant) => kept ?? (end === "ies" ? "y" : sibilant ?? ""));
   short = short.replace(/(?<=[aeiouy].*)(ing|edly|ed|ly|ment)$/, "");

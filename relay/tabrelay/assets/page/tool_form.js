@@ -20,7 +20,7 @@ const LONG_TEXT = 200;
  * @param {Schema} schema of one argument
  * @returns {FieldKind}
  */
-export function fieldKind(schema) {
+function fieldKind(schema) {
   if (Array.isArray(schema.enum) || "const" in schema) return "choice";
   const types = new Set(typesOf(schema).filter((type) => type !== "null"));
   if (types.size === 1 && types.has("integer")) return "integer";
@@ -38,7 +38,7 @@ export function fieldKind(schema) {
  * @param {string} typed
  * @returns {unknown}
  */
-export function fieldValue(kind, typed) {
+function fieldValue(kind, typed) {
   if (typed === "") return undefined;
   if (kind === "text" || kind === "long_text") return typed;
   return kind === "number" || kind === "integer" ? Number(typed) : JSON.parse(typed);

@@ -47,7 +47,7 @@ let lastId = 0;
 let lastProof;
 
 /** An error in place of a result: of the relay, the worker or the protocol. A tool that fails has a result with `isError`. */
-export class ToolCallError extends Error {
+class ToolCallError extends Error {
   /**
    * @param {string} message
    * @param {number} [code] of JSON-RPC

@@ -7,7 +7,7 @@
 
 /** @typedef {import("./rows.js").Row} Row */
 
-export const MAX_ROWS = 10_000;
+const MAX_ROWS = 10_000;
 /** The start of a line of the call log is its end minus its duration, so it is a little off. */
 const CLOCK_MS = 20;
 

@@ -32,7 +32,7 @@ export function contentView(result) {
 }
 
 /** Content blocks of results of tools, resources and prompts. @param {Block} result @returns {Block[]} */
-export function blocksOf(result) {
+function blocksOf(result) {
   const content = Array.isArray(result.content) ? result.content : [];
   const contents = Array.isArray(result.contents) ? result.contents.map((/** @type {Block} */ resource) => ({ type: "resource", resource })) : [];
   const messages = Array.isArray(result.messages)

@@ -11,7 +11,7 @@
  * @typedef {import("./relay_api.js").Detail} Detail
  */
 
-export const FORMAT = "tabrelay-session";
+const FORMAT = "tabrelay-session";
 const FORMAT_VERSION = 1;
 const MAX_CALLS = 10_000;
 const SPAN_KIND_SERVER = 2;

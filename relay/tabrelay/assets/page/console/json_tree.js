@@ -51,7 +51,7 @@ export function jsonTree(value, label) {
  * @param {string} wanted in lower case
  * @returns {{ paths: Path[], isMore: boolean }}
  */
-export function findPaths(value, wanted) {
+function findPaths(value, wanted) {
   /** @type {Path[]} */
   const paths = [];
   let visits = 0;

@@ -12,7 +12,7 @@ import { isError } from "./rows.js";
  */
 
 export const BINS = 30;
-export const BIN_MS = 10_000;
+const BIN_MS = 10_000;
 
 /**
  * @param {readonly Row[]} rows
