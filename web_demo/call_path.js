@@ -37,6 +37,9 @@ export class CallPath {
   #running = new Map();
   /** The call that started last: its text is shown. */
   #latest = "";
+  /** Calls that ended so far, and the number of the one whose result is shown. */
+  #ended = 0;
+  #shown = 0;
   #isConnected = false;
   /** @type {(() => void)[]} */
   #waiting = [];
@@ -119,9 +122,12 @@ export class CallPath {
     const { call, name, phase, result, error, ms, client, owner } = activity;
     const text = this.#running.get(call) ?? callText(name, activity.arguments);
     const outcome = phase === "done" ? resultLine(result) : phase === "failed" ? resultLine(error ?? "failed") : "cancelled";
+    const number = ++this.#ended;
     const show = () => {
-      if (call !== this.#latest && this.#running.has(this.#latest)) return;
+      // The way back of an earlier call may take longer than that of a later one.
+      if (number < this.#shown || (call !== this.#latest && this.#running.has(this.#latest))) return;
       this.#latest = call;
+      this.#shown = number;
       setText(this.#text, `${text} → ${outcome}`);
       const took = ms === undefined ? "" : `, ${duration(ms)}`;
       setText(this.#about, `${client || "A client"} → ${this.#describeOwner(owner)}${took}`);

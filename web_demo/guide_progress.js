@@ -95,7 +95,8 @@ export class GuideProgress extends EventTarget {
   /** @param {StepId} step */
   #finish(step) {
     if (this.#done.has(step)) return;
-    this.#done.add(step);
+    // Another tab may have saved a step of its own a moment ago.
+    this.#done = new Set([...read(), ...this.#done, step]);
     this.#save(step);
   }
 

@@ -417,7 +417,7 @@ async def test_a_copied_page_offers_the_program_in_an_app(
                 async def is_listed() -> bool:
                     return tool in [each.name for each in (await client.list_tools()).tools]
 
-                await until(is_listed)
+                await until(is_listed, 3 * BOUND_S)  # Pyodide starts for a new origin
                 result = await client.call_tool(tool, {"number": 4} if tool == "double" else {})
             assert text(result) == ("8" if tool == "double" else "Hello </script><!-- from JavaScript")
             await page.close()

@@ -37,6 +37,7 @@ PAGE = """<!doctype html>
 import * as tabrelay from "RELAY/-/client.js";
 const connection = tabrelay.connect({
   server: "jobs", worker: "/worker.js", token: "TOKEN", modules: [new URL("/jobs.py", location.href).href],
+  timing: { last_tab_return_ms: 60_000 }, // a busy machine takes long to load the page again
 });
 connection.offerTool({
   name: "draw", description: "Draw until the page is closed.", task: "optional",

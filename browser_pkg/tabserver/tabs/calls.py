@@ -284,7 +284,7 @@ class TabCalls:
         if not destination.is_ready:
             self._held[call.number] = routed
             call.waits(LOADING)
-            if not tab.is_expected:
+            if not tab.is_expected and not call.is_task:  # the caller of a task does not wait
                 self._later(self._timing.tab_doubt_s * 1000, lambda: self._fail_if_absent(call.number))
         elif not tab.is_awake:
             _fail(call, tab_asleep(tab, routed.key))
