@@ -135,8 +135,12 @@ async def test_the_list_is_used_by_keyboard(console: ConsolePage) -> None:
     await page.keyboard.press("Escape")
     await expect(page.locator("#calls-list")).to_be_focused()
     await page.keyboard.press("ArrowDown")
-    active = await page.locator("#calls-list").get_attribute("aria-activedescendant")
-    await expect(page.locator(f"#{active}")).to_have_attribute("aria-selected", "true")
+    await page.wait_for_function(
+        """() => {
+          const active = document.querySelector("#calls-list").getAttribute("aria-activedescendant");
+          return active && document.getElementById(active)?.ariaSelected === "true";
+        }"""
+    )
     await console.filter("")
 
 

@@ -133,6 +133,7 @@ async def test_a_session_file_opens_without_the_relay(console: ConsolePage, tmp_
         await client.call_tool("echo", {"text": "kept in a file"})
     await console.filter("client:saver tool:echo")
     await expect(console.line("echo")).to_have_count(1)
+    await expect(page.get_by_test_id("calls-count")).to_contain_text("1 of ")  # it is captured, not of the call log
     path, session = await saved(page, "session", tmp_path)
     assert len(session["calls"]) == 1
     # From here on nothing answers.

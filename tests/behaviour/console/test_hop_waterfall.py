@@ -25,6 +25,7 @@ DELAY_S = 0.05
 DELAY_MS = DELAY_S * 1000
 # A machine that is busy delays other hops too: as often as this is tried for a call without such a delay.
 ATTEMPTS = 30
+CLOCK_ERROR_MS = 5
 BROWSER_SPANS = ("admit", "send", "route", "post", "run", "return", "reply", "deliver", "answer")
 
 
@@ -90,14 +91,14 @@ class Rig:
                     return detail
 
     async def clean(self, slow: str, **how: Any) -> Row:
-        """A call in which only the span `slow` took long."""
+        """A call in which only the span `slow` took long. The clock of a busy worker is read with an error of half the
+        time for which it was busy."""
         for _ in range(ATTEMPTS):
             detail = await self.call(**how)
             took = took_ms(detail)
-            assert took[slow] >= 0.9 * DELAY_MS, detail["spans"]
-            if all(ms < 0.5 * DELAY_MS for name, ms in took.items() if name != slow):
+            if took[slow] >= 0.9 * DELAY_MS and all(ms < 0.5 * DELAY_MS for name, ms in took.items() if name != slow):
                 return detail
-        raise AssertionError(f"other spans than {slow} always took long: {detail['spans']}")
+        raise AssertionError(f"not only {slow} took long, in any of the calls: {detail['spans']}")
 
 
 def took_ms(detail: Row) -> dict[str, float]:
@@ -124,7 +125,7 @@ async def rig_of(home: Path, **settings: Any) -> AsyncIterator[Rig]:
         async with open_console(relay) as console:
             rig = Rig(relay, worker, page, console)
             async with asyncio.timeout(BOUND_S):  # the clock is read with the first calls
-                while (await rig.call())["clock"] is None:
+                while ((await rig.call())["clock"] or {"error_ms": DELAY_MS})["error_ms"] > CLOCK_ERROR_MS:
                     pass
             yield rig
 

@@ -2,7 +2,7 @@
  * Calls that the console makes itself: starts them at the relay, follows them, cancels them, and reads whole lists.
  *
  * The relay makes the request as a client of the present version named "Tabrelay console", so these calls are rows like all others. The
- * outcome is read from the call's details when its row has ended. It asks nobody: approval and questions are the caller's part.
+ * outcome is read from the call's details when its row has ended. Approval and questions are the caller's part.
  */
 
 import { ask, readDetail } from "./relay_api.js";

@@ -24,7 +24,7 @@ const OF = { client: clientOf, server: ({ server }) => server, tab: tabOf };
 export class Lanes extends EventTarget {
   root;
   #labels = element("div", { class: "lane-labels" });
-  #canvas = element("canvas", { class: "lane-canvas", tabindex: 0, role: "img" });
+  #canvas = element("canvas", { class: "lane-canvas", tabindex: 0, role: "img", "aria-label": "Calls over time" });
   #range = element("p", { class: "hint", role: "status" });
   #by = "client";
   /** @type {readonly Row[]} */
