@@ -12,6 +12,7 @@ import pytest
 from tabserver.handlers.context import Outcome
 from tabserver.handlers.toolbox import Toolbox
 from tabserver.worker.module_files import MOST_FILES
+from tabserver.worker.module_host import POLLS_UNTIL_REMOVED, ModuleHost
 from tabserver.worker.module_runtime import ModuleRuntime
 from tabserver.worker.page_modules import MOST_MODULES, POLLS_UNTIL_GONE, ModuleOutcome, PageModules
 from tests.support.fake_request import RecordingRequest
@@ -365,3 +366,26 @@ async def test_of_modules_and_helpers_there_are_so_many(bench: ModulesHarness) -
         await bench.load(f"{HERE}gone{number}.py")
     refused = await bench.load(f"{HERE}another.py")
     assert refused.problem is not None and refused.problem.message.startswith("At most 256")
+
+
+async def test_a_file_of_a_page_that_leaves_after_its_successor_has_come_is_removed(bench: ModulesHarness) -> None:
+    bench.write(
+        tools_of_page="@offer\ndef old() -> str:\n    return ''", other="@offer\ndef new() -> str:\n    return ''"
+    )
+    host = ModuleHost(
+        bench.modules,
+        broadcast=lambda message: None,
+        is_visible=lambda: True,
+        now_s=lambda: 0.0,
+        report=lambda error, while_doing: pytest.fail(str(error)),
+    )
+    await host.attach("first", [TOOLS], lambda message: None, is_dev=True)
+    await host.attach("second", [f"{HERE}other.py"], lambda message: None, is_dev=True)
+    assert sorted(bench.tools) == ["new", "old"]
+    host.detach("first")
+    for _ in range(POLLS_UNTIL_REMOVED - 1):
+        await host._poll()
+    assert sorted(bench.tools) == ["new", "old"]
+    await host._poll()
+    assert bench.tools == ["new"]
+    host.detach("second")

@@ -1,17 +1,20 @@
 """Modules of all attached pages: which pages name which files, which of them develop, and what pages receive.
 
-Several tabs that name the same file share one module and one poller. Files that no page names any more are removed when
-a page that develops attaches; other pages may rely on them until the worker ends. Loading is in `page_modules`.
+Several tabs that name the same file share one module and one poller. Files that no page names any more are removed
+while a page that develops is attached; other pages may rely on them until the worker ends. Loading is in
+`page_modules`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from .module_watch import ModuleWatch
 from .page_modules import ModuleOutcome, PageModules
+
+POLLS_UNTIL_REMOVED: Final = 4
 
 Send = Callable[[dict[str, Any]], None]
 
@@ -38,6 +41,7 @@ class ModuleHost:
     ) -> None:
         self._modules, self._broadcast, self._report = modules, broadcast, report
         self._named: dict[object, _Named] = {}
+        self._unnamed: dict[str, int] = {}  # polls in a row for which no page named the file
         self._watch = ModuleWatch(
             self._poll, now_s=now_s, is_wanted=lambda: bool(self._watched()), is_visible=is_visible
         )
@@ -65,12 +69,22 @@ class ModuleHost:
     async def _poll(self) -> bool:
         try:
             news = await self._modules.poll(self._watched())
+            await self._remove_unnamed()
         except Exception as error:  # a fault here must not end the polling
             self._report(error, "the files of a page could not be looked at")
             return False
         for outcome in news:
             self._tell(outcome, self._broadcast)
         return bool(news)
+
+    async def _remove_unnamed(self) -> None:
+        """A page may leave after its successor has come. Files that no page names are kept for a moment: a page that is
+        loaded again names them again."""
+        named = {url for each in self._named.values() for url in each.urls}
+        self._unnamed = {url: self._unnamed.get(url, 0) + 1 for url in self._modules.urls - named}
+        over = {url for url, polls in self._unnamed.items() if polls >= POLLS_UNTIL_REMOVED}
+        if over:
+            await self._modules.keep(self._modules.urls - over)
 
     def _tell(self, outcome: ModuleOutcome, send: Send) -> None:
         """A problem goes to the page that asks, also if it is known; a module that ran, to all."""

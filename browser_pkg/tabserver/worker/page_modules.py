@@ -79,6 +79,11 @@ class PageModules:
         # One load at a time: a helper file may belong to several modules.
         self._lock = asyncio.Lock()
 
+    @property
+    def urls(self) -> set[str]:
+        """Of all modules, also those that could not be loaded."""
+        return set(self._modules)
+
     async def load(self, url: str) -> ModuleOutcome:
         """Load a module that a page names, or load it again if one of its files has changed."""
         if url not in self._modules and len(self._modules) >= MOST_MODULES:
