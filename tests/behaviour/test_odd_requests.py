@@ -78,7 +78,7 @@ async def test_params_of_any_shape_are_answered_by_servers_of_every_kind(
 ) -> None:
     specs = [child(server, server)] if server in ("legacy", "modern") else []
     async with AsyncExitStack() as stack:
-        relay = RunningRelay(tmp_path, specs=specs, plain=("plain",), greet_s=0.1, away_wait_s=0.2)
+        relay = RunningRelay(tmp_path, specs=specs, plain=("plain",), greet_s=0.1, away_wait_s=0.2, rate_s=0)
         await stack.enter_async_context(relay)
         if server == "browser":
             worker = CPythonWorker(relay.url, relay.token, server, echo_toolbox())
