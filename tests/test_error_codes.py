@@ -35,7 +35,7 @@ def entries() -> dict[str, str]:
 
 def sources() -> list[Path]:
     python = [path for folder in (RELAY, BROWSER) for path in folder.rglob("*.py") if "__pycache__" not in path.parts]
-    return sorted(python) + sorted(JS.rglob("*.js"))
+    return sorted(python) + sorted(JS.rglob("*.js")) + sorted((ROOT / "web_demo").rglob("*.js"))
 
 
 @cache

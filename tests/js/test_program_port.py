@@ -33,7 +33,7 @@ async def test_progress_and_questions_reach_the_caller_and_answers_the_program()
 
 async def test_a_program_that_hangs_is_ended_and_its_calls_fail() -> None:
     found = await play("hangs")
-    assert found["reason"] == "The program did not answer for 0.2 s and was stopped."
+    assert found["reason"] == "The program did not answer for 0.2 s and was stopped. [TR492]"
     assert found["call"] == {"error": found["reason"]}
     assert "has ended" in found["after"]["error"]
 

@@ -70,10 +70,10 @@ class TypedCommands:
         return out
 
     async def type_and_fail(self, line: str) -> str:
-        """The output of a line whose exit code is not 0."""
-        code, out, _err = await self._run(line.replace("4747", self.port))
+        """What a terminal shows for a line whose exit code is not 0: its output, then its errors."""
+        code, out, err = await self._run(line.replace("4747", self.port))
         assert code != 0, f"{line}\n{out}"
-        return out
+        return out + err
 
     def _script(self, line: str) -> str:
         return "\n".join(["set -e", *self._exports, line])

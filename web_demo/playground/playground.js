@@ -93,7 +93,8 @@ async function run() {
 
 /** @param {Error & { line?: number, column?: number }} fault */
 function showFault({ message, line = 0, column = 0 }) {
-  showNote(faultNote, line ? `Line ${line}: ${message}` : message);
+  const text = /\[TR\d{3}\]/.test(message) ? message : `${message} [TR491]`;
+  showNote(faultNote, line ? `Line ${line}: ${text}` : text);
   if (line) editor.showError(message, line, column);
   say(!tools.isEmpty ? "The tools of the last run are still offered." : "Nothing is offered.");
 }

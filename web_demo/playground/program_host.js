@@ -158,7 +158,7 @@ export class ProgramHost {
    * @param {CallContext} context
    */
   #call(name, args, context) {
-    if (!this.#current) throw new Error("The program has ended. Press Run in the playground to start it again.");
+    if (!this.#current) throw new Error("The program has ended. Press Run in the playground to start it again. [TR492]");
     return this.#current.port.call(name, args, context);
   }
 }

@@ -87,7 +87,7 @@ export class ProgramPort {
     this.ready.catch(() => {});
     port.onmessage = ({ data }) => this.#receive(data);
     const start_ms = this.#limits.start_ms;
-    this.#starting = setTimeout(() => this.end(`The frame did not start within ${start_ms / 1000} s.`), start_ms);
+    this.#starting = setTimeout(() => this.end(`The frame did not start within ${start_ms / 1000} s. [TR492]`), start_ms);
   }
 
   get isBusy() {
@@ -120,10 +120,10 @@ export class ProgramPort {
     const { signal, caller, trace, inputResponses, requestState } = context;
     return new Promise((resolve, reject) => {
       signal.throwIfAborted();
-      if (this.#isEnded) throw new Error("The program has ended. Press Run in the playground to start it again.");
+      if (this.#isEnded) throw new Error("The program has ended. Press Run in the playground to start it again. [TR492]");
       // defence: bounds of calls in the playground
-      if (this.#calls.size >= this.#limits.calls) throw new Error(`The program runs ${this.#limits.calls} calls already. Try again later.`);
-      if (JSON.stringify(args ?? {}).length > this.#limits.argumentLength) throw new Error("The arguments are larger than a program of the playground may get.");
+      if (this.#calls.size >= this.#limits.calls) throw new Error(`The program runs ${this.#limits.calls} calls already. Try again later. [TR493]`);
+      if (JSON.stringify(args ?? {}).length > this.#limits.argumentLength) throw new Error("The arguments are larger than a program of the playground may get. [TR493]");
       const call = `p${++this.#lastId}`;
       const over = new AbortController();
       const finish = (/** @type {() => void} */ settle) => {
@@ -138,7 +138,7 @@ export class ProgramPort {
         finish(() => reject(reason));
       };
       const seconds = this.#limits.call_ms / 1000;
-      const deadline = setTimeout(() => cancel(new Error(`The program did not finish the call within ${seconds} s.`)), this.#limits.call_ms);
+      const deadline = setTimeout(() => cancel(new Error(`The program did not finish the call within ${seconds} s. [TR493]`)), this.#limits.call_ms);
       signal.addEventListener("abort", () => cancel(signal.reason), { signal: over.signal });
       this.#calls.set(call, { context, resolve: (result) => finish(() => resolve(result)), reject: (error) => finish(() => reject(error)) });
       this.#watch();
@@ -172,7 +172,7 @@ export class ProgramPort {
   /** @param {any} message */
   #receive(message) {
     // defence: bound of the messages of a program
-    if (this.#isFlooding()) return this.end("The program sent too many messages and was stopped.");
+    if (this.#isFlooding()) return this.end("The program sent too many messages and was stopped. [TR492]");
     if (typeof message !== "object" || message === null) return;
     this.#silent_ms = 0;
     if (message.t === "pong") {
@@ -180,7 +180,7 @@ export class ProgramPort {
     } else if (message.t === "result") {
       this.#finish(message);
     } else if (JSON.stringify(message).length > this.#limits.messageLength) {
-      this.end("The program sent a message that is too large and was stopped.");
+      this.end("The program sent a message that is too large and was stopped. [TR492]");
     } else {
       this.#receiveSmall(message);
     }
@@ -239,7 +239,7 @@ export class ProgramPort {
     const pending = this.#calls.get(call);
     if (!pending) return;
     if (typeof json !== "string" || json.length > this.#limits.resultLength) {
-      return pending.reject(new Error(`The result is larger than ${this.#limits.resultLength / 1024 / 1024} MB, which is the most in the playground.`));
+      return pending.reject(new Error(`The result is larger than ${this.#limits.resultLength / 1024 / 1024} MB, which is the most in the playground. [TR493]`));
     }
     try {
       pending.resolve(JSON.parse(json));
@@ -283,7 +283,7 @@ export class ProgramPort {
     this.#lastTick = now;
     const limit_ms = this.#isCancelled ? this.#limits.cancel_ms : this.#limits.hang_ms;
     // defence: a program that hangs
-    if (this.#silent_ms > limit_ms) return this.end(`The program did not answer for ${limit_ms / 1000} s and was stopped.`);
+    if (this.#silent_ms > limit_ms) return this.end(`The program did not answer for ${limit_ms / 1000} s and was stopped. [TR492]`);
     if (this.isBusy || this.#isCancelled) return this.#send({ t: "ping" });
     clearInterval(this.#ticks);
     this.#ticks = undefined;

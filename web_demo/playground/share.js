@@ -20,7 +20,7 @@ const FRAGMENT = /^#program=(python|javascript)\.([A-Za-z0-9_-]+)$/;
  * @returns {Promise<string>} with the `#`
  */
 export async function toFragment({ language, source }) {
-  if (source.length > MAX_SOURCE) throw new RangeError(`A program has at most ${MAX_SOURCE} characters.`);
+  if (source.length > MAX_SOURCE) throw new RangeError(`A program has at most ${MAX_SOURCE} characters. [TR494]`);
   const packed = new Blob([source]).stream().pipeThrough(new CompressionStream("deflate-raw"));
   const bytes = new Uint8Array(await new Response(packed).arrayBuffer());
   let binary = "";
@@ -37,14 +37,14 @@ export async function toFragment({ language, source }) {
 export async function fromFragment(fragment) {
   if (!fragment.startsWith("#program=")) return null;
   const [, language, text] = (fragment.length <= MAX_FRAGMENT && FRAGMENT.exec(fragment)) || [];
-  if (!language || !text) throw new Error("The address has a program that can't be read. It may have been cut: ask for the whole address.");
+  if (!language || !text) throw new Error("The address has a program that can't be read. It may have been cut: ask for the whole address. [TR494]");
   try {
     const binary = atob(text.replaceAll("-", "+").replaceAll("_", "/"));
     const bytes = Uint8Array.from(binary, (character) => character.charCodeAt(0));
     return { language: /** @type {Language} */ (language), source: await inflate(bytes) };
   } catch (error) {
     if (error instanceof RangeError) throw error;
-    throw new Error("The address has a program that can't be read. It may have been cut: ask for the whole address.");
+    throw new Error("The address has a program that can't be read. It may have been cut: ask for the whole address. [TR494]");
   }
 }
 
@@ -59,7 +59,7 @@ async function inflate(bytes) {
     // defence: bound of a shared program
     if (source.length > MAX_SOURCE) {
       void reader.cancel().catch(() => {});
-      throw new RangeError(`The address has a program of more than ${MAX_SOURCE} characters.`);
+      throw new RangeError(`The address has a program of more than ${MAX_SOURCE} characters. [TR494]`);
     }
     if (done) return source;
   }

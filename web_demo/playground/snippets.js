@@ -36,9 +36,9 @@ export class Snippets {
   /** Throws with a text for people. @param {Snippet} snippet */
   save({ name, language, source }) {
     const made = { name: name.trim(), language, source };
-    if (!isSnippet(made)) throw new Error(`Give it a name of at most ${MAX_NAME} characters.`);
+    if (!isSnippet(made)) throw new Error(`Give it a name of at most ${MAX_NAME} characters. [TR494]`);
     const others = this.list().filter((each) => each.name !== made.name);
-    if (others.length >= MAX_SNIPPETS) throw new Error(`This browser keeps ${MAX_SNIPPETS} programs. Delete one first.`);
+    if (others.length >= MAX_SNIPPETS) throw new Error(`This browser keeps ${MAX_SNIPPETS} programs. Delete one first. [TR494]`);
     this.#write([made, ...others]);
   }
 
@@ -52,7 +52,7 @@ export class Snippets {
     try {
       this.#storage.setItem(KEY, JSON.stringify(snippets));
     } catch {
-      throw new Error("The browser did not store it: its storage is full or blocked for this page.");
+      throw new Error("The browser did not store it: its storage is full or blocked for this page. [TR494]");
     }
   }
 }

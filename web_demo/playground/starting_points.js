@@ -16,6 +16,6 @@ const LOAD_MS = 10_000;
 /** @param {string} file */
 export async function loadProgram(file) {
   const answer = await fetch(new URL(`programs/${file}`, import.meta.url), { signal: AbortSignal.timeout(LOAD_MS) });
-  if (!answer.ok) throw new Error(`The relay has no ${file}.`);
+  if (!answer.ok) throw new Error(`The relay has no ${file}. [TR239]`);
   return answer.text();
 }

@@ -12,7 +12,7 @@ const LOCK = "tabrelay-dev-reload";
 const channel = new BroadcastChannel(LOCK);
 channel.onmessage = ({ data }) => receive(data);
 navigator.locks.request(LOCK, () => new Promise(follow)).catch((error) => {
-  console.info(`tabrelay: this page is not loaded again when its files change (${error})`);
+  console.info(`tabrelay: This page does not reload when its files change (${error}). [TR485]`);
 });
 
 /** Never resolves: the lock is held until the tab is closed or loaded again. */

@@ -41,7 +41,7 @@ function read(config) {
   try {
     return JSON.parse(config || "{}");
   } catch {
-    throw new TypeError(`tabrelay: with pyscript.js, the config of a script must be JSON, not: ${config}`);
+    throw new TypeError(`tabrelay: With pyscript.js, the config of a script must be JSON, not: ${config} [TR484]`);
   }
 }
 

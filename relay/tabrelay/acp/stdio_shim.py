@@ -26,7 +26,7 @@ def run(port: int, nonce: str) -> int:
     """Runs until one side closes; returns the exit code."""
     connection = _connect(port)
     if connection is None:
-        print(f"No program listens on port {port} any more: has `tabrelay acp` ended?", file=sys.stderr)
+        print(f"No program listens on port {port}. Has `tabrelay acp` ended? [TR511]", file=sys.stderr)
         return 1
     connection.sendall(nonce.encode() + b"\n")
     is_over = threading.Event()

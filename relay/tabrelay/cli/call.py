@@ -7,13 +7,17 @@ client is `bridge.client`; results are formatted in `render`.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tabrelay.cli import connect, flags, running_relay
 from tabrelay.cli.output import FAILED, INTERRUPTED, OK, REFUSED, UNREACHABLE, ExitWith
 from tabserver.wire import methods
+
+_ERROR: Final = "tabrelay/error"  # member of a result's `_meta`
+_CODE: Final = re.compile(r"TR\d{3}")
 
 
 def add(commands: Any) -> None:
@@ -95,7 +99,17 @@ def _call(args: argparse.Namespace) -> int:
     _show(args, render.result(result, args.format, files))
     for path in files.written:
         _report_file(path)
+    if code := _help_of(result):
+        print(f"Help: {running_relay.command()} help {code}", file=sys.stderr)
     return FAILED if result.get("isError") is True else OK
+
+
+def _help_of(result: dict[str, Any]) -> str | None:
+    """The code of an error that Tabrelay and not the tool has made."""
+    meta = result.get("_meta")
+    error = meta.get(_ERROR) if isinstance(meta, dict) else None
+    code = error.get("help") if isinstance(error, dict) else None
+    return code if isinstance(code, str) and _CODE.fullmatch(code) else None
 
 
 def _with_client(args: argparse.Namespace, work: Any) -> Any:

@@ -40,7 +40,7 @@ def _login(args: argparse.Namespace) -> int:
             running_relay.request_at(record.url, settings.home, f"/-/upstreams/{spec.name}/reconnect", method="POST")
             print(f"The relay at {record.url} connects to it again.")
         except ExitWith as problem:
-            print(f"The relay at {record.url} was not notified: {problem}", file=sys.stderr)
+            print(f"The relay at {record.url} was not notified: {problem} [{problem.help or 'TR302'}]", file=sys.stderr)
     return OK
 
 

@@ -67,7 +67,7 @@ def _stop(args: argparse.Namespace) -> int:
                 print(f"It is a service, and starts again with the computer. To end that: {end}")
         else:
             hint = f"To end it at once: {_again(record)} --force"
-            print(f"{record.address} still runs after {limit_s:.0f} s. {hint}", file=sys.stderr)
+            print(f"{record.address} still runs after {limit_s:.0f} s. {hint} [TR317]", file=sys.stderr)
             code = FAILED
     return code
 

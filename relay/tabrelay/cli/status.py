@@ -51,7 +51,7 @@ def _all(args: argparse.Namespace, home: Any, records: Any) -> int:
         try:
             status = running_relay.request_at(record.url, home, "/-/status")
         except ExitWith as error:
-            silent.append((record.address, str(error)))
+            silent.append((record.address, f"{error} [{error.help}]" if error.help else str(error)))
         else:
             found.append({**status, "process": record.process.pid, "command": list(record.command)})
     if args.json:

@@ -31,7 +31,7 @@ function startPython(port) {
   worker.onmessage = ({ data }) => view.show(data);
   worker.onerror = (event) => {
     event.preventDefault();
-    console.error("The worker of the playground's Python failed.", event.message);
+    console.error("tabrelay: The worker of the playground's Python failed. [TR492]", event.message);
   };
   worker.postMessage({}, [port]);
 }

@@ -33,7 +33,7 @@ export class Approvals {
     const ended = new AbortController();
     const decide = (/** @type {Decision} */ decision) => {
       if (ended.signal.aborted) return;
-      if (!DECISIONS.includes(decision)) throw new TypeError(`A decision is one of ${DECISIONS.join(", ")}`);
+      if (!DECISIONS.includes(decision)) throw new TypeError(`A decision is one of ${DECISIONS.join(", ")}. [TR484]`);
       this.#close(message.call);
       answer(decision);
     };

@@ -9,6 +9,8 @@
  * @import { ResourceChanges } from "./resource_changes.js"
  */
 
+import { RefusedOffer } from "./errors.js";
+
 const TYPE = "text/html;profile=mcp-app";
 const NAME = /^[A-Za-z0-9_.-]{1,100}$/;
 /** A call of a page waits this long for a change. Clients cancel requests after 60 s, by default. */
@@ -32,9 +34,9 @@ const PERMISSIONS = ["camera", "microphone", "geolocation", "clipboardWrite"];
 export function makeApp(app, home) {
   const { name, title, description, live = [] } = app ?? {};
   if (!NAME.test(name ?? "")) {
-    throw new TypeError(`An app needs a name of 1 to 100 letters, digits, "_", "." and "-", not ${JSON.stringify(name)}`);
+    throw new RefusedOffer(`An app needs a name of 1 to 100 letters, digits, "_", "." and "-", not ${JSON.stringify(name)}`);
   }
-  if ((app.html === undefined) === (app.url === undefined)) throw new TypeError(`App "${name}" needs either html or url`);
+  if ((app.html === undefined) === (app.url === undefined)) throw new RefusedOffer(`App "${name}" needs either html or url`);
   const uri = `ui://${name}`;
   const watch = live.length ? `${name}_watch` : undefined;
   const ui = pageMeta(app);
@@ -122,10 +124,10 @@ async function versionOf(contents) {
  */
 function pageMeta({ name, url, csp = {}, permissions = [], domain, prefersBorder }) {
   for (const [key, origins] of Object.entries(csp)) {
-    if (!CSP.includes(key) || !Array.isArray(origins)) throw new TypeError(`App "${name}": csp has lists of origins by ${CSP.join(", ")}`);
+    if (!CSP.includes(key) || !Array.isArray(origins)) throw new RefusedOffer(`App "${name}": csp has lists of origins by ${CSP.join(", ")}`);
   }
   for (const permission of permissions) {
-    if (!PERMISSIONS.includes(permission)) throw new TypeError(`App "${name}": there is no permission "${permission}"; there are ${PERMISSIONS.join(", ")}`);
+    if (!PERMISSIONS.includes(permission)) throw new RefusedOffer(`App "${name}": there is no permission "${permission}"; there are ${PERMISSIONS.join(", ")}`);
   }
   /** @type {Record<string, string[]>} */
   const origins = { ...csp };

@@ -45,6 +45,14 @@ export class InvalidParams extends McpError {
   }
 }
 
+/** What a page offers is not what clients accept. The text ends with the code of its entry in the reference. */
+export class RefusedOffer extends TypeError {
+  /** @param {string} problem without a full stop */
+  constructor(problem) {
+    super(`${problem}. [TR473]`);
+  }
+}
+
 /** What a tool returned can't be sent, or is not what its output schema allows. */
 export class InvalidResult extends TypeError {}
 

@@ -8,7 +8,7 @@
  * @import { CallMessage, OfferKind, Offers as Offered } from "../ports.js"
  */
 
-import { InvalidArguments, InvalidParams, InvalidResult, invalidParams, ResourceNotFound } from "./errors.js";
+import { InvalidArguments, InvalidParams, InvalidResult, invalidParams, RefusedOffer, ResourceNotFound } from "./errors.js";
 import { isPending, jsonCopy, resultOf, resultText, toCompletion, toContents, toMessages } from "./results.js";
 import { isInputRequired } from "./running_calls.js";
 import { toolMeta } from "./tool_meta.js";
@@ -45,12 +45,12 @@ export class Offers {
   addTool(tool) {
     if (!NAME.test(tool?.name ?? "")) {
       const name = JSON.stringify(tool?.name);
-      throw new TypeError(`A tool needs a name of letters, digits, "_", "." and "-", not ${name}`);
+      throw new RefusedOffer(`A tool needs a name of letters, digits, "_", "." and "-", not ${name}`);
     }
     requireFunction(tool, "execute", `Tool "${tool.name}"`);
     checkCaps(tool, `Tool "${tool.name}"`);
     if (tool.task !== undefined && !TASK_SUPPORT.includes(tool.task)) {
-      throw new TypeError(`Tool "${tool.name}": task must be "optional" or "required", not ${JSON.stringify(tool.task)}`);
+      throw new RefusedOffer(`Tool "${tool.name}": task must be "optional" or "required", not ${JSON.stringify(tool.task)}`);
     }
     this.#warnings.check(tool, this.#items.tools.get(tool.name));
     return this.#add("tools", tool.name, tool);
@@ -65,7 +65,7 @@ export class Offers {
   addResource(resource) {
     const uri = resource?.uri;
     if (!SCHEME.test(uri ?? "")) {
-      throw new TypeError(`A resource needs a URI with a scheme, such as notes://today, not ${JSON.stringify(uri)}`);
+      throw new RefusedOffer(`A resource needs a URI with a scheme, such as notes://today, not ${JSON.stringify(uri)}`);
     }
     requireFunction(resource, "read", `Resource ${uri}`);
     checkCaps(resource, `Resource ${uri}`);
@@ -74,8 +74,8 @@ export class Offers {
 
   /** @param {Prompt} prompt */
   addPrompt(prompt) {
-    if (typeof prompt?.name !== "string" || !prompt.name) throw new TypeError("A prompt needs a name");
-    if (prompt.name.length > 128) throw new TypeError("A prompt's name has at most 128 characters");
+    if (typeof prompt?.name !== "string" || !prompt.name) throw new RefusedOffer("A prompt needs a name");
+    if (prompt.name.length > 128) throw new RefusedOffer("A prompt's name has at most 128 characters");
     requireFunction(prompt, "get", `Prompt "${prompt.name}"`);
     checkCaps(prompt, `Prompt "${prompt.name}"`);
     return this.#add("prompts", prompt.name, prompt);
@@ -333,11 +333,11 @@ function checkCaps(item, label) {
   for (const [key, max] of /** @type {[string, number][]} */ ([["title", MAX_TITLE], ["description", MAX_DESCRIPTION]])) {
     const text = item[key];
     if (typeof text !== "string") continue;
-    if (text.length > max) throw new TypeError(`${label}: its ${key} has ${text.length} characters; at most ${max} are passed on`);
-    if (CONTROL_CHARACTERS.test(text)) throw new TypeError(`${label}: its ${key} has control or direction characters, which are never passed on`);
+    if (text.length > max) throw new RefusedOffer(`${label}: its ${key} has ${text.length} characters; at most ${max} are passed on`);
+    if (CONTROL_CHARACTERS.test(text)) throw new RefusedOffer(`${label}: its ${key} has control or direction characters, which are never passed on`);
   }
   for (const key of ["inputSchema", "outputSchema"]) {
-    if (isDeeper(item[key], MAX_DEPTH)) throw new TypeError(`${label}: its ${key} nests deeper than ${MAX_DEPTH} levels`);
+    if (isDeeper(item[key], MAX_DEPTH)) throw new RefusedOffer(`${label}: its ${key} nests deeper than ${MAX_DEPTH} levels`);
   }
 }
 
@@ -357,5 +357,5 @@ function isDeeper(value, levels) {
  * @param {string} label
  */
 function requireFunction(item, member, label) {
-  if (typeof item[member] !== "function") throw new TypeError(`${label} has no function \`${member}\``);
+  if (typeof item[member] !== "function") throw new RefusedOffer(`${label} has no function \`${member}\``);
 }

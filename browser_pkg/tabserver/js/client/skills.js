@@ -8,7 +8,7 @@
  * @import { Resource, Skill, SkillFile } from "../client.js"
  */
 
-import { ResourceNotFound } from "./errors.js";
+import { RefusedOffer, ResourceNotFound } from "./errors.js";
 
 const MANIFEST = "SKILL.md";
 const META_SKILL = "io.modelcontextprotocol.skills/entry";
@@ -32,22 +32,22 @@ const TYPES = {
  */
 export async function makeSkill({ name, description, files, metadata }) {
   if (!NAME.test(name ?? "")) {
-    throw new TypeError(`A skill needs a name of 1 to 64 characters: a-z, digits and single hyphens, not ${JSON.stringify(name)}`);
+    throw new RefusedOffer(`A skill needs a name of 1 to 64 characters: a-z, digits and single hyphens, not ${JSON.stringify(name)}`);
   }
   const root = `skill://${name}`;
   const paths = Object.keys(files ?? {});
-  if (!paths.includes(MANIFEST)) throw new TypeError(`Skill "${name}" needs a file ${MANIFEST}`);
-  if (paths.length > MAX_FILES) throw new TypeError(`Skill "${name}" has ${paths.length} files; clients accept ${MAX_FILES}`);
+  if (!paths.includes(MANIFEST)) throw new RefusedOffer(`Skill "${name}" needs a file ${MANIFEST}`);
+  if (paths.length > MAX_FILES) throw new RefusedOffer(`Skill "${name}" has ${paths.length} files; clients accept ${MAX_FILES}`);
   /** @type {Map<string, Uint8Array<ArrayBuffer>>} */
   const contents = new Map();
   for (const path of paths) {
-    if (!PATH.test(path)) throw new TypeError(`Skill "${name}": ${JSON.stringify(path)} is no path of a file, such as "references/FORMS.md"`);
+    if (!PATH.test(path)) throw new RefusedOffer(`Skill "${name}": ${JSON.stringify(path)} is no path of a file, such as "references/FORMS.md"`);
     contents.set(path, await bytesOf(/** @type {SkillFile} */ (files[path]), name, path));
   }
   const manifest = withFrontmatter(textOf(contents.get(MANIFEST)), { name, description, ...metadata });
   contents.set(MANIFEST, new TextEncoder().encode(manifest));
   const size = [...contents.values()].reduce((sum, bytes) => sum + bytes.length, 0);
-  if (size > MAX_SIZE) throw new TypeError(`Skill "${name}" has ${size} bytes; clients accept 16 MiB`);
+  if (size > MAX_SIZE) throw new RefusedOffer(`Skill "${name}" has ${size} bytes; clients accept 16 MiB`);
   const resources = await Promise.all([...contents].map(async ([path, bytes]) => ({
     uri: uriOf(root, path), digest: await digestOf(bytes), size: bytes.length,
   })));
@@ -102,9 +102,9 @@ async function bytesOf(file, name, path) {
   if (typeof file === "string") return new TextEncoder().encode(file);
   if (file instanceof Uint8Array) return new Uint8Array(file);
   if (file instanceof Blob) return new Uint8Array(await file.arrayBuffer());
-  if (!(file instanceof URL)) throw new TypeError(`Skill "${name}": ${path} must be a text, a Uint8Array, a Blob or a URL`);
+  if (!(file instanceof URL)) throw new RefusedOffer(`Skill "${name}": ${path} must be a text, a Uint8Array, a Blob or a URL`);
   const answer = await fetch(file);
-  if (!answer.ok) throw new Error(`Skill "${name}": ${file} answered ${answer.status}`);
+  if (!answer.ok) throw new RefusedOffer(`Skill "${name}": ${file} answered ${answer.status}`);
   return new Uint8Array(await answer.arrayBuffer());
 }
 

@@ -4,6 +4,8 @@
  * @import { ToolDefinition, ToolHints } from "../client.js"
  */
 
+import { RefusedOffer } from "./errors.js";
+
 /** @type {Record<keyof ToolHints, [string, string]>} */
 const HINTS = {
   search: ["anthropic/searchHint", "string"],
@@ -24,16 +26,16 @@ export function toolMeta({ name, _meta, hints, visibility }) {
   const made = {};
   for (const [hint, value] of Object.entries(hints ?? {})) {
     const [key, type] = HINTS[/** @type {keyof ToolHints} */ (hint)] ?? [];
-    if (key === undefined) throw new TypeError(`Tool "${name}": there is no hint "${hint}"; there are ${Object.keys(HINTS).join(", ")}`);
+    if (key === undefined) throw new RefusedOffer(`Tool "${name}": there is no hint "${hint}"; there are ${Object.keys(HINTS).join(", ")}`);
     if (value === undefined) continue;
     if (typeof value !== type || (type === "number" && !(Number.isInteger(value) && Number(value) > 0))) {
-      throw new TypeError(`Tool "${name}": its hint "${hint}" must be a ${type === "number" ? "positive " : ""}${type}`);
+      throw new RefusedOffer(`Tool "${name}": its hint "${hint}" must be a ${type === "number" ? "positive " : ""}${type}`);
     }
     made[key] = value;
   }
   if (visibility !== undefined) {
     if (!Array.isArray(visibility) || !visibility.length || visibility.some((one) => !VISIBILITIES.includes(one))) {
-      throw new TypeError(`Tool "${name}": visibility must be ["app"], ["model"] or both`);
+      throw new RefusedOffer(`Tool "${name}": visibility must be ["app"], ["model"] or both`);
     }
     made.ui = { visibility };
   }

@@ -69,7 +69,7 @@ export async function listTools(context, frames, held) {
   }
   return named(
     [...held.values()].filter((tool) => tool.context === context),
-    (name) => { throw new Error(`This page's model context can't run "${name}".`); },
+    (name) => { throw new Error(`This page's model context can't run "${name}". [TR477]`); },
   );
 }
 
@@ -123,7 +123,7 @@ function addDetails({ name, title, description, inputSchema, outputSchema, annot
  * @param {CallContext} call
  */
 async function execute(context, tool, args, { signal }) {
-  if (!context.executeTool) throw new Error(`This browser can list "${tool.name}", but can't run it.`);
+  if (!context.executeTool) throw new Error(`This browser can list "${tool.name}", but can't run it. [TR477]`);
   const text = await context.executeTool(tool, inEitherShape(args), { signal });
   return text === null ? readNavigatedPage(tool.window) : read(text);
 }

@@ -158,7 +158,7 @@ class ContextOffers {
     const held = this.#held.get(name);
     if (held) return (0, held.execute)(args, call);
     const found = (await this.#list()).get(name);
-    if (!found) throw new Error(`The page does not offer "${name}" any more.`);
+    if (!found) throw new Error(`The page no longer offers "${name}". [TR477]`);
     return found.run(args, call);
   }
 

@@ -44,7 +44,7 @@ function readJsonLd(page) {
   try {
     return JSON.parse(script.textContent ?? "");
   } catch (error) {
-    throw new Error(`The form led to ${page.location.href}, whose JSON-LD can't be read: ${error}`);
+    throw new Error(`The form led to ${page.location.href}, whose JSON-LD can't be read: ${error} [TR477]`);
   }
 }
 

@@ -91,7 +91,7 @@ class Callback:
         if parts.path != PATH:
             return "404 Not Found", "There is nothing here."
         if self._state is None or not secrets.compare_digest(found.get("state", "").encode(), self._state.encode()):
-            return "400 Bad Request", "This response does not belong to the current request. Please start again."
+            return "400 Bad Request", "This response does not belong to the current request. Start again. [TR314]"
         if self._returned.done():
             return "200 OK", "That was answered already. You can close this window."
         if "code" in found:
@@ -99,7 +99,7 @@ class Callback:
             return "200 OK", "Connected. You can close this window."
         why = found.get("error_description") or found.get("error") or "no reason was given"
         self._returned.set_exception(CallbackError(f"The authorization server refused: {why[:200]}"))
-        return "200 OK", f"Not connected: {why[:200]}"
+        return "200 OK", f"Not connected: {why[:200]} [TR314]"
 
 
 def page(status: str, text: str) -> bytes:

@@ -41,7 +41,7 @@ export function callView(place, id, source, signal) {
   const output = element("div", { class: "stack", hidden: true });
   const draw = (/** @type {Detail} */ detail) => {
     place.replaceChildren(
-      summary(detail.row),
+      summary(detail.row, helpOf(detail)),
       ...[rounds(detail.row, source)].filter((each) => each !== null),
       element("div", { class: "row actions", role: "group", "aria-label": "Actions" }, ...source.actions(detail, output)),
       output,
@@ -79,8 +79,8 @@ export function callView(place, id, source, signal) {
   void update();
 }
 
-/** @param {Row} row */
-function summary(row) {
+/** @param {Row} row @param {string} [help] the code of its error in the reference */
+function summary(row, help) {
   const { client, started, ms, bytes_in, bytes_out } = row;
   const version = client.version ? ` ${client.version}` : "";
   const size = `${bytesText(bytes_in)} in, ${bytesText(bytes_out)} out`;
@@ -90,6 +90,7 @@ function summary(row) {
     ["Status", element("span", { class: `badge ${lookOf(row)}` }, outcomeOf(row).replaceAll("_", " "))],
     ["Error", row.error?.message],
     ["Code", row.code === null ? null : String(row.code)],
+    ["Help", help ? element("a", { href: `/-/docs/reference/errors/#${help.toLowerCase()}` }, help) : null],
     ["Delivered", row.delivered],
     ["Server", row.server],
     ["Method", row.method === titleOf(row) ? null : row.method],
@@ -112,6 +113,12 @@ function summary(row) {
     { class: "facts", "data-testid": "call-facts" },
     ...shown.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value ?? null))),
   );
+}
+
+/** @param {Detail} detail @returns {string | undefined} */
+function helpOf({ response }) {
+  const help = response?.error?.data?.help ?? response?.result?._meta?.["tabrelay/error"]?.help;
+  return /^TR\d{3}$/.test(help) ? help : undefined;
 }
 
 /** @param {Row} row @param {CallSource} source */

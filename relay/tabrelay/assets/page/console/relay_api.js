@@ -32,9 +32,10 @@ export class Refusal extends Error {
    * @param {number} status
    * @param {string} reason
    * @param {string} message
+   * @param {unknown} [help] the code of its entry in the reference
    */
-  constructor(status, reason, message) {
-    super(message);
+  constructor(status, reason, message, help) {
+    super(typeof help === "string" ? `${message} [${help}]` : message);
     this.name = "Refusal";
     this.status = status;
     this.reason = reason;
@@ -63,7 +64,7 @@ export async function ask(path, { method, body, signal } = {}) {
     if (answer.ok) throw new Refusal(answer.status, "invalid", "The relay's answer is not JSON.");
   }
   if (answer.ok) return value;
-  throw new Refusal(answer.status, String(value?.error ?? "error"), String(value?.message ?? `The relay answered with status ${answer.status}.`));
+  throw new Refusal(answer.status, String(value?.error ?? "error"), String(value?.message ?? `The relay answered with status ${answer.status}.`), value?.help);
 }
 
 /** @param {string} id @param {AbortSignal} [signal] @returns {Promise<Detail>} */
