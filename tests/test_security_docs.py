@@ -82,6 +82,8 @@ ATTACKERS = {
     "a client that reads another's stream",
     "a program of the playground, or its author",
     "markup in the texts of tools",
+    "an app that the console shows",
+    "a page with the embed widget",
     "an agent that does what it should not",
     "a caller that relies on an earlier decision",
     "a forged or foreign access token",

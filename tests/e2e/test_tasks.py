@@ -12,11 +12,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
+import httpx2
 import pytest
 from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
 from mcp.client.session import ClientSession
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, Result
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, Page, expect
 from pydantic import ConfigDict
 
 from tests.behaviour.upstreams.test_eras import AnyRequest, AnyResult
@@ -245,3 +246,14 @@ async def test_a_task_that_saved_its_state_goes_on_after_a_reload_of_its_page(fa
             assert text(await call) == "went on at 7"
         [row] = [row for row in (await factory.relay.status())["servers"][0]["tasks"] if row["id"] == task]
         assert (row["tool"], row["status"]) == ("copy", "completed")
+        await shows_in_console(factory, task)
+
+
+async def shows_in_console(factory: Factory, task: str) -> None:
+    address = httpx2.URL(await factory.relay.pair())
+    console = await factory.page.context.new_page()
+    await console.goto(str(address.copy_with(path="/", query=f"server={SERVER}&part=tasks".encode())))
+    line = console.locator(f"[data-task='{task}']")
+    await expect(line).to_contain_text("copy")
+    await expect(line).to_have_attribute("data-status", "completed")
+    await console.close()

@@ -14,10 +14,11 @@ from typing import Annotated, Any, Literal, NewType, NotRequired, TypedDict
 
 import pytest
 
+from tabserver.handlers import execute
 from tabserver.handlers.content import Image, Link
 from tabserver.handlers.context import Context, Outcome, Result
 from tabserver.handlers.toolbox import Toolbox, default_toolbox, tool
-from tabserver.handlers.tools import ToolError, ToolResult, UnknownTool, declare, to_result
+from tabserver.handlers.tools import ToolError, ToolResult, UnknownTool, declare, failure, to_result
 from tabserver.rpc import Refusal
 from tabserver.schema.shapes import SchemaError
 from tests.support.fake_request import RecordingRequest
@@ -449,6 +450,23 @@ def test_a_tool_that_exits_does_not_take_the_worker_with_it() -> None:
         sys.exit(3)
 
     assert call(boxed(f))["content"][0]["text"] == "SystemExit: 3"
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), BaseException("odd")])
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_whatever_a_tool_raises_its_call_ends(error: BaseException, is_late: bool) -> None:
+    async def late() -> None:
+        await asyncio.sleep(0)
+        raise error
+
+    def now() -> None:
+        raise error
+
+    ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    execute.run("f", late if is_late else now, to_result, failure, ended.set_result)
+    async with asyncio.timeout(5):
+        found = await ended
+    assert found["isError"] and found["content"][0]["text"].startswith(type(error).__name__)
 
 
 def test_an_unknown_tool_is_named() -> None:

@@ -10,7 +10,34 @@ CAPTURED: Final = "tests/behaviour/console/test_captured_calls.py"
 
 FAULTS: Final = "tests/behaviour/console/test_link_faults.py"
 
+APP_FRAME: Final = "tests/faces/web/test_app_frame.py"
+
 MUTATIONS: Final = (
+    Mutation(
+        "the page of an app has an opaque origin",
+        '"sandbox allow-scripts allow-forms allow-same-origin",',
+        f"{APP_FRAME} -k opaque",
+    ),
+    Mutation(
+        "the page of an app reaches the origins that it names",
+        '"connect-src *",',
+        f"{APP_FRAME} -k names_the_origins",
+    ),
+    Mutation(
+        "rules in the origins of an app",
+        "found = given if isinstance(given, list) else []",
+        f"{APP_FRAME} -k adds_nothing",
+    ),
+    Mutation(
+        "the console embeds the frame of apps and nothing else",
+        "rules = f\"{PAGE_CSP}; frame-src 'self'\"",
+        "tests/faces/web/test_routes.py -k runs_no_inline",
+    ),
+    Mutation(
+        "tools that are not for the page of an app",
+        "if (!tool) throw new Error(name);",
+        "tests/e2e/test_console_apps.py -k without_an_origin",
+    ),
     Mutation(
         "faults of links on loopback only",
         "if not settings.faults:",

@@ -8,6 +8,36 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "a widget that is hosted by another site than its page",
+        "if False:",
+        "tests/behaviour/test_widget_pages.py -k another_site_hosts",
+    ),
+    Mutation(
+        "a widget of an origin that the user has not approved",
+        "if True:",
+        "tests/behaviour/test_widget_pages.py -k open_socket",
+    ),
+    Mutation(
+        "widgets on a relay that other computers reach",
+        "if False:",
+        "tests/behaviour/test_widget_pages.py -k public_relay",
+    ),
+    Mutation(
+        "bounds: widgets that ask",
+        "while False:",
+        "tests/behaviour/test_widget_pages.py -k asked_again",
+    ),
+    Mutation(
+        "bounds: widgets that wait for an approval",
+        "if False:",
+        "tests/behaviour/test_widget_pages.py -k oldest_is_closed",
+    ),
+    Mutation(
+        "bounds: sockets of widgets",
+        "if False:",
+        "tests/behaviour/test_widget_pages.py -k so_many_sockets",
+    ),
+    Mutation(
         "an assertion for another authorization server",
         "if False:",
         "tests/bridge/oauth/test_assertions.py -k is_not_for",

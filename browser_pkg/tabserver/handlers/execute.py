@@ -29,7 +29,7 @@ def run(
     """Call `begin` now. `done` is called exactly once, for a synchronous function before this returns."""
     try:
         value = begin()
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # also SystemExit: it ends the call, not the worker
         handler_failures.report(name, error)
         done(fail(error))
         return nothing_to_cancel
@@ -62,7 +62,9 @@ def _start(
     async def finish() -> Outcome:
         try:
             return _shaped(name, await value, shape, fail)
-        except (Exception, SystemExit) as error:
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
             handler_failures.report(name, error)
             return fail(error)
 

@@ -216,7 +216,7 @@ class JsCallRecorder:
             if text is not None and len(text) <= MAX_RESULT_CHARACTERS:
                 return text
             self._last_run = grant, partial(_return, value)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             self._last_run = grant, partial(_raise, error)
         return ""
 

@@ -87,6 +87,9 @@ def route(kind: str, method: str, path: str) -> Route:
         return Route(needs=METRICS)
     if kind == "http" and path == "/-/status":
         return Route(has_cors=True)
+    if kind == "websocket" and path == "/":
+        # MCP-B's embed widget: it has no token, and its origin is checked where it connects.
+        return Route(is_public=True, is_for_any_origin=True)
     first, _, rest = path.removeprefix("/").partition("/")
     if kind == "http" and path.startswith("/-/packages/"):
         # A worker's own token: packages of a private index may be among them.

@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 from tabrelay import __version__
+from tabrelay.faces.web.app_frame import AppFrameRoutes
 from tabrelay.faces.web.console import ConsoleRoutes
 from tabrelay.faces.web.console_breakpoints import BreakpointRoutes
 from tabrelay.faces.web.console_faults import FaultRoutes, InjectsFaults
@@ -33,6 +34,7 @@ class Console:
             ConsoleRuns(capture, switch),
             BreakpointRoutes(capture),
             FaultRoutes(faults),
+            AppFrameRoutes(),
         )
 
     def _hello(self) -> dict[str, Any]:

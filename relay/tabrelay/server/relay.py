@@ -57,6 +57,7 @@ from tabrelay.server.gauges import BusGauges, Gauges
 from tabrelay.server.registration import Registration
 from tabrelay.server.relay_parts import RelayParts
 from tabrelay.server.status_report import StatusReport
+from tabrelay.server.widget_parts import make_widgets
 from tabserver.wire.names import server_of
 from tabserver.wire.pending_calls import PendingCalls
 
@@ -123,6 +124,7 @@ class Relay:
         )
         self._upstreams: UpstreamPool | None = None
         self._pairing = self._make_pairing()
+        self._widgets = make_widgets(parts, self._pairing, self._browser_endpoint, self._refusals)
         self._pages = self._make_pages()
         self._leader_proxy = None if self._cluster is None else self._make_leader_proxy(self._cluster)
         drain.attach(self)
@@ -237,6 +239,8 @@ class Relay:
                 await self._browser_endpoint(scope, receive, send)
             else:
                 await self.mcp_endpoint(scope, receive, send)
+        elif scope["type"] == "websocket" and scope["path"] == "/":
+            await self._widgets(scope, receive, send)
         else:
             # A client that disconnects in the middle of its body gets no answer. It is no error of the relay.
             # defence: clients that leave in the middle of a body

@@ -68,6 +68,10 @@ async def served(home: Path) -> AsyncIterator[Served]:
         answer = await ctx.elicit("How many?", {"type": "object", "properties": {"count": {"type": "integer"}}})
         return f"{answer.action} {answer.content}"
 
+    @tool(toolbox=box, visibility=["app"])
+    def for_apps() -> str:
+        return "for apps"
+
     @resource("notes://all", toolbox=box)
     def notes() -> str:
         return "all notes"
@@ -77,7 +81,7 @@ async def served(home: Path) -> AsyncIterator[Served]:
         return f"Hello {name}"
 
     async with RunningRelay(home) as relay, CPythonWorker(relay.url, relay.token, "notes", box):
-        await relay.has_read("notes", lambda row: len(row["tools"]) == 3)
+        await relay.has_read("notes", lambda row: len(row["tools"]) == 4)
         async with open_console(relay) as console:
             yield Served(relay, console, seen, stopped)
 
@@ -116,6 +120,38 @@ async def test_progress_and_logs_are_notices_and_a_cancelled_call_is_stopped(tmp
             await notes.stopped.wait()
         again = await notes.relay.http.post(f"/-/console/calls/{started['id']}/cancel")
         assert again.status_code == 404 and again.json()["error"] == "unknown_call"
+
+
+async def test_the_page_of_an_app_gets_the_response_itself_and_tools_for_apps(tmp_path: Path) -> None:
+    """What is captured is redacted, and of a long text only the beginning is kept."""
+    async with served(tmp_path) as notes:
+        http = notes.relay.http
+        text = "x" * (notes.relay.settings.console_entry + 1)
+        params = {"name": "echo", "arguments": {"text": text, "password": "secret-4712"}}
+        response = await http.post("/-/console/app", json={"server": "notes", "method": "tools/call", "params": params})
+        assert response.status_code == 200 and response.headers["cache-control"] == "no-store"
+        assert response.json()["result"]["content"][0]["text"] == text
+        row = await notes.console.row(method="tools/call", by="console", state="done")
+        detail = await notes.detail(row)
+        assert detail["truncated"] == {"request": True, "response": True} and "secret-4712" not in str(detail)
+        assert notes.seen[-1]["password"] == "secret-4712"
+        listed = (await http.post("/-/console/app", json={"server": "notes", "method": "tools/list"})).json()["result"]
+        assert "for_apps" in [tool["name"] for tool in listed["tools"]]
+        unknown = await http.post("/-/console/app", json={"server": "none", "method": "tools/list"})
+        assert unknown.status_code == 404 and unknown.json()["error"] == "unknown_server"
+        broken = {"server": "notes", "method": "tools/call", "params": {"name": "no_such_tool"}}
+        assert (await http.post("/-/console/app", json=broken)).json()["error"]["code"] == -32602
+
+
+async def test_a_call_of_an_app_ends_with_its_page(tmp_path: Path) -> None:
+    async with served(tmp_path) as notes:
+        body = {"server": "notes", "method": "tools/call", "params": {"name": "slow"}}
+        asked = asyncio.create_task(notes.relay.http.post("/-/console/app", json=body))
+        await notes.console.row(name="slow", state="running")
+        asked.cancel()
+        async with asyncio.timeout(BOUND_S):
+            await notes.stopped.wait()
+        await notes.console.row(name="slow", state="cancelled")
 
 
 async def test_a_captured_call_is_sent_again_once_with_its_hidden_values(tmp_path: Path) -> None:

@@ -49,7 +49,8 @@ async def test_a_runtime_that_is_missing_is_reported_with_the_way_out(web: WebRo
 async def test_own_pages_have_a_policy_that_runs_no_inline_script(web: WebRoutes, path: str) -> None:
     answer = await web.get(path)
     assert answer.status == 200
-    assert answer.header("content-security-policy") == PAGE_CSP
+    embedded = f"; frame-src {OWN}/-/page/app-frame" if path == "/" else ""
+    assert answer.header("content-security-policy") == f"{PAGE_CSP}{embedded}"
     assert "unsafe-inline" not in PAGE_CSP
     assert "'unsafe-eval'" not in PAGE_CSP
     assert answer.header("cache-control") == "no-cache"

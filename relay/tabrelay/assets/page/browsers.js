@@ -16,6 +16,7 @@ import { duration, element, setText } from "./element.js";
  * @property {string} mcp_url
  * @property {string | null} browser
  * @property {Tab[]} tabs
+ * @property {import("./console/server_texts.js").Task[]} [tasks]
  * @property {boolean} front
  * @property {number | null} last_used_s
  */

@@ -1,13 +1,16 @@
-"""Console routes that run calls: try a tool, resource or prompt, resend a captured call, answer its questions, cancel.
+"""Console routes that run calls: try a tool, resource or prompt, resend a captured call, answer its questions, cancel;
+and requests of apps that the console shows.
 
 The call is one of a modern client, made by the relay, with a captured row of its own (`by: console`): progress and
-result are read there. What a captured call hides in its arguments is taken from the original when it is sent again.
-Approvals are the server's, as for any client. Nothing is retried.
+result are read there. An app gets the response itself, because what is captured is redacted and may be cut. What a
+captured call hides in its arguments is taken from the original when it is sent again. Approvals are the server's, as
+for any client. Nothing is retried.
 """
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
@@ -27,6 +30,7 @@ from tabrelay.routing.waiting_call import WaitingCall
 from tabrelay.system.tasks import BackgroundTasks
 from tabserver.wire import eras, methods
 from tabserver.wire.eras import Era
+from tabserver.wire.extensions import APPS
 from tabserver.wire.frames import Caller
 from tabserver.wire.static_tools import META_TAB
 
@@ -40,8 +44,11 @@ RUNNABLE: Final = frozenset(LISTS) | {
 CLIENT: Final = {"name": "Tabrelay console", "version": __version__}
 # A person answers the questions in the console.
 CAPABILITIES: Final[dict[str, Any]] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+# An app can't answer questions, and gets the tools that are for apps only.
+APP_CAPABILITIES: Final[dict[str, Any]] = {"extensions": {APPS: {"mimeTypes": ["text/html;profile=mcp-app"]}}}
 VERSION: Final = eras.MODERN_VERSIONS[-1]
 NOT_CAPTURED: Final = "This call is not captured (any more)."
+CANCELLED: Final = "It was cancelled in the console."
 
 ANSWERS: Final = ("inputResponses", "requestState")
 
@@ -62,39 +69,70 @@ class RunRefused(Exception):
         self.status, self.reason = status, reason
 
 
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A call of a console that runs. `answer`: its reply, or what failed it."""
+
+    id: str
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+    answer: asyncio.Future[Reply | RelayError] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+
 class ConsoleRuns:
-    """`POST /-/console/run`, `POST /-/console/calls/{id}/cancel`."""
+    """`POST /-/console/run`, `POST /-/console/app`, `POST /-/console/calls/{id}/cancel`."""
 
     def __init__(self, capture: CallCapture, switch: Switch) -> None:
         self._capture, self._switch = capture, switch
-        self._running: dict[str, asyncio.Event] = {}
+        self._running: dict[str, _Run] = {}
         self._tasks = BackgroundTasks()
 
     def add_routes(self, app: FastAPI) -> None:
         app.add_api_route("/-/console/run", self._run, methods=["POST"])
+        app.add_api_route("/-/console/app", self._run_for_app, methods=["POST"])
         app.add_api_route("/-/console/calls/{id}/cancel", self._cancel, methods=["POST"])
 
     async def _run(self, request: Request, body: dict[str, Any]) -> Response:
-        principal: Principal = request.state.principal
         try:
-            call = self._start(principal, body)
+            call, _ = self._start(request.state.principal, body, CAPABILITIES)
         except RunRefused as refused:
             return problem_response(refused.status, refused.reason, str(refused))
         except RelayError as error:
-            return problem_response(error.status if error.status >= 400 else 409, error.reason, error.message)
+            return _failed(error)
         return JSONResponse({"id": call.id, "group": call.group}, 202)
+
+    async def _run_for_app(self, request: Request, body: dict[str, Any]) -> Response:
+        """Answered with the JSON-RPC response. The call is cancelled if the console closes the connection."""
+        try:
+            _, run = self._start(request.state.principal, body, APP_CAPABILITIES)
+        except RunRefused as refused:
+            return problem_response(refused.status, refused.reason, str(refused))
+        except RelayError as error:
+            return _failed(error)
+        gone = asyncio.ensure_future(request.receive())  # after the body: that the client has left
+        try:
+            await asyncio.wait((run.answer, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            if not run.answer.done():
+                run.cancelled.set()
+        answer = await run.answer
+        if isinstance(answer, RelayError):
+            return _failed(answer)
+        return Response(answer.encoded(), media_type="application/json", headers={"Cache-Control": "no-store"})
 
     async def _cancel(self, request: Request, id: str) -> Response:
         principal: Principal = request.state.principal
-        call, cancelled = self._capture.ring.find(id), self._running.get(id)
-        if cancelled is None or call is None or not principal.may_see(call.server):
+        call, run = self._capture.ring.find(id), self._running.get(id)
+        if run is None or call is None or not principal.may_see(call.server):
             return problem_response(404, "unknown_call", "No call of a console with this id is running.")
-        cancelled.set()
+        run.cancelled.set()
         return Response(status_code=204)
 
     # -- starting -----------------------------------------------------------------------------------------------------
 
-    def _start(self, principal: Principal, body: dict[str, Any]) -> CapturedCall:
+    def _start(self, principal: Principal, body: Params, capabilities: Params) -> tuple[CapturedCall, _Run]:
         """Raises RunRefused and RelayError."""
         if not self._capture.is_on:
             raise RunRefused(409, "not_capturing", "Calls are not captured. Open /-/console/events first.")
@@ -108,17 +146,18 @@ class ConsoleRuns:
             raise UnknownServer(f'No server is called "{server}".')
         entry = self._switch.registry.find(server)
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        params["_meta"] = _meta(body.get("tab"))
+        params["_meta"] = _meta(body.get("tab"), capabilities)
         earlier = original if "responses" in body else None
         call = self._capture.capture({}, server, message, by=CONSOLE, earlier=earlier)
         assert call is not None  # those of a console are always captured
         # Not the page's own id: with that, pages call only servers of their own origin.
-        caller = Caller(Era.MODERN, VERSION, f"{CONSOLE}:{principal.id}", CLIENT, CAPABILITIES)
+        caller = Caller(Era.MODERN, VERSION, f"{CONSOLE}:{principal.id}", CLIENT, capabilities)
         text = orjson.dumps(message).decode()
         wire_call = Call(self._switch.new_channel(), 1, method, text, caller, call, _name_of(params))
-        self._running[call.id] = asyncio.Event()
-        self._tasks.start(self._follow(call.id, server, self._switch.start(entry, wire_call)))
-        return call
+        started = self._switch.start(entry, wire_call)
+        run = self._running[call.id] = _Run(call.id)
+        self._tasks.start(self._follow(run, server, started))
+        return call, run
 
     def _original(self, principal: Principal, id: object) -> CapturedCall | None:
         if id is None:
@@ -160,9 +199,9 @@ class ConsoleRuns:
 
     # -- running ------------------------------------------------------------------------------------------------------
 
-    async def _follow(self, id: str, server: str, started: Pending | WaitingCall) -> None:
+    async def _follow(self, run: _Run, server: str, started: Pending | WaitingCall) -> None:
         """Until it ends or is cancelled. Its captured row has all that happens."""
-        cancelled = asyncio.create_task(self._running[id].wait())
+        cancelled = asyncio.create_task(run.cancelled.wait())
         starting = asyncio.create_task(started.started())
         try:
             await asyncio.wait((starting, cancelled), return_when=asyncio.FIRST_COMPLETED)
@@ -173,11 +212,13 @@ class ConsoleRuns:
             pending = starting.result()
             if not pending.is_done:
                 self._switch.abandon(server, pending, "cancelled in the console")
-                pending.end(CancelledInConsole("It was cancelled in the console."))
-            await reading
+                pending.end(CancelledInConsole(CANCELLED))
+            run.answer.set_result(await reading)
             pending.release()
         finally:
-            del self._running[id]
+            del self._running[run.id]
+            if not run.answer.done():
+                run.answer.set_result(CancelledInConsole(CANCELLED))
             cancelled.cancel()
             if not starting.done():
                 starting.cancel()
@@ -185,13 +226,18 @@ class ConsoleRuns:
                     started.call.trace.released()
 
 
-async def _read(pending: Pending) -> None:
-    """Wait for the end. Its notices and its outcome are in its captured row."""
+async def _read(pending: Pending) -> Reply | RelayError:
+    """Wait for the end. Its notices are in its captured row."""
     try:
-        while not isinstance(await pending.next(), Reply):
+        while not isinstance(reply := await pending.next(), Reply):
             pass
-    except RelayError:
-        pass
+        return reply
+    except RelayError as error:
+        return error
+
+
+def _failed(error: RelayError) -> Response:
+    return problem_response(error.status if error.status >= 400 else 409, error.reason, error.message)
 
 
 def _name_of(params: Params) -> str | None:
@@ -207,11 +253,11 @@ def _params_of(call: CapturedCall | None) -> Params | None:
     return params if isinstance(params, dict) else None
 
 
-def _meta(tab: str | None) -> Params:
+def _meta(tab: str | None, capabilities: Params) -> Params:
     meta: Params = {
         eras.META_VERSION: VERSION,
         eras.META_CLIENT: CLIENT,
-        eras.META_CAPABILITIES: CAPABILITIES,
+        eras.META_CAPABILITIES: capabilities,
         eras.META_LOG_LEVEL: "debug",
         "progressToken": 1,
     }

@@ -143,6 +143,15 @@ class PairingRoutes:
         body = {"url": f"{base}/#pair={code}", "expires_s": int(PERSON_TTL_S)}
         return JSONResponse(body, headers=NO_STORE)
 
+    @property
+    def requests(self) -> Pairing:
+        """The requests of pages that ask."""
+        return self._pairing
+
+    def show(self, asking: PairingRequest) -> None:
+        """Tell the user of a page that asks."""
+        self._on_ask(asking, self._paired_for(asking.server, besides=asking.origin))
+
     # -- pages of other origins ----------------------------------------------------------------------------------------
 
     async def _ask(self, request: Request) -> Response:
@@ -163,7 +172,7 @@ class PairingRoutes:
             return self._approved(origin, server, now)
         ticket = self._pairing.ask(origin, server, now)
         if ticket.is_user_notified:
-            self._on_ask(PairingRequest(ticket.code, origin, server, now), self._paired_for(server, besides=origin))
+            self.show(PairingRequest(ticket.code, origin, server, now))
         answer = {"request": ticket.request, "code": ticket.code, "expires_s": int(ticket.life_s)}
         return JSONResponse(answer, headers=NO_STORE)
 

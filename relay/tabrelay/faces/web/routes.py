@@ -23,6 +23,7 @@ from tabrelay.admission.routes import is_page_request
 from tabrelay.assets.files import LOADER, Asset, Assets, AssetsMissing
 from tabrelay.assets.stored_file import CHUNK, StoredFile
 from tabrelay.calls.principal import Principal
+from tabrelay.faces.web.app_frame import ROUTE as APP_FRAME
 from tabrelay.faces.web.csp_reports import ROUTE as REPORTS
 from tabrelay.http.headers import RequestHeaders
 from tabrelay.http.problems import problem_response
@@ -137,7 +138,10 @@ def _add_information(
 
 def _add_files(app: FastAPI, assets: Assets, public_url: str) -> None:
     async def index(request: Request) -> Response:
-        return file_response(await asyncio.to_thread(assets.index), request, PAGE_HEADERS)
+        # defence: the console embeds the frame of apps and nothing else
+        rules = f"{PAGE_CSP}; frame-src {own_address(request, public_url)}{APP_FRAME}"
+        headers = {**PAGE_HEADERS, "Content-Security-Policy": rules}
+        return file_response(await asyncio.to_thread(assets.index), request, headers)
 
     async def demo_folder() -> Response:
         return Response(status_code=308, headers={"Location": "/-/demo/"})

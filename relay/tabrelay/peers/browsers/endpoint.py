@@ -388,5 +388,9 @@ class BrowserEndpoint:
         for peer in list(self._sessions.values()):
             peer.retire(CLOSE_GOING_AWAY, "the relay has stopped")
 
+    @property
+    def plain(self) -> PlainEndpoint:
+        return self._plain
+
     def browsers(self) -> list[BrowserPeer | PlainPeer]:
         return [*self._sessions.values(), *self._plain.peers()]

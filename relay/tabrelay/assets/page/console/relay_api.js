@@ -7,6 +7,8 @@
 import { askRelay } from "/-/client/redeem_code.js";
 
 const ANSWER_MS = 10_000;
+/** As long may a tool of an app run. */
+const APP_MS = 300_000;
 
 /**
  * @typedef {import("./rows.js").Row} Row
@@ -44,11 +46,11 @@ export class Refusal extends Error {
 
 /**
  * @param {string} path
- * @param {{ method?: string, body?: unknown, signal?: AbortSignal }} [options]
+ * @param {{ method?: string, body?: unknown, signal?: AbortSignal, limit_ms?: number }} [options]
  * @returns {Promise<any>} null without a body
  */
-export async function ask(path, { method, body, signal } = {}) {
-  const limit = AbortSignal.timeout(ANSWER_MS);
+export async function ask(path, { method, body, signal, limit_ms = ANSWER_MS } = {}) {
+  const limit = AbortSignal.timeout(limit_ms);
   const init = {
     method: method ?? (body === undefined ? "GET" : "POST"),
     signal: signal ? AbortSignal.any([signal, limit]) : limit,
@@ -65,6 +67,19 @@ export async function ask(path, { method, body, signal } = {}) {
   }
   if (answer.ok) return value;
   throw new Refusal(answer.status, String(value?.error ?? "error"), String(value?.message ?? `The relay answered with status ${answer.status}.`), value?.help);
+}
+
+/**
+ * The result of a request that the page of an app makes at its server. The relay cancels it when `signal` ends.
+ *
+ * @param {{ server: string, method: string, params: Record<string, any>, tab?: string }} body
+ * @param {AbortSignal} signal
+ * @returns {Promise<Record<string, any>>}
+ */
+export async function askForApp(body, signal) {
+  const { result, error } = await ask("/-/console/app", { body, signal, limit_ms: APP_MS });
+  if (error) throw new Error(String(error.message));
+  return result ?? {};
 }
 
 /** @param {string} id @param {AbortSignal} [signal] @returns {Promise<Detail>} */

@@ -1,13 +1,15 @@
 /**
- * Parts of a server's drawer: tools, resources, prompts, tabs, clients, and what a model sees.
+ * Parts of a server's drawer: tools, resources, prompts, tabs, tasks, clients, and what a model sees.
  *
  * Lists with schemas are read from the server when a part is opened, as a call of the console; tools are read again when their names
  * change. Without an answer, the names of the relay's status stay.
  */
 
 import { duration, element } from "../element.js";
+import { appButton } from "./app_part.js";
 import { modelPart } from "./model_part.js";
 import { isOpen } from "./rows.js";
+import { tasksPart } from "./tasks_part.js";
 import { promptTrial, resourceTrial, templateTrial, toolTrial } from "./trials.js";
 import { drawTools } from "./tool_list.js";
 import { tryForm } from "./try_form.js";
@@ -36,6 +38,7 @@ export function serverParts(server, updates, context) {
     { id: "resources", label: "Resources", make: () => resourcesPart(server, context) },
     { id: "prompts", label: "Prompts", make: () => promptsPart(server, context) },
     { id: "tabs", label: "Tabs", make: () => tabsPart(server, updates, context) },
+    { id: "tasks", label: "Tasks", make: () => tasksPart(server, updates) },
     { id: "clients", label: "Clients", make: () => clientsPart(server, context) },
     { id: "model", label: "Model’s view", make: () => modelPart(server, context) },
   ];
@@ -71,7 +74,10 @@ function toolsPart(first, updates, context) {
   let drawn = "";
   let now = first;
   const draw = (/** @type {import("./tool_list.js").Tool[]} */ tools) =>
-    drawTools(list, tools, (tool) => [tryButton(() => toolTrial(first.name, tool, tabsOf(now)), context, () => list.querySelector(`[data-tool="${CSS.escape(tool.name)}"]`))]);
+    drawTools(list, tools, (tool) => {
+      const place = () => /** @type {HTMLElement | null} */ (list.querySelector(`[data-tool="${CSS.escape(tool.name)}"]`));
+      return [tryButton(() => toolTrial(first.name, tool, tabsOf(now)), context, place), appButton(first.name, tool, place)];
+    });
   const update = async (/** @type {Server} */ server) => {
     now = server;
     const text = JSON.stringify([server.state !== "offline", server.tools]);

@@ -9,6 +9,7 @@ import { duration } from "../element.js";
 /**
  * @typedef {{ name: string, title?: string, description?: string }} Tool
  * @typedef {{ name: string, why: string }} Flaw
+ * @typedef {{ id: string, tool: string, principal: string, status: string, age_s: number, changed_s: number, expires_in_s: number }} Task
  *
  * @typedef {object} Server one entry of `GET /-/status`
  * @property {string} name
@@ -23,6 +24,7 @@ import { duration } from "../element.js";
  * @property {string} [node] the relay that has its browser
  * @property {string | null} [browser]
  * @property {import("../browsers.js").Tab[]} [tabs]
+ * @property {Task[]} [tasks] of its browser
  * @property {"connecting" | "connected" | "waiting" | "failed" | "suspended" | "stopped"} [connection] of an upstream
  * @property {number} [attempts] since the last connection
  * @property {number | null} [next_retry_s]
