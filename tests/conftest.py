@@ -22,6 +22,7 @@ pytest_plugins = [
     "tests.processes",
     "tests.support.shared_files",
     "tests.support.relay_pair",
+    "tests.support.short_ticks",
 ]
 
 # Each process of the suite imports and collects all tests. None of that becomes garbage, and searching it takes a fifth

@@ -27,7 +27,6 @@ BUSY_FOLDERS: Final = ("e2e", "conformance", "browsers")
 SHORTEST_S: Final = 3.0
 # A test waits part of its time: for a browser, a child process, a deadline. With three processes per core, tests of
 # deadlines failed occasionally. Each process may have a browser, so memory limits their number on a small machine.
-# failed now and then. Each may have a browser, so that a small machine has memory for a few only.
 PROCESSES_PER_CORE: Final = 2
 MOST_PROCESSES: Final = 12
 PROCESS_BYTES: Final = 1_200_000_000

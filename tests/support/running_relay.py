@@ -142,14 +142,16 @@ class RunningRelay:
     async def has_read(self, server: str, is_so: Callable[[dict[str, Any]], bool] = lambda row: True) -> dict[str, Any]:
         """Wait until the relay has read what the present browser offers, and `is_so` is true; returns the server's
         status."""
-        async with asyncio.timeout(BOUND_S):
-            while True:
-                servers = (await self.http.get("/-/status")).json()["servers"]
-                [found] = [row for row in servers if row["name"] == server]
-                if found["title"] is not None and not found["stale"] and is_so(found):
-                    row: dict[str, Any] = found
-                    return row
-                await asyncio.sleep(0.02)
+        found: dict[str, Any] = {}
+
+        async def is_read() -> bool:
+            nonlocal found
+            servers = (await self.http.get("/-/status")).json()["servers"]
+            [found] = [row for row in servers if row["name"] == server]
+            return found["title"] is not None and not found["stale"] and is_so(found)
+
+        await until(is_read)
+        return found
 
     async def knows(self, nodes: int) -> None:
         """Wait until this relay knows this many nodes on its bus, itself included."""
