@@ -30,7 +30,7 @@ docs: ## Build the documentation in build/docs, and check its links
 
 test: ## Run every test, in a real browser where it matters (ARGS="-k words")
 	@$(SETUP) test
-	@exec $(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+	@exec $(BIN)/python -m pytest $(PARALLEL) --durations=20 --durations-min=10 $(ARGS)
 
 quick: ## Run the tests that need no browser and no second process (ARGS="-k words")
 	@$(SETUP) quick

@@ -37,8 +37,6 @@ _spent: defaultdict[str, float] = defaultdict(float)
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if config.getoption("--quick"):
-        return cores
     return max(1, min(PROCESSES_PER_CORE * cores, MOST_PROCESSES, _free_bytes() // PROCESS_BYTES))
 
 

@@ -79,6 +79,7 @@ class Stream:
         self.error: dict[str, Any] = {}
         self.said: list[dict[str, Any]] = []
         self.ids: list[str] = []
+        self.comments = 0
         self.is_over = False
         self._task = asyncio.create_task(self._read())
 
@@ -94,6 +95,7 @@ class Stream:
                 async for line in response.aiter_lines():
                     if line.startswith("id: "):
                         self.ids.append(line.removeprefix("id: "))
+                    self.comments += line.startswith(":")
                     self.said += [json.loads(data) for data in events(line)]
         self.is_over = True
 
