@@ -42,6 +42,8 @@ export class WorkerHost {
   #listeners;
   #hasTriedShared = false;
   #unreachedCount = 0;
+  /** Was the worker connected? Then it may reach the relay, and is kept: another worker would get none of its calls. */
+  #hasConnected = false;
   /** @type {URL | undefined} */
   #url;
   /** @type {Port | undefined} */
@@ -81,6 +83,7 @@ export class WorkerHost {
     if (this.#port && !this.#silence.signal.aborted) this.#dismiss();
     this.end("The worker is started again");
     this.#url = url;
+    this.#hasConnected = false;
     const watch = (this.#watch = new AbortController());
     const failed = () => {
       if (!watch.signal.aborted) this.#fail();
@@ -163,8 +166,8 @@ export class WorkerHost {
     if (message.t === "boot" && message.stage === "failed") return void this.#bootFailed(message);
     this.#listeners.message(message);
     if (message.t !== "state") return undefined;
-    if (message.state === "waiting") void this.#checkReach();
-    else if (message.state === "connected") this.#unreachedCount = 0;
+    if (message.state === "connected") this.#hasConnected = true;
+    else if (message.state === "waiting" && !this.#hasConnected) void this.#checkReach();
   }
 
   /**
@@ -208,7 +211,7 @@ export class WorkerHost {
   async #checkReach() {
     const { signal } = this.#watch;
     const isReachable = await this.#listeners.canReachRelay();
-    if (signal.aborted) return;
+    if (signal.aborted || this.#hasConnected) return;
     this.#unreachedCount = isReachable ? this.#unreachedCount + 1 : 0;
     if (this.#unreachedCount >= MAX_UNREACHED) this.#fallBack();
   }
