@@ -217,30 +217,40 @@ class StreamReader:
                 await exchange.comment()
             try:
                 batch = await self._request_batch(node, number, asked)
-            except BadRequest:  # the bus is down; a client that resumes may reach the other relay directly
+            except BadRequest:  # the bus stays down; a client that resumes may reach the other relay directly
                 break
         if batch is None and request is not None and not exchange.is_gone and not self._closed:
             await exchange.event(error_body(BrowserGone(GONE), request, session.server))
         await exchange.end_stream()
 
     async def _request_batch(self, node: str, number: int, asked: dict[str, Any]) -> StreamBatch | None:
-        """None: that relay is gone, or this one stops. Raises if it can't be asked."""
+        """None: that relay is gone, or this one stops. Raises if it can't be asked: for the first batch immediately, later
+        if the bus stays down."""
         while node in self._cluster.nodes and not self._closed:
             waiting: asyncio.Future[StreamBatch | None] = asyncio.get_running_loop().create_future()
             self._waiting[number] = node, waiting
+            is_sent = self._send(node, asked)
             try:
-                self._cluster.send(node, asked)
+                if not is_sent and asked.get("first"):
+                    raise _unavailable(unreachable())
                 async with asyncio.timeout(SILENT_S):
                     batch = await waiting
                 if batch is not RETRY:
                     return batch
-            except BusDown:
-                raise _unavailable(unreachable()) from None
             except TimeoutError:
-                continue
+                if not is_sent:
+                    raise _unavailable(unreachable()) from None
             finally:
                 del self._waiting[number]
         return None
+
+    def _send(self, node: str, message: dict[str, Any]) -> bool:
+        """False: the bus is down."""
+        try:
+            self._cluster.send(node, message)
+        except BusDown:
+            return False
+        return True
 
     def _receive_batch(self, node: str, header: dict[str, Any], payload: str | None) -> None:
         number = header.get("x")
