@@ -158,8 +158,11 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def _loud() -> Iterator[None]:
-    """The relay's loggers at TRACE, without other handlers."""
+    """The relay's loggers at TRACE, without other handlers. A handler that a command of the test installed writes to the
+    stream of that test, which is closed afterwards."""
     listener = _Listener()
+    root = logging.getLogger()
+    before, level_before = root.handlers[:], root.level
     levels = {}
     for name in LOGGERS:
         logger = logging.getLogger(name)
@@ -170,6 +173,10 @@ def _loud() -> Iterator[None]:
     for name, level in levels.items():
         logging.getLogger(name).removeHandler(listener)
         logging.getLogger(name).setLevel(level)
+    for handler in [handler for handler in root.handlers if type(handler) is logging.StreamHandler]:
+        if handler not in before:
+            root.removeHandler(handler)
+            root.setLevel(level_before)
 
 
 @pytest.hookimpl(wrapper=True)
