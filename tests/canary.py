@@ -158,8 +158,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def _loud() -> Iterator[None]:
-    """The relay's loggers at TRACE, without other handlers. A handler that a command of the test installed writes to the
-    stream of that test, which is closed afterwards."""
+    """The relay's loggers at TRACE, without other handlers. A handler that a command of the test installed writes to
+    the stream of that test, which is closed afterwards."""
     listener = _Listener()
     root = logging.getLogger()
     before, level_before = root.handlers[:], root.level

@@ -224,8 +224,8 @@ class StreamReader:
         await exchange.end_stream()
 
     async def _request_batch(self, node: str, number: int, asked: dict[str, Any]) -> StreamBatch | None:
-        """None: that relay is gone, or this one stops. Raises if it can't be asked: for the first batch immediately, later
-        if the bus stays down."""
+        """None: that relay is gone, or this one stops. Raises if it can't be asked: for the first batch immediately,
+        later if the bus stays down."""
         while node in self._cluster.nodes and not self._closed:
             waiting: asyncio.Future[StreamBatch | None] = asyncio.get_running_loop().create_future()
             self._waiting[number] = node, waiting
