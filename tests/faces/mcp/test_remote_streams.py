@@ -250,9 +250,7 @@ async def test_a_relay_that_stops_finishes_the_streams_it_serves_to_others(pair:
 
 
 @pytest.mark.parametrize("is_brief", [False, True])
-async def test_a_stream_that_is_read_at_another_relay_outlives_a_cut_of_the_bus(
-    pair: Pair, is_brief: bool
-) -> None:
+async def test_a_stream_that_is_read_at_another_relay_outlives_a_cut_of_the_bus(pair: Pair, is_brief: bool) -> None:
     steps = Steps()
     async with CPythonWorker(pair.b.url, pair.b.token, "notes", steps.box):
         session, again, begin = await read_at_the_other(pair)
