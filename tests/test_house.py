@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
@@ -209,6 +210,39 @@ def test_every_package_states_its_purpose() -> None:
     assert silent == []
 
 
+MOST_ROOT_MODULES = {RELAY: 4, BROWSER: 5}
+MOST_LAYERS = {"tabrelay": 8, "tabserver": 6}
+
+
+@pytest.mark.parametrize("folder", MOST_ROOT_MODULES, ids=lambda folder: folder.name)
+def test_modules_are_in_packages(folder: Path) -> None:
+    assert len(list(folder.glob("*.py"))) <= MOST_ROOT_MODULES[folder]
+
+
+@pytest.mark.parametrize("package", MOST_LAYERS)
+def test_layers_are_few_and_name_every_package(package: str) -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    [layers] = [contract for contract in contracts if contract.get("containers") == [package]]
+    assert len(layers["layers"]) <= MOST_LAYERS[package] and layers["exhaustive"]
+
+
+def test_a_test_file_has_the_name_of_its_module() -> None:
+    """tests/<package>/test_<module>.py; several files of one module have a word more each. Behaviour of several modules
+    is in tests/behaviour."""
+    names: dict[Path, set[str]] = {}
+    for folder in (RELAY, BROWSER):
+        for path in modules(folder, "*.py"):
+            names.setdefault(path.relative_to(folder).parent, set()).add(path.stem)
+    strays = [
+        path.relative_to(ROOT).as_posix()
+        for package, stems in names.items()
+        if package != Path()
+        for path in (ROOT / "tests" / package).glob("test_*.py")
+        if not any(f"{path.stem}_".startswith(f"test_{stem}_") for stem in stems)
+    ]
+    assert strays == []
+
+
 def test_a_micropython_page_gets_one_small_file() -> None:
     assert len((BROWSER / "micropython" / "tabserver.py").read_text().splitlines()) <= 150
 
@@ -225,7 +259,7 @@ def test_every_relay_of_a_test_is_recorded() -> None:
         "server/test_workers.py",  # commands that refuse to start
         "cli/test_call.py",  # only other commands
         "behaviour/test_route_access.py",  # only the gate; the routes behind it do not answer
-        "cli/test_exit_codes.py",  # only other commands
+        "behaviour/test_exit_codes.py",  # only other commands
         "cli/test_main.py",  # with a Wiretap
         "support/demo.py",  # Demo, with a Wiretap
         "support/measured_relay.py",  # CPU time is measured; the recorder would take most of it

@@ -59,7 +59,7 @@ MUTATIONS: Final = (
     Mutation(
         "dials that are given up",
         "self._controller.abort(reason)",
-        "tests/browser/test_abort_signals.py",
+        "tests/browser/test_values.py",
     ),
     Mutation(
         "calls that JavaScript carries out: a change takes back all grants",
@@ -193,7 +193,7 @@ MUTATIONS: Final = (
     Mutation(
         "a busy tab: a call that another tab could take waits until its tab reads",
         "return False",
-        "tests/tabs/test_responsiveness.py",
+        "tests/tabs/test_tab_responsiveness.py",
     ),
     Mutation(
         "calls of JavaScript: reported before a change",
@@ -230,7 +230,7 @@ MUTATIONS: Final = (
     Mutation(
         "params of any type: the envelope of a request in the worker",
         "if False:",
-        "tests/mcp/test_odd_messages.py",
+        "tests/mcp/test_server_odd_messages.py",
     ),
     Mutation(
         "a lasting approval is for one session",
@@ -293,30 +293,30 @@ MUTATIONS: Final = (
         'if ("onconnect" in scope) scope.onconnect = (/** @type {Event} */ event) => event;',
         "tests/e2e/test_loading.py -k README",
     ),
-    Mutation("a busy tab: one ping at a time", "if True:", "tests/tabs/test_responsiveness.py"),
+    Mutation("a busy tab: one ping at a time", "if True:", "tests/tabs/test_tab_responsiveness.py"),
     Mutation(
         "a busy tab: a tab has a window of unread calls",
         "return 0 <= now_ms - self.received_ms <= FRESH_MS",
-        "tests/tabs/test_responsiveness.py",
+        "tests/tabs/test_tab_responsiveness.py",
     ),
     Mutation(
         "a busy tab: a tab that was silent gets no call",
         "return len(self.unread) - self.pings < self.window",
-        "tests/tabs/test_responsiveness.py",
+        "tests/tabs/test_tab_responsiveness.py",
     ),
     Mutation(
-        "a busy tab: the window has a limit", "self.window = self.window + 1", "tests/tabs/test_responsiveness.py"
+        "a busy tab: the window has a limit", "self.window = self.window + 1", "tests/tabs/test_tab_responsiveness.py"
     ),
-    Mutation("a busy tab: the window is one call after a pause", "pass", "tests/tabs/test_responsiveness.py"),
+    Mutation("a busy tab: the window is one call after a pause", "pass", "tests/tabs/test_tab_responsiveness.py"),
     Mutation(
         "a busy tab: an answer shows what came before it, and no more",
         "while self.unread:",
-        "tests/tabs/test_responsiveness.py",
+        "tests/tabs/test_tab_responsiveness.py",
     ),
     Mutation(
         "a busy tab: calls that wait come first",
         "return tab.read_state.has_room(self._now_ms())",
-        "tests/tabs/test_responsiveness.py",
+        "tests/tabs/test_tab_responsiveness.py",
     ),
     Mutation("a busy tab: Python learns what JavaScript received", "pass", "tests/worker/test_js_calls.py"),
     Mutation(

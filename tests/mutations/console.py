@@ -116,7 +116,7 @@ MUTATIONS: Final = (
     Mutation(
         "calls whose times are taken",
         "if False:",
-        "tests/transport/test_measured_calls.py::test_the_times_of_so_many_calls_are_taken",
+        "tests/transport/test_connection_measured_calls.py::test_the_times_of_so_many_calls_are_taken",
     ),
     Mutation(
         "loop time of a batch of rows",

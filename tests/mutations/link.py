@@ -48,7 +48,7 @@ MUTATIONS: Final = (
     Mutation(
         "the length of a header, in the sender",
         'if False:\n    raise MessageTooLarge(f"a frame header of {len(tail):,} characters, at most {_MAX_TAIL:,}")',
-        "tests/wire/test_refused_frames.py::test_a_header_that_the_other_end_would_refuse_is_not_sent",
+        "tests/wire/test_link_refused_frames.py::test_a_header_that_the_other_end_would_refuse_is_not_sent",
         lines=2,
     ),
     Mutation("the length of an id, where messages enter", "return True", "tests/behaviour/test_hostile_text.py"),

@@ -76,12 +76,12 @@ MUTATIONS: Final = (
     Mutation(
         "plain pages: an answer on another socket of the page",
         "if False:",
-        "tests/peers/browsers/test_plain_sockets.py -k either",
+        "tests/peers/browsers/test_plain_peer_sockets.py -k either",
     ),
     Mutation(
         "plain pages: a page of another principal answers nothing",
         "others = iter(self._sockets)",
-        "tests/peers/browsers/test_plain_sockets.py -k origin",
+        "tests/peers/browsers/test_plain_peer_sockets.py -k origin",
     ),
     Mutation(
         "take-over: the holder of a name is looked up at the hello",

@@ -50,7 +50,7 @@ MUTATIONS: Final = (
     Mutation(
         "servers that were removed from the configuration",
         "if True:",
-        "tests/routing/test_forgotten_servers.py::test_a_child_process_that_left_the_configuration_is_unknown_after_a_restart",
+        "tests/behaviour/test_forgotten_servers.py::test_a_child_process_that_left_the_configuration_is_unknown_after_a_restart",
     ),
     Mutation(
         "a pid that another process has now",
@@ -158,7 +158,7 @@ MUTATIONS: Final = (
     Mutation(
         "a client that does not read its stream, on the fast path",
         "if (headers := owner.stream_headers) is None:",
-        "tests/server/test_fast_streams.py::test_a_client_that_does_not_read_gets_the_result_later",
+        "tests/server/test_fast_path_streams.py::test_a_client_that_does_not_read_gets_the_result_later",
     ),
     Mutation(
         "two Origin headers",

@@ -20,7 +20,7 @@ from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
 from tabserver.wire.sender import Sender
 from tests.support.simulated_link import World
-from tests.wire.test_survival import EXAMPLES, MUTANT_EXAMPLES, MutantLinks, Survival, hunt
+from tests.wire.test_link_survival import EXAMPLES, MUTANT_EXAMPLES, MutantLinks, Survival, hunt
 
 CALLER = Caller(Era.MODERN, "2026-07-28", "tester")
 
