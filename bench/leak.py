@@ -23,6 +23,7 @@ from bench.boot import site
 from bench.stage import SERVER, lone_relay
 from bench.table import table
 from tests.support.playwright_settings import load_settings
+from tests.support.worker_target import WorkerTarget
 
 PAGE = """<!doctype html>
 <title>leak</title>
@@ -102,38 +103,6 @@ class Caller:
                 tasks.create_task(some(number))
 
 
-class Heap:
-    """The worker's JavaScript heap, by the browser's debugging protocol."""
-
-    def __init__(self, session: Any) -> None:
-        self._session = session
-        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._count = 0
-        session.on("Target.receivedMessageFromTarget", self._receive)
-
-    async def attach(self) -> None:
-        targets = (await self._session.send("Target.getTargets"))["targetInfos"]
-        [worker] = [target["targetId"] for target in targets if target["type"] == "shared_worker"]
-        attached = await self._session.send("Target.attachToTarget", {"targetId": worker, "flatten": False})
-        self._id = attached["sessionId"]
-
-    async def used(self) -> int:
-        await self._ask("HeapProfiler.collectGarbage")
-        return int((await self._ask("Runtime.getHeapUsage"))["usedSize"])
-
-    async def _ask(self, method: str) -> dict[str, Any]:
-        self._count += 1
-        answer = self._answers[self._count] = asyncio.get_running_loop().create_future()
-        message = json.dumps({"id": self._count, "method": method, "params": {}})
-        await self._session.send("Target.sendMessageToTarget", {"sessionId": self._id, "message": message})
-        return await asyncio.wait_for(answer, 60)
-
-    def _receive(self, event: dict[str, Any]) -> None:
-        message = json.loads(event["message"])
-        if (waiting := self._answers.pop(message.get("id"), None)) is not None:
-            waiting.set_result(message["result"])
-
-
 async def run(calls: int, step: int) -> list[dict[str, int]]:
     async with AsyncExitStack() as stack:
         folder, origin = await stack.enter_async_context(site())
@@ -146,8 +115,8 @@ async def run(calls: int, step: int) -> list[dict[str, int]]:
         page = await browser.new_page()
         await page.goto(f"{origin}/index.html")
         await page.wait_for_function(OFFERED, timeout=60_000)
-        heap = Heap(await browser.new_browser_cdp_session())
-        await heap.attach()
+        worker = WorkerTarget(await browser.new_browser_cdp_session())
+        await worker.attach()
         http = httpx2.AsyncClient(
             base_url=base,
             trust_env=False,
@@ -161,7 +130,8 @@ async def run(calls: int, step: int) -> list[dict[str, int]]:
             await caller.many(step)
             pace = step / (asyncio.get_running_loop().time() - began)
             alive = json.loads((await caller.call("alive"))["content"][0]["text"])
-            rows.append({"calls": done, **alive, "heap": await heap.used(), "calls/s": round(pace)})
+            heap = await asyncio.wait_for(worker.heap_bytes(), 60)
+            rows.append({"calls": done, **alive, "heap": heap, "calls/s": round(pace)})
             print(rows[-1], flush=True)
         return rows
 

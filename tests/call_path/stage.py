@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import h11
-from playwright.async_api import CDPSession, async_playwright
+from playwright.async_api import async_playwright
 
 from tests.call_path import tracer
 from tests.call_path.held_timers import SCRIPT, HeldTimers
@@ -29,6 +29,7 @@ from tests.support.paths import ROOT
 from tests.support.playwright_settings import load_settings
 from tests.support.running_relay import RunningRelay
 from tests.support.waiting import BOUND_S
+from tests.support.worker_target import WorkerTarget
 
 SERVER: Final = "notes"
 PAGE_TOOL: Final = "in_page"
@@ -119,41 +120,6 @@ def relay_label(name: str) -> str | None:
         if name.startswith(f"{ROOT / folder}/"):
             return name.removeprefix(f"{ROOT / folder}/")
     return None
-
-
-class WorkerTarget:
-    """The shared worker, by the browser's debugging protocol."""
-
-    def __init__(self, session: CDPSession) -> None:
-        self._session = session
-        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._count = 0
-        session.on("Target.receivedMessageFromTarget", self._receive)
-
-    async def attach(self) -> None:
-        targets = (await self._session.send("Target.getTargets"))["targetInfos"]
-        [worker] = [target["targetId"] for target in targets if target["type"] == "shared_worker"]
-        attached = await self._session.send("Target.attachToTarget", {"targetId": worker, "flatten": False})
-        self._id = attached["sessionId"]
-
-    async def send(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
-        self._count += 1
-        answer = self._answers[self._count] = asyncio.get_running_loop().create_future()
-        message = json.dumps({"id": self._count, "method": method, "params": params or {}})
-        await self._session.send("Target.sendMessageToTarget", {"sessionId": self._id, "message": message})
-        result: dict[str, Any] = await answer
-        return result
-
-    async def evaluate(self, expression: str) -> Any:
-        params = {"expression": expression, "awaitPromise": True, "returnByValue": True}
-        answer = await self.send("Runtime.evaluate", params)
-        assert "exceptionDetails" not in answer, answer
-        return answer["result"].get("value")
-
-    def _receive(self, event: dict[str, Any]) -> None:
-        message = json.loads(event["message"])
-        if (waiting := self._answers.pop(message.get("id"), None)) is not None:
-            waiting.set_result(message["result"])
 
 
 class Client:

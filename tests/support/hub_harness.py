@@ -12,6 +12,31 @@ from tabserver.handlers.toolbox import Toolbox
 from tabserver.tabs.hub import Hub
 from tests.support.fake_port import FakePort
 from tests.support.fake_request import RecordingCall, RecordingRequest
+from tests.support.server_harness import CoreHarness
+
+
+class CoreRig:
+    """A core and its hub, whose clock does not advance; deferred work runs in `settle`."""
+
+    def __init__(self) -> None:
+        self.box = Toolbox()
+        self.due: list[Any] = []
+        self.hub = Hub(
+            self.box,
+            now_ms=lambda: 0.0,
+            defer=self.due.append,
+            later=lambda delay_ms, ring: None,
+            on_change=lambda lists: self.bench.server.catalogue_changed(lists),
+            on_update=lambda uri: self.bench.server.resource_updated(uri),
+        )
+        self.bench = CoreHarness(self.hub)
+
+    def settle(self) -> None:
+        while self.due:
+            self.due.pop(0)()
+
+    def answer(self, port: FakePort, result: object) -> None:
+        self.hub.receive_result(port, port.last("call")["call"], json.dumps(result), False)
 
 
 class HubRig:

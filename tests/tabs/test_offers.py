@@ -5,36 +5,22 @@ Every message of the core is checked against the official models.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
-from tabserver.handlers.toolbox import Toolbox, prompt, resource
-from tabserver.tabs.hub import Hub
+from tabserver.handlers.toolbox import prompt, resource
 from tests.support.fake_port import FakePort
-from tests.support.server_harness import READY, CoreHarness
+from tests.support.hub_harness import CoreRig
+from tests.support.server_harness import READY
 
 NOTE = {"uri": "notes://today", "name": "today", "mimeType": "text/plain"}
 NOTES = {"uriTemplate": "notes://{folder}/{name*}", "name": "notes"}
 REVIEW = {"name": "review", "arguments": [{"name": "code", "required": True}, {"name": "tone"}]}
 
 
-class Rig:
-    """A core, its hub, and tabs whose messages the test sends."""
-
-    def __init__(self) -> None:
-        self.box = Toolbox()
-        self.due: list[Any] = []
-        self.hub = Hub(
-            self.box,
-            now_ms=lambda: 0.0,
-            defer=self.due.append,
-            later=lambda delay_ms, ring: None,
-            on_change=lambda lists: self.bench.server.catalogue_changed(lists),
-            on_update=lambda uri: self.bench.server.resource_updated(uri),
-        )
-        self.bench = CoreHarness(self.hub)
+class Rig(CoreRig):
+    """A core with tabs whose messages the test sends."""
 
     def tab(self, id: str, **offers: Any) -> FakePort:
         port = FakePort()
@@ -42,15 +28,8 @@ class Rig:
         self.hub.receive(port, {"t": "offer", **offers})
         return port
 
-    def answer(self, port: FakePort, result: object) -> None:
-        self.hub.receive_result(port, port.last("call")["call"], json.dumps(result), False)
-
     def fail(self, port: FakePort, **error: Any) -> None:
         self.hub.receive(port, {"t": "error", "call": port.last("call")["call"], **error})
-
-    def settle(self) -> None:
-        while self.due:
-            self.due.pop(0)()
 
     async def ask(self, method: str, params: dict[str, Any], is_modern: bool) -> None:
         if is_modern:

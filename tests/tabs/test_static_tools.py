@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from tabserver.handlers.toolbox import Toolbox, tool
-from tabserver.tabs.hub import Hub
+from tabserver.handlers.toolbox import tool
 from tabserver.wire.control_messages import PIN
 from tabserver.wire.frames import Kind
 from tabserver.wire.static_tools import STATIC_NAMES, STATIC_TOOLS
 from tests.support.fake_port import FakePort
-from tests.support.server_harness import MODERN, READY, CoreHarness
+from tests.support.hub_harness import CoreRig
+from tests.support.server_harness import MODERN, READY
 
 CAN: dict[str, Any] = {"elicitation": {"form": {}}}
 ERAS = pytest.mark.parametrize("is_modern", [True, False])
@@ -25,31 +25,17 @@ FORM = {"message": "Your name?", "requestedSchema": {"type": "object", "properti
 ALICE = {"action": "accept", "content": {"name": "Alice"}}
 
 
-class Rig:
+class Rig(CoreRig):
     """A core whose server has static tools, a worker's tool, and tabs that the test attaches."""
 
     def __init__(self) -> None:
-        self.box = Toolbox()
-        self.due: list[Any] = []
-        self.hub = Hub(
-            self.box,
-            now_ms=lambda: 0.0,
-            defer=self.due.append,
-            later=lambda delay_ms, ring: None,
-            on_change=lambda lists: self.bench.server.catalogue_changed(lists),
-            on_update=lambda uri: self.bench.server.resource_updated(uri),
-        )
-        self.bench = CoreHarness(self.hub)
+        super().__init__()
         self.hub.use_static_tools(True)
         self._numbers = iter(range(1000))
 
         @tool(toolbox=self.box)
         def add(a: int, b: int) -> int:
             return a + b
-
-    def settle(self) -> None:
-        while self.due:
-            self.due.pop(0)()
 
     def tab(self, id: str, *names: str, visible: bool = True, **more: Any) -> FakePort:
         port = FakePort()
@@ -59,9 +45,6 @@ class Rig:
 
     def send(self, port: FakePort, t: str, **more: Any) -> None:
         self.hub.receive(port, {"t": t, "call": port.last("call")["call"], **more})
-
-    def answer(self, port: FakePort, result: Any) -> None:
-        self.hub.receive_result(port, port.last("call")["call"], json.dumps(result), False)
 
     def ask(self, is_modern: bool, name: str, /, **arguments: Any) -> str:
         """Call a tool; returns the channel of the call."""
