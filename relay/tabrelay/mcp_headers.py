@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from tabserver.wire import methods
+
 PROTOCOL_VERSION: Final = "mcp-protocol-version"
 SESSION_ID: Final = "mcp-session-id"
 METHOD: Final = "mcp-method"
@@ -14,6 +16,16 @@ NAME: Final = "mcp-name"
 PARAM_PREFIX: Final = "mcp-param-"
 LAST_EVENT_ID: Final = "last-event-id"
 TABRELAY_ACP: Final = "tabrelay-acp"
+
+# Method -> the param that names its tool, prompt, resource or task, and is repeated in the header Mcp-Name.
+NAMED_BY: Final = {
+    methods.TOOLS_CALL: "name",
+    methods.PROMPTS_GET: "name",
+    methods.RESOURCES_READ: "uri",
+    methods.TASKS_GET: "taskId",
+    methods.TASKS_UPDATE: "taskId",
+    methods.TASKS_CANCEL: "taskId",
+}
 
 RAW_PROTOCOL_VERSION: Final = PROTOCOL_VERSION.encode()
 RAW_SESSION_ID: Final = SESSION_ID.encode()

@@ -16,15 +16,6 @@ from tabrelay.http.param_headers import encode
 from tabserver.wire import methods
 
 _BODY: Final = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
-# The parameter that `Mcp-Name` repeats.
-_NAMES: Final = {
-    methods.TOOLS_CALL: "name",
-    methods.PROMPTS_GET: "name",
-    methods.RESOURCES_READ: "uri",
-    methods.TASKS_GET: "taskId",
-    methods.TASKS_UPDATE: "taskId",
-    methods.TASKS_CANCEL: "taskId",
-}
 
 
 def for_post(
@@ -60,7 +51,7 @@ def _place(snapshot: SessionSnapshot) -> dict[str, str]:
 def _envelope(message: BridgeMessage, params: ToolHeaders) -> dict[str, str]:
     assert message.version is not None
     headers = {mcp_headers.PROTOCOL_VERSION: encode(message.version), mcp_headers.METHOD: encode(message.method or "")}
-    name = message.params.get(_NAMES.get(message.method or "", ""))
+    name = message.params.get(mcp_headers.NAMED_BY.get(message.method or "", ""))
     if isinstance(name, str):
         headers[mcp_headers.NAME] = encode(name)
     if message.method == methods.TOOLS_CALL:

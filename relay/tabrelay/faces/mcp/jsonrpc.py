@@ -8,19 +8,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tabrelay.errors import BadRequest
-from tabserver.wire import jsonrpc, methods
+from tabrelay.mcp_headers import NAMED_BY
+from tabserver.wire import jsonrpc
 
 # Bytes of a client's description, which is kept in memory for as long as its session or its call.
 MAX_CLIENT_INFO: Final = 16 * 1024
-# Method -> the param that names its tool, prompt, resource or task, and is repeated in the header Mcp-Name.
-NAMED_BY: Final = {
-    methods.TOOLS_CALL: "name",
-    methods.PROMPTS_GET: "name",
-    methods.RESOURCES_READ: "uri",
-    methods.TASKS_GET: "taskId",
-    methods.TASKS_UPDATE: "taskId",
-    methods.TASKS_CANCEL: "taskId",
-}
 
 
 def name_of(message: dict[str, Any]) -> str | None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 from tabrelay import mcp_headers
 from tabrelay.calls.calls import Reply
 from tabrelay.errors import BadRequest
-from tabrelay.faces.mcp.jsonrpc import NAMED_BY
 from tabrelay.http.headers import RequestHeaders
 from tabrelay.http.param_headers import decode, mismatch
 from tabrelay.routing.entry import ServerEntry
@@ -119,7 +118,7 @@ def check_request(request: RequestHeaders, message: dict[str, Any]) -> dict[str,
     _compare(request, mcp_headers.RAW_PROTOCOL_VERSION, version)
     _compare(request, mcp_headers.RAW_METHOD, message["method"])
     assert isinstance(params, dict)
-    named_by = NAMED_BY.get(message["method"])
+    named_by = mcp_headers.NAMED_BY.get(message["method"])
     if named_by is not None:
         name = params.get(named_by)
         if not isinstance(name, str):
