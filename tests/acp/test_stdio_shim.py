@@ -77,7 +77,7 @@ def test_it_loads_nothing_that_takes_time() -> None:
         "tabrelay.cli.flags",
         "tabrelay.cli.mcp",
         "tabrelay.cli.output",
-        "tabrelay.cli.paint",
+        "tabrelay.cli.colours",
         "tabrelay.cli.parsers",
         "tabrelay.system",
         "tabrelay.system.program",

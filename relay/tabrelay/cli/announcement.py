@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from tabrelay.cli.paint import PLAIN, Paint
+from tabrelay.cli.colours import PLAIN, Colours
 from tabrelay.http.addresses import is_loopback
 
 
@@ -45,10 +45,10 @@ class Announcement:
             }
         )
 
-    def text(self, is_terminal: bool, paint: Paint = PLAIN) -> str:
+    def text(self, is_terminal: bool, colour: Colours = PLAIN) -> str:
         server = self.servers[0] if self.servers else "NAME"
         url = self.mcp_url(server)
-        bold = functools.partial(paint, "bold")
+        bold = functools.partial(colour, "bold")
         secret = self.token if is_terminal else f"$({self.command} token{self.flags})"
         header = f' --header "Authorization: Bearer {secret}"' if self.needs_token else ""
         others = [f"           {self.mcp_url(name)}" for name in self.servers[1:]]

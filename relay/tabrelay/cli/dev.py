@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tabrelay.cli import again, flags, running_relay, serve
+from tabrelay.cli import flags, running_relay, self_restart, serve
 from tabrelay.cli.output import ExitWith
 
 _FREE_PORTS_TRIED = 20
@@ -152,7 +152,7 @@ class DevSite:
             print(json.dumps({**line, "relay_url": relay_page, "servers": servers}), flush=True)
             return
         print(self._text(settings, relay_page), flush=True)
-        if settings.open_browser and not again.is_again() and has_display():
+        if settings.open_browser and not self_restart.is_restarted() and has_display():
             opener.open(f"{self.url}/", _OPENER_S)
 
     def _text(self, settings: Any, relay_page: str) -> str:

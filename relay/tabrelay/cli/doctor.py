@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from tabrelay import __version__
-from tabrelay.cli import flags, paint, readiness, relay_choice, running_relay
+from tabrelay.cli import colours, flags, readiness, relay_choice, running_relay
 from tabrelay.cli.output import FAILED, OK, ExitWith
 from tabrelay.cli.readiness import Finding
 
@@ -65,7 +65,7 @@ def _doctor(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([asdict(finding) for finding in found], indent=1))
     else:
-        print(readiness.text(found, paint.for_stream(sys.stdout), running_relay.command()))
+        print(readiness.text(found, colours.for_stream(sys.stdout), running_relay.command()))
     return FAILED if any(finding.state in ("bad", "missing") for finding in found) else OK
 
 
@@ -139,7 +139,7 @@ def _token(relay: DiagnosedRelay) -> Findings:
         try:
             relay.request("/-/status")
             yield Finding("token", "ok", "The relay takes it.")
-        except running_relay.Impostor as problem:
+        except running_relay.OtherProgram as problem:
             port = urlsplit(relay.base).port or 80
             advice = f"Start the relay with the same --home. To see which program has the port: lsof -i :{port}"
             yield Finding("token", "bad", str(problem), advice, problem.help or "")

@@ -47,14 +47,14 @@ def help_line(code: str) -> str:
 
 
 def table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], paint: Callable[[int, str], str] = lambda column, cell: cell
+    head: Sequence[str], rows: Sequence[Sequence[str]], colour: Callable[[int, str], str] = lambda column, cell: cell
 ) -> str:
-    """`paint` adds colour to the cell of a column, which takes no room."""
+    """`colour` adds colour to the cell of a column, which takes no room."""
     widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(head, widths, strict=True))]
     for row in rows:
         cells = zip(range(len(row)), row, widths, strict=True)
-        lines.append("  ".join(paint(column, cell) + " " * (width - len(cell)) for column, cell, width in cells))
+        lines.append("  ".join(colour(column, cell) + " " * (width - len(cell)) for column, cell, width in cells))
     return "\n".join(line.rstrip() for line in lines)
 
 

@@ -123,7 +123,7 @@ def _asking(args: argparse.Namespace, base: str) -> list[dict[str, Any]]:
     try:
         found: list[dict[str, Any]] = running_relay.request_at(base, flags.settings(args).home, "/-/pairs")["asking"]
         return found
-    except running_relay.Impostor:
+    except running_relay.OtherProgram:
         # The default port of an address that is not given may belong to a relay with another state directory.
         if args.port is not None or args.host is not None or relay_choice.candidates(args, flags.settings(args)):
             raise

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Final, NoReturn
 
-from tabrelay.cli import paint
+from tabrelay.cli import colours
 from tabrelay.cli.output import HELP, USAGE
 from tabrelay.system.program import command
 
@@ -78,7 +78,7 @@ class Parser(argparse.ArgumentParser):
         self._end(f"unrecognized arguments: {' '.join(unknown)}", meant or self.advice or self._all())
 
     def _end(self, what: str, hint: str) -> NoReturn:
-        colour = paint.for_stream(sys.stderr)
+        colour = colours.for_stream(sys.stderr)
         hint = re.sub(r"(?<![\w/.-])tabrelay(?= )", lambda _: command(), hint)
         more = f"Help: {command()} help {HELP[USAGE]}"
         self.exit(USAGE, f"{colour('red', self.prog)}: {what}\n{hint}\n{more}\n")
@@ -109,7 +109,7 @@ class ProgramParser(Parser):
         self._examples = examples
 
     def format_help(self) -> str:
-        colour = paint.for_stream(sys.stdout)
+        colour = colours.for_stream(sys.stdout)
         abouts = _abouts(self)
         width = max((len(name) for name in abouts), default=0)
         lines = [str(self.description), "", f"{colour('bold', 'Usage:')} {self.prog} COMMAND [ARGUMENTS]"]

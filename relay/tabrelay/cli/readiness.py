@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from tabrelay.cli.paint import Paint
+from tabrelay.cli.colours import Colours
 
 MARKS: Final = {"ok": "ok  ", "note": "note", "bad": "BAD ", "missing": "TODO"}
 COLOURS: Final = {"ok": "green", "note": "dim", "bad": "red", "missing": "yellow"}
@@ -74,11 +74,11 @@ def _steps(statuses: Sequence[dict[str, Any]], program: str) -> Iterator[Finding
         yield Finding("call", "missing", "No page is connected.", advice, "TR101")
 
 
-def text(found: Sequence[Finding], paint: Paint, program: str = "tabrelay") -> str:
+def text(found: Sequence[Finding], colour: Colours, program: str = "tabrelay") -> str:
     lines = []
     for finding in found:
         code = f" [{finding.help}]" if finding.help else ""
-        lines.append(f"{paint(COLOURS[finding.state], MARKS[finding.state])}  {finding.what:<10} {finding.text}{code}")
+        lines.append(f"{colour(COLOURS[finding.state], MARKS[finding.state])}  {finding.what:<10} {finding.text}{code}")
         if finding.advice:
             lines.append(f"{'':{ADVICE_COLUMN}}→ {finding.advice}")
     bad = sum(finding.state == "bad" for finding in found)

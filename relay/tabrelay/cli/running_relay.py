@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TIMEOUT_S = 10.0
 
 
-class Impostor(ExitWith):
+class OtherProgram(ExitWith):
     """Another program answers at the relay's address."""
 
 
@@ -67,7 +67,7 @@ def request_at(base: str, home: Path, path: str, method: str = "GET", body: Any 
                 help="TR304",
             )
     except Unproven as problem:
-        raise Impostor(str(problem), FAILED, help="TR305") from None
+        raise OtherProgram(str(problem), FAILED, help="TR305") from None
     except (OSError, ValueError, http.client.HTTPException):
         raise NoRelay(f"No relay answers at {base}. Start one: {command()} demo", UNREACHABLE) from None
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tabrelay.cli import again, flags, paint, running_relay, sign_in
+from tabrelay.cli import colours, flags, running_relay, self_restart, sign_in
 from tabrelay.cli.output import OK, ExitWith
 from tabrelay.system import relay_records
 from tabrelay.system.process_identity import ProcessIdentity
@@ -151,7 +151,7 @@ def run_relay(
         opener.close()
         reserved.close()
     if is_restart:
-        return again.start(settings.port if site is None else site.port)
+        return self_restart.execute(settings.port if site is None else site.port)
     if worker is None and not settings.json and sys.stderr.isatty():
         print(f"\nThe relay at {base} has stopped.", file=sys.stderr)
     return OK
@@ -191,7 +191,7 @@ def _supervise(settings: Any, sock: Any) -> int:
         code = processes.run()
     finally:
         relay_records.remove_of(settings.home, ProcessIdentity.of(os.getpid()))
-    return again.start(sock.getsockname()[1]) if processes.is_restart else code
+    return self_restart.execute(sock.getsockname()[1]) if processes.is_restart else code
 
 
 def _record(settings: Any, base: str, worker: Any, site: Any) -> Any:
@@ -214,7 +214,7 @@ def _record(settings: Any, base: str, worker: Any, site: Any) -> Any:
         tuple(sys.argv[1:]),
         os.getcwd(),
         time.time(),
-        again.is_service(pid),
+        self_restart.is_service(pid),
         app_url="" if site is None else site.url,
     )
 
@@ -328,9 +328,9 @@ def _announce(settings: Any, tokens: Any, base: str, page: str, opener: Any, sit
         command=running_relay.command(),
         flags=running_relay.home_flag(settings),
     )
-    text = announcement.text(sys.stdout.isatty(), paint.for_stream(sys.stdout))
+    text = announcement.text(sys.stdout.isatty(), colours.for_stream(sys.stdout))
     print(announcement.json_line() if settings.json else text, flush=True)
-    if settings.open_browser and not again.is_again() and not settings.json and has_display():
+    if settings.open_browser and not self_restart.is_restarted() and not settings.json and has_display():
         opener.open(address(OPENER_TTL_S), OPENER_TTL_S)
 
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any, Final
 
-from tabrelay.cli import flags, paint, relay_choice, running_relay
+from tabrelay.cli import colours, flags, relay_choice, running_relay
 from tabrelay.cli.output import OK, UNREACHABLE, ExitWith, ago, table
 from tabrelay.cli.render import printable
 
@@ -41,7 +41,7 @@ def _status(args: argparse.Namespace) -> int:
         for row in status["servers"]:
             print(row["name"])
     else:
-        print(text(status, paint.for_stream(sys.stdout)))
+        print(text(status, colours.for_stream(sys.stdout)))
     return OK
 
 
@@ -63,17 +63,17 @@ def _all(args: argparse.Namespace, home: Any, records: Any) -> int:
         return OK
     if not records:
         raise ExitWith(f"No relay runs. Start one: {running_relay.command()} demo", UNREACHABLE)
-    print("\n\n".join(text(status, paint.for_stream(sys.stdout)) for status in found))
+    print("\n\n".join(text(status, colours.for_stream(sys.stdout)) for status in found))
     for url, problem in silent:
         print(f"\n{url} does not answer: {problem}", file=sys.stderr)
     return OK
 
 
-def text(status: dict[str, Any], colours: paint.Paint = paint.PLAIN) -> str:
+def text(status: dict[str, Any], colour: colours.Colours = colours.PLAIN) -> str:
     status = _printable(status)
 
-    def painted(column: int, cell: str) -> str:
-        return colours(_colour(cell), cell) if column == STATE_COLUMN and cell else cell
+    def coloured(column: int, cell: str) -> str:
+        return colour(_colour(cell), cell) if column == STATE_COLUMN and cell else cell
 
     head = f"tabrelay {status['version']} at {status['url']}"
     if status.get("app_url"):
@@ -92,7 +92,7 @@ def text(status: dict[str, Any], colours: paint.Paint = paint.PLAIN) -> str:
         + _nodes(status.get("nodes", ()))
         + _refused(status.get("refused", ()))
     )
-    return f"{head}\n\n{table(('SERVER', 'STATE', 'TOOLS', 'CALLS', 'ADDRESS'), rows, painted)}{more}{below}{hint}"
+    return f"{head}\n\n{table(('SERVER', 'STATE', 'TOOLS', 'CALLS', 'ADDRESS'), rows, coloured)}{more}{below}{hint}"
 
 
 def _printable(value: Any) -> Any:

@@ -169,9 +169,7 @@ CLIENTS: tuple[KnownClient, ...] = (
         project=".qwen/settings.json",
         after="New sessions have it.",
     ),
-    KnownClient(
-        "kiro", "Kiro", lambda place: place.home / ".kiro" / "settings" / "mcp.json", project=".kiro/settings/mcp.json"
-    ),
+    KnownClient("kiro", "Kiro", lambda place: place.home / _KIRO, project=_KIRO),
     KnownClient("lm-studio", "LM Studio", lambda place: place.home / ".lmstudio" / "mcp.json"),
 )
 BY_NAME = {client.name: client for client in CLIENTS}

@@ -13,12 +13,12 @@ from typing import Final, NoReturn
 ENVIRONMENT: Final = "TABRELAY_RESTARTED"
 
 
-def is_again() -> bool:
+def is_restarted() -> bool:
     """Was this process a relay before? Then its page is open already."""
     return os.environ.get(ENVIRONMENT) == "1"
 
 
-def start(port: int) -> NoReturn:
+def execute(port: int) -> NoReturn:
     """Execute this program again, on the same port. The sockets of this process close by themselves."""
     from tabrelay.cli import running_relay
 

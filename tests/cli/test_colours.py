@@ -6,7 +6,7 @@ from io import StringIO
 
 import pytest
 
-from tabrelay.cli import paint, status
+from tabrelay.cli import colours, status
 from tabrelay.cli.output import table
 
 
@@ -31,8 +31,8 @@ class Terminal(StringIO):
     ],
 )
 def test_the_environment_turns_colour_on_and_off(env: dict[str, str], on_terminal: bool, in_pipe: bool) -> None:
-    assert paint.is_on(Terminal(), env) is on_terminal
-    assert paint.is_on(StringIO(), env) is in_pipe
+    assert colours.is_on(Terminal(), env) is on_terminal
+    assert colours.is_on(StringIO(), env) is in_pipe
 
 
 def test_colour_of_a_cell_takes_no_room() -> None:
@@ -50,7 +50,7 @@ def test_the_state_of_a_server_has_its_colour_and_texts_of_servers_have_none() -
     failed = {"connection": "failed", "attempts": 2, "next_retry_s": None, "error": "\x1b[2Jgone"}
     servers = [row("up", "online"), row("quiet", "idle"), row("away", "offline"), row("broken", "offline", **failed)]
     found = {"version": "1", "url": "http://x", "servers": servers}
-    lines = status.text(found, paint.Paint(True)).splitlines()
+    lines = status.text(found, colours.Colours(True)).splitlines()
     assert "\x1b[32monline for 3 s\x1b[0m" in lines[3]
     assert "\x1b[33midle for 3 s, no page is open\x1b[0m" in lines[4]
     assert "\x1b[2moffline for 3 s\x1b[0m" in lines[5]
@@ -60,5 +60,5 @@ def test_the_state_of_a_server_has_its_colour_and_texts_of_servers_have_none() -
 
 
 def test_without_colour_a_text_stays_as_it_is() -> None:
-    assert paint.PLAIN("red", "text") == "text"
-    assert paint.Paint(True)("red", "text") == "\x1b[31mtext\x1b[0m"
+    assert colours.PLAIN("red", "text") == "text"
+    assert colours.Colours(True)("red", "text") == "\x1b[31mtext\x1b[0m"

@@ -1,7 +1,7 @@
 """Colour of terminal output: on a terminal, unless the environment decides otherwise.
 
 NO_COLOR and CLICOLOR=0 turn it off, FORCE_COLOR and CLICOLOR_FORCE turn it on, also in a pipe; NO_COLOR counts first.
-TERM=dumb has none. Text of servers is made safe in `render` before it is painted.
+TERM=dumb has none. Text of servers is made safe in `render` before it gets colour.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "
 ENABLE_VT: Final = 0x0004  # Windows: the console interprets escape sequences
 
 
-class Paint:
-    """`paint("red", "text")`; without colour, the text as it is."""
+class Colours:
+    """`colour("red", "text")`; without colour, the text as it is."""
 
     def __init__(self, is_on: bool) -> None:
         self.is_on = is_on
@@ -25,11 +25,11 @@ class Paint:
         return f"\x1b[{CODES[colour]}m{text}\x1b[0m" if self.is_on and text else text
 
 
-PLAIN: Final = Paint(False)
+PLAIN: Final = Colours(False)
 
 
-def for_stream(stream: TextIO, env: Mapping[str, str] | None = None) -> Paint:
-    return Paint(is_on(stream, os.environ if env is None else env))
+def for_stream(stream: TextIO, env: Mapping[str, str] | None = None) -> Colours:
+    return Colours(is_on(stream, os.environ if env is None else env))
 
 
 def is_on(stream: TextIO, env: Mapping[str, str]) -> bool:
