@@ -18,7 +18,7 @@ import uvloop
 
 from bench.peer import Linked, Socket, bearer
 from bench.stage import TOKEN, announce
-from tabserver.wire.events import Parted
+from tabserver.wire.events import ByeReceived
 from tabserver.wire.frames import SUBPROTOCOL
 
 AT_ONCE = 64  # concurrent dials
@@ -34,9 +34,9 @@ class Idle(Linked):
         for text in texts:
             if '"t":"bye"' in text[:40]:
                 self.link.receive(text, None, now)
-                parted = [event for event in self.link.events() if isinstance(event, Parted)]
-                if parted and parted[0].retry_ms is not None:
-                    self.retry_s = parted[0].retry_ms / 1000
+                byes = [event for event in self.link.events() if isinstance(event, ByeReceived)]
+                if byes and byes[0].retry_ms is not None:
+                    self.retry_s = byes[0].retry_ms / 1000
                 return ()
         return super().received(texts, now)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from tabserver.wire.events import Parted, Received
+from tabserver.wire.events import ByeReceived, Received
 from tabserver.wire.frames import Greeting
 from tabserver.wire.link import Link
 from tests.support.hook.tap import FAKE_BUILD
@@ -57,7 +57,7 @@ async def test_a_name_that_was_taken_after_the_handshake_is_refused_at_the_hello
     async with SyntheticWorker(relay.url, relay.token, server) as holder:
         await greet(late)
         await late.until(lambda: late.close_code == 4403)
-        [bye] = [event for event in late.seen if isinstance(event, Parted)]
+        [bye] = [event for event in late.seen if isinstance(event, ByeReceived)]
         assert bye.code == 4403 and "another origin or token" in bye.reason and bye.retry_ms is None
         assert (await relay.call(server, "echo")).json()["result"]
         assert (len(holder.calls), late.calls) == (1, [])
@@ -84,7 +84,7 @@ async def test_a_name_is_kept_for_its_principal_during_the_grace(relay: RunningR
         # And at the hello, for one whose handshake was accepted before.
         await greet(early)
         await early.until(lambda: early.close_code == 4403)
-        assert [event.retry_ms for event in early.seen if isinstance(event, Parted)] == [3000]
+        assert [event.retry_ms for event in early.seen if isinstance(event, ByeReceived)] == [3000]
         holder.on_call = SyntheticWorker.echo
         following = asyncio.create_task(relay.call("notes", "echo"))
         await holder.dial()

@@ -20,7 +20,7 @@ from tabrelay.admission.active_requests import CHECK_INTERVAL_S, ActiveRequest, 
 from tabrelay.admission.tokens import Tokens
 from tabrelay.calls.principal import Principal
 from tabserver.wire import jsonrpc
-from tabserver.wire.events import Closed, Parted, Received
+from tabserver.wire.events import ByeReceived, Closed, Received
 from tabserver.wire.frames import BEARER_PREFIX, Kind
 from tests.support.link_worker import SyntheticWorker
 from tests.support.running_relay import ACCEPT, RunningRelay
@@ -123,7 +123,7 @@ async def test_a_browser_is_disconnected_and_its_callers_get_an_error_at_once(re
         revoke(relay, "page")
         await worker.dropped()
         assert worker.close_code == 4401
-        assert [event.code for event in worker.seen if isinstance(event, Parted)] == [4401]
+        assert [event.code for event in worker.seen if isinstance(event, ByeReceived)] == [4401]
         assert (await asking).json()["error"]["data"]["reason"] == "browser_gone"
     with pytest.raises(Exception, match="401"):
         await worker.dial()

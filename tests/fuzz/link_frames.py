@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tabserver.wire.events import Parted, Received, Violation
+from tabserver.wire.events import ByeReceived, Received, Violation
 from tabserver.wire.frames import Greeting, Kind, Terms
 from tabserver.wire.link import Link
 
@@ -33,7 +33,7 @@ def check(data: bytes) -> None:
             full.receive(header, payload, now)
             events = [*([] if event is None else [event]), *quick.events()]
             assert (events, *_state(quick)) == (full.events(), *_state(full)), f"{header!r} is read in two ways"
-            if any(isinstance(each, Violation | Parted) for each in events):
+            if any(isinstance(each, Violation | ByeReceived) for each in events):
                 break  # the shell closes the socket
         for link in (quick, full):
             link.handle_timer(100.0)

@@ -19,7 +19,7 @@ from tabrelay.errors import RelayUnavailable
 from tabrelay.routing.catalogue_store import CatalogueStore
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.registry import Registry
-from tabserver.wire.events import Closed, Parted, Received
+from tabserver.wire.events import ByeReceived, Closed, Received
 from tests.support.cpython_dialer import RemoteWorker
 from tests.support.demo import Demo
 from tests.support.link_worker import DONE, SyntheticWorker
@@ -62,8 +62,8 @@ def keep(worker: SyntheticWorker) -> list[Received[str]]:
     return waiting
 
 
-def goodbyes(worker: SyntheticWorker) -> list[Parted]:
-    return [event for event in worker.seen if isinstance(event, Parted)]
+def goodbyes(worker: SyntheticWorker) -> list[ByeReceived]:
+    return [event for event in worker.seen if isinstance(event, ByeReceived)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

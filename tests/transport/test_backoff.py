@@ -6,7 +6,7 @@ import pytest
 
 from tabserver.transport.backoff import Backoff
 from tabserver.transport.dialing import DialError
-from tabserver.wire.events import Parted
+from tabserver.wire.events import ByeReceived
 from tests.support.fake_clock import settle
 from tests.support.transport_harness import TransportHarness
 
@@ -107,5 +107,5 @@ def test_jitter_keeps_every_delay_between_one_and_three_point_three_seconds(jitt
 
 
 def test_a_drain_is_recognised_by_its_reason_too() -> None:
-    verdict = Backoff(lambda: 0.5).after_close(1006, "", Parted(1000, "drain", 40), was_up=True)
+    verdict = Backoff(lambda: 0.5).after_close(1006, "", ByeReceived(1000, "drain", 40), was_up=True)
     assert verdict.delay_s == 0.04

@@ -10,7 +10,7 @@ import pytest
 from tabserver.wire import frames
 from tabserver.wire.eras import Era
 from tabserver.wire.errors import BufferFull, LocalProtocolError, MessageTooLarge
-from tabserver.wire.events import Closed, Event, Expired, Opened, Parted, Received, Silence, Violation, Welcomed
+from tabserver.wire.events import ByeReceived, Closed, Event, Expired, Opened, Received, Silence, Violation, Welcomed
 from tabserver.wire.frames import Caller, Greeting, Kind, Terms
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
@@ -265,7 +265,7 @@ def test_buffers_are_bounded_in_number_and_size() -> None:
 def test_a_bye_reaches_the_other_end() -> None:
     pair = Pair().connect()
     pair.relay.bye(1012, "restart", pair.now, retry_ms=400)
-    assert pair.settle().at_worker[-1] == Parted(1012, "restart", 400)
+    assert pair.settle().at_worker[-1] == ByeReceived(1012, "restart", 400)
 
 
 GOOD = '{"t":"msg","s":1,"a":0,"c":"c","k":"res","i":1}'

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..timing import DEFAULTS, Timing
-from ..wire.events import Parted
+from ..wire.events import ByeReceived
 from ..wire.frames import CLOSE_FORBIDDEN, CLOSE_GOING_AWAY, CLOSE_REPLACED, CLOSE_RESTART, CLOSE_UNAUTHORIZED
 from ..wire.limits import JITTER
 from .dialing import DialError
@@ -61,18 +61,18 @@ class Backoff:
         delay_s = self._taken_delay_s() if error.why == "taken" else self._next_delay_s()
         return Verdict(error.why, error.message, delay_s)
 
-    def after_close(self, code: int, reason: str, parted: Parted | None, *, was_up: bool) -> Verdict:
+    def after_close(self, code: int, reason: str, bye: ByeReceived | None, *, was_up: bool) -> Verdict:
         """A `bye` takes precedence over the close code, which a proxy or a crash may have removed."""
-        if parted is not None:
-            code, reason = parted.code, parted.reason or reason
-        if parted is not None and code == CLOSE_FORBIDDEN and reason:
+        if bye is not None:
+            code, reason = bye.code, bye.reason or reason
+        if bye is not None and code == CLOSE_FORBIDDEN and reason:
             # L8: the name is held by a page of another principal, or reserved for one during its grace.
-            return Verdict("taken", reason, max((parted.retry_ms or 0) / 1000, self._taken_delay_s()))
+            return Verdict("taken", reason, max((bye.retry_ms or 0) / 1000, self._taken_delay_s()))
         # L10: 4401, 4403 and 4409 end the attempts.
         if code in _FINAL:
             return Verdict(*_FINAL[code], None)
         why, message = "lost", f"The connection was lost ({code}{': ' + reason if reason else ''})."
-        announced_s = ((parted.retry_ms if parted else None) or 0) / 1000
+        announced_s = ((bye.retry_ms if bye else None) or 0) / 1000
         if reason == "drain":  # L13
             why, message = "restarting", "The relay is restarting."
         if reason == "stop":  # L13

@@ -14,7 +14,7 @@ from typing import Final, Generic, TypeVar, cast
 
 from ..wire.call_times import CallTimes
 from ..wire.codec import Codec, TextCodec
-from ..wire.events import Closed, Event, Opened, Parted, Received, Silence, Violation, Welcomed
+from ..wire.events import ByeReceived, Closed, Event, Opened, Received, Silence, Violation, Welcomed
 from ..wire.frames import CLOSE_PROTOCOL, CLOSE_SLOW, Kind
 from ..wire.jsonrpc import RequestId
 from ..wire.limits import RETRY_TIMER_S
@@ -58,7 +58,7 @@ class LinkSession(Generic[P]):
         self._welcomed, self._failed, self._report = welcomed, failed, report
         self._sync = sync
         # The `bye` of the relay on this socket.
-        self.parted: Parted | None = None
+        self.received_bye: ByeReceived | None = None
         self._socket: OpenSocket[P] | None = None
         self._outbox: deque[tuple[str, P | None]] = deque()
         self._channels = Channels(link, clock)
@@ -84,7 +84,7 @@ class LinkSession(Generic[P]):
     # -- sockets ------------------------------------------------------------------------------------------------------
 
     def connected(self, socket: OpenSocket[P]) -> None:
-        self._socket, self.parted = socket, None
+        self._socket, self.received_bye = socket, None
         self._change(self._link.connected, self._clock())
         self._pump()
 
@@ -136,13 +136,6 @@ class LinkSession(Generic[P]):
         if not self._is_pumping:  # else the `_pump` that called this function continues
             self._write()
             self._arm()
-
-    def close_channel(self, channel: str, why: str) -> None:
-        try:
-            self._change(self._channels.close, channel, why)
-        except Exception as error:
-            self._report(error)
-        self._pump()
 
     def _change(self, change: Callable[..., T], *args: object) -> T:
         """Change the link: number a frame, handle a timer, begin or end a socket. JavaScript may have carried out calls
@@ -224,8 +217,8 @@ class LinkSession(Generic[P]):
             self._deliver(event)
         elif isinstance(event, Welcomed):
             self._greeted(event)
-        elif isinstance(event, Parted):
-            self.parted = event
+        elif isinstance(event, ByeReceived):
+            self.received_bye = event
         elif isinstance(event, Violation):
             self._change(self._link.bye, CLOSE_PROTOCOL, event.reason, self._clock())
             self._cut(CLOSE_PROTOCOL, event.reason)

@@ -198,7 +198,7 @@ class Transport(Generic[P]):
         if was_up and code in REFUSALS and not is_ours:
             self.session.refused()
         self._drop_attempt(1000, "closed", seen=(code, reason))
-        verdict = self._backoff.after_close(code, reason, self.session.parted, was_up=was_up)
+        verdict = self._backoff.after_close(code, reason, self.session.received_bye, was_up=was_up)
         if not was_up:
             error = DialError(verdict.why, verdict.message, verdict.delay_s is None)
             self._report(error)

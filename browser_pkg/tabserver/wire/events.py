@@ -62,7 +62,7 @@ class Closed:
 
 
 @dataclass(frozen=True, slots=True)
-class Parted:
+class ByeReceived:
     """The other end sent `bye`; the socket closes next. `code` decides whether and when to dial again."""
 
     code: int
@@ -109,4 +109,6 @@ class ClockRead:
     theirs: float
 
 
-Event = Welcomed | Opened | Received[Any] | Closed | Parted | Violation | Undeliverable | Silence | Expired | ClockRead
+Event = (
+    Welcomed | Opened | Received[Any] | Closed | ByeReceived | Violation | Undeliverable | Silence | Expired | ClockRead
+)

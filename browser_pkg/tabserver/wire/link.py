@@ -31,7 +31,7 @@ from . import frames
 from .call_times import MAX_TIME
 from .codec import Codec, TextCodec
 from .errors import LocalProtocolError, RemoteProtocolError, TooMuch
-from .events import ClockRead, Closed, Event, Opened, Parted, Received, Undeliverable, Violation, Welcomed
+from .events import ByeReceived, ClockRead, Closed, Event, Opened, Received, Undeliverable, Violation, Welcomed
 from .frames import Caller, Greeting, Kind, Terms
 from .jsonrpc import RequestId
 from .limits import DEFAULTS, Limits, watchdog_s
@@ -259,7 +259,7 @@ class Link(LinkShortcuts[P]):
         elif kind == "close":
             self._events.append(Closed(frame["c"], frame["why"][: frames.MAX_WHY]))
         elif kind == "bye":
-            self._events.append(Parted(frame["code"], frame["reason"][: frames.MAX_WHY], frame.get("retry_ms")))
+            self._events.append(ByeReceived(frame["code"], frame["reason"][: frames.MAX_WHY], frame.get("retry_ms")))
         elif kind == "hello":
             self._handle_hello(frame, now)
         elif kind == "welcome":

@@ -11,7 +11,7 @@ from websockets.exceptions import InvalidStatus
 
 from tabrelay.peers.nodes.locator import _is_better
 from tabrelay.peers.nodes.remote_peer import BrowserLocation, RemotePeer
-from tabserver.wire.events import Parted
+from tabserver.wire.events import ByeReceived
 from tests.behaviour.test_reserved_names import dial_without_greeting, greet, is_away, stranger
 from tests.support.relay_pair import Pair, meeting
 from tests.support.waiting import BOUND_S, pause
@@ -47,7 +47,7 @@ async def test_a_name_is_kept_for_its_principal_at_every_relay_during_the_grace(
                 assert refused.value.response.status_code == 403
             await greet(early)
             await early.until(lambda: early.close_code == 4403)
-            assert [event.retry_ms for event in early.seen if isinstance(event, Parted)] == [3000]
+            assert [event.retry_ms for event in early.seen if isinstance(event, ByeReceived)] == [3000]
             following = asyncio.create_task(pair.b.call("notes", "echo"))
             await holder.dial()
             assert (await following).json()["result"]

@@ -26,11 +26,11 @@ from tabserver.wire.control_messages import ABOUT, CLOSE_STREAM, OURS, PIN, RELA
 from tabserver.wire.eras import Era
 from tabserver.wire.errors import BufferFull, MessageTooLarge
 from tabserver.wire.events import (
+    ByeReceived,
     ClockRead,
     Closed,
     Event,
     Expired,
-    Parted,
     Received,
     Silence,
     Undeliverable,
@@ -268,7 +268,7 @@ class BrowserPeer(LinkShell):
             case Expired():
                 self._end()
                 self._fail_calls(self._pending_calls.abandon(), "it did not reconnect in time")
-            case Parted(code, reason):
+            case ByeReceived(code, reason):
                 # defence: take-over: a goodbye frees a name
                 self._has_left = True
                 log.debug("%s: the browser sent bye: %s %s", self.server, code, reason)
