@@ -24,7 +24,6 @@ CODE = re.compile(r"\bTR\d{3}\b")
 # Functions that make an error, and the place of its reason among their arguments.
 MAKERS = {"Refuse": 1, "RoutingError": 1, "_not_run": 1, "error_result": 1, "problem": 0, "problem_response": 1}
 MAKERS |= {"_error": 1, "_refusal": 1}
-FACES = RELAY / "faces" / "web"
 # Where the two short names make such errors.
 SHORT = {"_error": ("pairing.py", "proving.py"), "_refusal": ("console.py",)}
 

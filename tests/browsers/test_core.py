@@ -12,8 +12,6 @@ from tests.support.browser_engines import Engine, Tab, until
 from tests.support.documented_pages import OFFERED, WAYS, fetch_files, write_page
 from tests.support.web_app import App
 
-# No other page offers anything any more.
-ALONE = "connection.catalogue?.tools.every(({ owner }) => ['worker', connection.tab.id].includes(owner))"
 # In Chromium, tests/e2e/test_loading.py tries all of them.
 WAYS_HERE = ("README", "WebMCP", "MicroPython") if NAMES == ["chromium"] else tuple(WAYS)
 WITHOUT: dict[str, dict[str, str]] = {"shared": {}, "elected": {"without": "SharedWorker"}}

@@ -94,7 +94,6 @@ class Wire:
     down: list[tuple[str, str | None]] = field(default_factory=list)
     is_dead: bool = False
     relay_knows: bool = False
-    worker_knows: bool = False
 
 
 class RelayEnd:

@@ -89,16 +89,6 @@ async def test_a_channel_of_one_request_ends_with_its_answer(bench: TransportHar
     assert [payload for _, payload in socket.sent if payload] == ['"first"']
 
 
-async def test_the_end_of_a_channel_is_sent_to_the_relay_once(bench: TransportHarness) -> None:
-    await bench.start()
-    await bench.connect()
-    bench.relay.link.open("c", CALLER, bench.clock())
-    bench.relay.exchange()
-    bench.transport.session.close_channel("c", "done")
-    bench.transport.session.close_channel("c", "done")
-    assert [e for e in bench.relay.exchange() if isinstance(e, Closed)] == [Closed("c", "done")]
-
-
 async def test_without_room_on_the_link_answers_wait_and_notices_about_requests_are_dropped() -> None:
     bench = TransportHarness(Limits(replay_messages=1))
     await bench.start()

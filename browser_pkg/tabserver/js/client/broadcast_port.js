@@ -13,7 +13,7 @@ const PORT_REQUEST = "knock"; // style: ok (wire value)
 const WORKER_READY = "open";
 
 /** One end of such a channel. @implements {Port} */
-export class BroadcastPort {
+class BroadcastPort {
   #channel;
   /** Messages that arrived before there was a listener; a MessagePort queues them too. @type {MessageEvent[]} */
   #undelivered = [];

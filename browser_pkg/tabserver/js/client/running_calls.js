@@ -293,7 +293,7 @@ export function isInputRequired(value) {
 }
 
 /** @param {any} value */
-export function toInputRequired(value) {
+function toInputRequired(value) {
   const { requests, state } = value instanceof InputRequired
     ? value
     : { requests: value.inputRequests ?? {}, state: value.requestState };

@@ -47,7 +47,7 @@ function stem(word) {
  *
  * @param {string} text
  */
-export function wordsOf(text) {
+function wordsOf(text) {
   /** @type {string[]} */
   const words = [];
   for (const [raw] of text.matchAll(/[\p{L}\p{N}_$@][\p{L}\p{N}_$.@-]*/gu)) {

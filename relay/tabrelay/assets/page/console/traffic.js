@@ -87,12 +87,6 @@ export class Traffic extends EventTarget {
     this.#list.focus();
   }
 
-  /** The row before or after this one in the list. @param {string} id @param {number} step @returns {Row | undefined} */
-  neighbour(id, step) {
-    const at = this.#list.items.findIndex(({ row }) => row.id === id);
-    return at < 0 ? undefined : this.#list.items[at + step]?.row;
-  }
-
   #makeButtons() {
     const pause = byId("calls-pause", HTMLButtonElement);
     pause.addEventListener("click", () => {
