@@ -3,7 +3,8 @@
 usage: python3 .ci/style.py [PATH ...]     files or folders; default: everything that is checked
 
 Reads comments, strings and identifiers of Python and JavaScript, and the text of Markdown pages, whose sentences have
-fewer than 35 words. A line with `style: ok` is not checked; the reason belongs beside it.
+fewer than 35 words. Names of tests are sentences too. A line with `style: ok` is not checked; the reason belongs beside
+it.
 """
 
 from __future__ import annotations
@@ -193,6 +194,8 @@ def _names(line: int, column: int, text: str) -> Iterator[tuple[int, int, str, s
     for word in _WORD.findall(text):
         if word.lower() in NAMES:
             yield line, column + 1, text, f"{word} → {NAMES[word.lower()]}"
+    if text.startswith("test_"):
+        yield from _prose(line, column, text.replace("_", " "), _PAGES)
 
 
 def _python(source: str) -> Iterator[tuple[str, int, int, str]]:

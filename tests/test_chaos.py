@@ -158,7 +158,7 @@ async def test_a_frozen_direction_fills_the_senders_buffers_and_thaws_without_lo
         await sending
 
 
-async def test_refused_means_reset_and_the_next_may_come(proxy: ChaosProxy) -> None:
+async def test_a_refused_connection_is_reset_and_the_next_is_accepted(proxy: ChaosProxy) -> None:
     proxy.is_refusing = True
     with pytest.raises((OSError, InvalidMessage)):
         async with dial(proxy):

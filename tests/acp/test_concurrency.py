@@ -336,7 +336,7 @@ async def test_a_full_queue_takes_no_more_until_there_is_room(
     await fake.queue.close()
 
 
-async def test_one_that_is_larger_than_the_whole_line_has_it_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_exceeds_the_whole_limit_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concurrency, "MAX_BYTES", 100)
     fake = FakeTransport(1)
     tasks = [fake.enter(number, 200) for number in range(3)]

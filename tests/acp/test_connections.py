@@ -179,7 +179,7 @@ async def test_a_connection_is_ended_also_when_its_session_is_closed_while_the_e
         await nothing_more(stage)
 
 
-async def test_a_client_that_hangs_up_while_it_is_connected_leaves_its_place_to_others(
+async def test_a_client_that_disconnects_while_it_is_connected_leaves_its_place_to_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(local_port, "MAX_CONNECTIONS", 1)

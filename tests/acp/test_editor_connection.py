@@ -262,7 +262,7 @@ async def test_the_ports_accept_before_the_agent_receives_the_session() -> None:
 @pytest.mark.parametrize(
     ("method", "session"), [("session/load", "old"), ("session/resume", "old"), ("session/fork", "s2")]
 )
-async def test_a_session_that_is_taken_up_again_has_its_servers_too(method: str, session: str) -> None:
+async def test_a_resumed_session_has_its_servers_too(method: str, session: str) -> None:
     async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.ask_for_session(ACP, method=method, sessionId="old")
@@ -278,7 +278,7 @@ async def test_a_session_that_is_taken_up_again_has_its_servers_too(method: str,
         assert (await stage.editor.next())["params"]["_meta"] == {"tabrelay/sessionId": session}
 
 
-async def test_a_session_that_is_loaded_anew_leaves_none_of_its_old_ports() -> None:
+async def test_a_session_that_is_loaded_again_leaves_none_of_its_old_ports() -> None:
     async with ConductorHarness() as stage:
         await stage.greet()
         [old] = await stage.open(ACP)
@@ -363,7 +363,7 @@ async def test_a_bridge_that_crashes_is_one_disconnect_and_leaves_nothing_waitin
         assert (await stage.editor.next())["error"]["code"] == -32602
 
 
-async def test_an_editor_that_hangs_up_ends_the_connection_without_another_word() -> None:
+async def test_an_editor_that_disconnects_ends_the_connection_without_another_word() -> None:
     async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
@@ -387,7 +387,7 @@ async def test_an_editor_that_refuses_to_connect_is_the_end_of_that_connection_o
         assert (await stage.editor.next())["method"] == "mcp/connect"
 
 
-async def test_lines_that_are_no_messages_are_answered_and_the_connection_lives_on() -> None:
+async def test_lines_that_are_no_messages_are_answered_and_the_connection_goes_on() -> None:
     async with ConductorHarness() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
@@ -409,7 +409,9 @@ async def test_the_override_counts_more_than_what_is_declared() -> None:
         assert (await stage.editor.next())["method"] == "_mcp/message"
 
 
-async def test_a_client_that_does_not_read_is_hung_up_on_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_does_not_read_is_disconnected_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(line_writer.LineWriter.__init__, "__defaults__", (0.2,))
     monkeypatch.setattr(line_writer, "MAX_BYTES", 1 << 20)
     async with ConductorHarness() as stage:

@@ -179,7 +179,7 @@ def test_servers_are_added_where_none_were_declared() -> None:
 
 
 @pytest.mark.parametrize("server", [URL | {"headers": [{"name": "a", "value": "b"}]}, {"type": "acp", "name": "tab"}])
-def test_a_declaration_that_can_not_be_meant_is_refused(server: Any) -> None:
+def test_a_contradictory_declaration_is_refused(server: Any) -> None:
     rules = Rules()
     [refused] = shown(rules.above(id=1, method="session/new", params={"mcpServers": [server]}))
     assert (refused["id"], refused["error"]["code"]) == (1, -32602)

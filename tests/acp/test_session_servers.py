@@ -133,7 +133,7 @@ async def test_a_relay_that_is_restarted_during_a_session_receives_its_report_ag
                 assert whose(await plug.next())["session"] == "s1"
 
 
-async def test_a_token_that_is_replaced_during_a_session_is_read_anew(tmp_path: Path) -> None:
+async def test_a_token_that_is_replaced_during_a_session_is_read_again(tmp_path: Path) -> None:
     async with scene(tmp_path) as set:
         await set.stage.greet()
         [server] = await set.stage.open()

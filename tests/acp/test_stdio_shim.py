@@ -114,7 +114,7 @@ async def test_it_ends_with_its_stdin_and_what_was_under_way_still_arrives() -> 
         assert await ended(process) == 0
 
 
-async def test_it_ends_with_its_stdin_even_if_the_conductor_does_not_hang_up() -> None:
+async def test_it_ends_with_its_stdin_even_if_the_conductor_does_not_disconnect() -> None:
     async with FakeConductor() as harbour, child(harbour.port) as process:
         assert process.stdin
         reader, writer = await harbour.accept()

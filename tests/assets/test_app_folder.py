@@ -127,7 +127,7 @@ def test_changes_of_requested_files_are_noticed(root: Path, monkeypatch: pytest.
     assert folder.changes(folder.version) == ["/index.html"]
 
 
-def test_of_requested_files_so_many_are_watched(root: Path) -> None:
+def test_the_number_of_watched_files_is_bounded(root: Path) -> None:
     folder = AppFolder(root)
     for number in range(MOST_WATCHED + 10):
         folder.find(f"/none{number}")

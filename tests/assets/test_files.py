@@ -91,7 +91,7 @@ def test_the_manifest_names_every_group_by_its_content(root: Path) -> None:
         ("tabserver", "", "application/zip"),
     ],
 )
-def test_a_hashed_address_leads_to_its_file_for_ever(root: Path, group: str, file: str, mime: str) -> None:
+def test_a_hashed_address_leads_to_its_file_permanently(root: Path, group: str, file: str, mime: str) -> None:
     made = assets(root)
     asset = made.lookup(made.manifest()[group].removeprefix("/-/") + file)
     assert asset is not None
@@ -151,7 +151,7 @@ def test_a_folder_of_the_demo_is_its_index(root: Path) -> None:
         assert made.lookup(path) is None, path
 
 
-def test_stable_names_are_not_cached_for_ever(root: Path) -> None:
+def test_stable_names_are_not_cached_permanently(root: Path) -> None:
     made = assets(root)
     made.lookup(made.manifest()["pyodide"].removeprefix("/-/") + "pyodide.mjs")
     paths = ["worker.js", "ports.d.ts", "demo/", "demo/tools.py", "page/page.js"]

@@ -29,7 +29,7 @@ from tests.support.waiting import until
 CALLER = Caller(Era.MODERN, "2026-07-28", "token:me", {"name": "c", "version": "1"})
 
 
-def test_a_caller_subscribes_to_so_many_resources_and_all_of_a_server_to_so_many() -> None:
+def test_subscriptions_of_a_caller_and_of_a_server_are_bounded() -> None:
     audience = Subscribers()
 
     def subscribe(channel: str, uri: str) -> str | None:
@@ -93,7 +93,7 @@ def test_what_conductors_report_is_bounded() -> None:
     assert len(editors._called) == MAX_CALLED
 
 
-def test_a_node_has_so_many_messages_that_are_not_whole() -> None:
+def test_the_number_of_incomplete_messages_of_a_node_is_bounded() -> None:
     assembly = Assembly()
 
     def part(number: int) -> bytes:
@@ -123,7 +123,7 @@ def test_remembered_tools_that_ask_are_bounded() -> None:
     assert len(history._asks) == MAX_HISTORY
 
 
-def test_secrets_that_are_taken_out_of_logs_are_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_secrets_that_are_taken_out_of_logs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     known: dict[str, Any] = {}
     monkeypatch.setattr(log_setup, "_known", known)
     before = log_setup.secrets_version()

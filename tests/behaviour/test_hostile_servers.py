@@ -119,7 +119,7 @@ def test_what_is_read_of_a_servers_introduction_has_the_types_of_mcp_and_can_be_
     assert isinstance(info["name"], str) and isinstance(info["version"], str)
 
 
-def test_an_ordinary_introduction_is_read_as_it_is() -> None:
+def test_a_plain_introduction_is_read_unchanged() -> None:
     about = {
         "protocolVersion": "2025-11-25",
         "capabilities": {"tools": {"listChanged": True}, "logging": {}, "experimental": {"a": {"b": [1]}}},

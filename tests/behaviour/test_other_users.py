@@ -33,7 +33,7 @@ NOBODY = 65534
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can be another user")
-async def test_another_user_reads_nothing_and_gets_in_nowhere(tmp_path: Path) -> None:
+async def test_another_user_can_read_nothing_and_connect_nowhere(tmp_path: Path) -> None:
     python = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
     home = tmp_path / "home"
     for folder in (tmp_path, *tmp_path.parents):

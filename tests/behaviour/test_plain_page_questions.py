@@ -158,7 +158,7 @@ class Flooding:
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-async def test_a_page_has_so_many_questions_open_during_one_call_and_the_call_goes_on(
+async def test_open_questions_of_a_page_during_one_call_are_bounded_and_the_call_goes_on(
     relay: RunningRelay, page: ScriptedPage, era: str
 ) -> None:
     flood = Flooding(page, 200)
@@ -199,7 +199,7 @@ async def test_a_question_that_was_answered_or_withdrawn_makes_room_for_another(
             await flood.finish()
 
 
-async def test_a_page_has_so_many_questions_open_on_one_socket(tmp_path: Path) -> None:
+async def test_open_questions_of_a_page_on_one_socket_are_bounded(tmp_path: Path) -> None:
     async with (
         RunningRelay(tmp_path, plain=("notes",), max_questions_server=20) as relay,
         ScriptedPage(relay.url, "notes", subprotocol=None) as page,

@@ -127,7 +127,7 @@ async def test_an_upgrade_does_not_lead_past_the_limit_of_a_header(relay: Runnin
     ("method", "body", "more", "status"),
     [("POST", b"{}", [], 400), ("GET", b"{}", [], 400), ("GET", b"", [("X-Long", "x" * 9_000)], 431)],
 )
-async def test_a_request_that_is_no_handshake_of_a_websocket_is_answered_and_let_go(
+async def test_a_request_that_is_no_handshake_of_a_websocket_is_answered_and_disconnected(
     relay: RunningRelay, method: str, body: bytes, more: Headers, status: int
 ) -> None:
     async with Line(relay) as line:

@@ -43,7 +43,7 @@ def test_what_is_too_much_is_named_with_what_would_do(more: dict[str, Any], why:
         check_tool({"name": "t", **more})
 
 
-def test_resources_and_prompts_are_held_to_the_same() -> None:
+def test_resources_and_prompts_have_the_same_checks() -> None:
     with pytest.raises(ValueError, match="description"):
         check_resource({"uri": "a:b", "description": "x" * 9000})
     with pytest.raises(ValueError, match="name has 129"):

@@ -48,14 +48,14 @@ from tests.support.waiting import BOUND_S, until
 LISTEN: dict[str, Any] = {"notifications": {"toolsListChanged": True}}
 
 
-def test_keys_of_an_authorization_server_are_so_many() -> None:
+def test_the_number_of_keys_of_an_authorization_server_is_bounded() -> None:
     public = ec.generate_private_key(ec.SECP256R1()).public_key()
     key = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(public)) | {"alg": "ES256"}
     listed = [key | {"kid": str(number)} for number in range(2 * oauth_keys.MAX_KEYS)]
     assert len(oauth_keys._keys({"keys": listed})) == oauth_keys.MAX_KEYS
 
 
-def test_access_tokens_that_were_verified_are_so_many() -> None:
+def test_the_number_of_access_tokens_that_were_verified_is_bounded() -> None:
     verifier = oauth.TokenVerifier("https://a.example", "https://r.example", oauth_keys.JwksCache("https://a.example"))
     payload = {"sub": "me", "aud": "https://r.example", "exp": 1}
     for number in range(2 * oauth.MAX_VERIFIED):
@@ -96,7 +96,9 @@ async def refused(relay: RunningRelay) -> str:
     return str(answer.json()["error"]["data"]["reason"])
 
 
-async def test_callers_that_listen_to_a_browser_are_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_callers_that_listen_to_a_browser_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(browser_peer, "MAX_LISTENERS", 2)
     async with (
         RunningRelay(tmp_path, in_flight_server=2) as relay,
@@ -112,7 +114,9 @@ async def test_callers_that_listen_to_a_browser_are_so_many(tmp_path: Path, monk
             task.cancel()
 
 
-async def test_callers_that_wait_for_a_browser_are_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_callers_that_wait_for_a_browser_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(subscriptions, "MAX_HELD", 1)
     async with RunningRelay(tmp_path, servers=("notes",)) as relay:
         listen = relay.modern("subscriptions/listen", LISTEN, id="first")
@@ -121,14 +125,14 @@ async def test_callers_that_wait_for_a_browser_are_so_many(tmp_path: Path, monke
             assert await refused(relay) == "busy"
 
 
-def test_questions_of_one_round_are_so_many() -> None:
+def test_the_number_of_questions_of_one_round_is_bounded() -> None:
     translator: Any = object.__new__(to_modern.LegacyToModern)
     call: Any = SimpleNamespace(rounds=0, state="s")
     asked = {str(number): {"method": "roots/list"} for number in range(to_modern.MAX_QUESTIONS + 1)}
     assert "at most 64 are passed on" in str(translator._problem(call, asked))
 
 
-def test_tools_that_want_headers_are_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_tools_that_want_headers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A"}}}
     tools = [{"name": f"t{number}", "inputSchema": schema} for number in range(9)]
     monkeypatch.setattr(request_headers, "MAX_TOOLS", 3)
@@ -139,7 +143,7 @@ def test_tools_that_want_headers_are_so_many(monkeypatch: pytest.MonkeyPatch) ->
     assert [bridge._learn(tool) for tool in tools] == [True] * 9 and len(bridge._tools) == 3
 
 
-def test_subscriptions_that_a_new_session_repeats_are_so_many() -> None:
+def test_the_number_of_subscriptions_that_a_new_session_repeats_is_bounded() -> None:
     session = bridge_session.ClientSession()
     for number in range(2 * bridge_session.MAX_KEPT):
         request = jsonrpc.request(number, "resources/subscribe", {"uri": f"x:{number}"})
@@ -147,7 +151,7 @@ def test_subscriptions_that_a_new_session_repeats_are_so_many() -> None:
     assert len(session.kept()) == bridge_session.MAX_KEPT
 
 
-def test_finished_streams_of_a_session_are_so_many() -> None:
+def test_the_number_of_finished_streams_of_a_session_is_bounded() -> None:
     streams = event_store.SessionStreams(event_store.EventStore())
     for number in range(5 * event_store.MAX_FINISHED):
         stream = streams.open(number)
@@ -156,7 +160,7 @@ def test_finished_streams_of_a_session_are_so_many() -> None:
     assert len(streams._by_id) == event_store.MAX_FINISHED
 
 
-def test_parts_of_a_message_on_the_bus_are_so_many_and_so_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_a_message_on_the_bus_are_bounded_in_number_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
     def part(number: int, index: int, count: int, size: int = 1) -> bytes:
         header = {"op": "part", "from": "n", "x": number, "q": index, "n": count}
         return orjson.dumps(header) + b"\n" + b"x" * size
@@ -171,7 +175,7 @@ def test_parts_of_a_message_on_the_bus_are_so_many_and_so_large(monkeypatch: pyt
     assert assembly._unfinished["n"] == {}
 
 
-def test_requests_of_an_editor_without_an_answer_are_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_requests_of_an_editor_without_an_answer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(router, "MAX_WAITING", 8)
     found = router.Router(*[lambda message: False] * 4)
     for number in range(100):
@@ -182,7 +186,7 @@ def test_requests_of_an_editor_without_an_answer_are_so_many(monkeypatch: pytest
     assert len(found._initialize_keys) + len(found._closings) <= 8
 
 
-async def test_approvals_that_wait_for_their_page_are_so_many(tmp_path: Path) -> None:
+async def test_the_number_of_approvals_that_wait_for_their_page_is_bounded(tmp_path: Path) -> None:
     """Each is for a code that is not in the list of waiting pages."""
     policy: Any = None
     routes = pairing_routes.PairingRoutes(Tokens(tmp_path), policy, collect_s=BOUND_S)
@@ -212,7 +216,7 @@ async def test_the_bounds_of_tasks_are_sent_to_the_worker(tmp_path: Path) -> Non
         assert worker.core.tasks.terms == TaskTerms(3000, 6000, 5, 4, 2000)
 
 
-async def test_the_last_lines_of_stderr_are_so_many_and_so_long() -> None:
+async def test_the_kept_lines_of_stderr_are_bounded_in_number_and_length() -> None:
     reader = asyncio.StreamReader()
     process: Any = SimpleNamespace(stderr=reader, returncode=3)
     limits = large_messages.MessageLimits(1_000, 1_000)
@@ -229,7 +233,7 @@ async def test_the_last_lines_of_stderr_are_so_many_and_so_long() -> None:
         end.close()
 
 
-async def test_clients_for_earlier_addresses_of_the_relay_are_so_many() -> None:
+async def test_the_number_of_clients_for_earlier_addresses_of_the_relay_is_bounded() -> None:
     where = {"port": 0}
     endpoint = bridge_http.HttpEndpoint(lambda: Address(f"http://127.0.0.1:{where['port']}/notes", is_loopback=True))
     made = []
@@ -279,7 +283,9 @@ async def test_unread_messages_of_a_subscription_are_dropped_past_a_size(
             await bus.stop()
 
 
-async def test_unread_messages_of_a_subscription_are_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_unread_messages_of_a_subscription_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(nats, "MAX_UNREAD_MESSAGES", 5)
     async with NatsServer(tmp_path / "nats") as server:
         sender, reader = (nats.NatsBus((server.url,), nats.NatsAuth(), "test") for _ in range(2))
@@ -312,7 +318,7 @@ async def test_servers_that_an_editor_session_closed_are_remembered_up_to_a_numb
     assert f"s{2 * browser_servers.MAX_CLOSED - 1}" in found._closed
 
 
-async def test_lines_that_are_read_ahead_of_a_client_are_so_many() -> None:
+async def test_the_number_of_lines_that_are_read_ahead_of_a_client_is_bounded() -> None:
     read = 0
 
     async def source() -> AsyncIterator[bytes]:
@@ -328,7 +334,7 @@ async def test_lines_that_are_read_ahead_of_a_client_are_so_many() -> None:
     assert len([line async for line in reader.lines()]) == 10 * line_reader.MAX_LINES
 
 
-async def test_lines_that_a_client_has_not_read_are_so_many() -> None:
+async def test_the_number_of_lines_that_a_client_has_not_read_is_bounded() -> None:
     is_read = asyncio.Event()
     written: list[bytes] = []
     socket: Any = SimpleNamespace(write=written.append, drain=is_read.wait)

@@ -45,7 +45,7 @@ class Counting(UnboundToken):
         return True
 
 
-async def test_a_refused_token_is_fetched_anew_and_the_message_sent_once_more() -> None:
+async def test_a_refused_token_is_fetched_again_and_the_message_sent_once_more() -> None:
     async with Upstream(wanting("t-2")) as server, InProcessBridge(server.url, credentials=Counting()) as bridge:
         assert (await bridge.ask("x"))["result"] == {}
         assert [seen.headers["authorization"] for seen in server.seen] == ["Bearer t-1", "Bearer t-2"]
@@ -99,7 +99,7 @@ async def test_a_token_file_is_read_again_when_its_token_was_refused(tmp_path: P
         assert (await bridge.ask("x"))["result"] == {}
 
 
-async def test_a_token_file_that_must_be_there_is_missed_early(tmp_path: Path) -> None:
+async def test_a_missing_token_file_is_reported_early(tmp_path: Path) -> None:
     with pytest.raises(CredentialsError, match="token file"):
         await TokenFile(tmp_path / "none", "No.").prepare()
     later = TokenFile(tmp_path / "none", "No.", is_required=False)

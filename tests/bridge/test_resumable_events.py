@@ -48,7 +48,7 @@ def test_fields_that_make_no_sense_are_left_out() -> None:
     assert (events.last_id, events.retry_ms) == (None, None)
 
 
-def test_a_server_can_not_send_its_clients_away_for_ever() -> None:
+def test_a_server_can_not_send_its_clients_away_without_a_limit() -> None:
     assert read(b"retry: 999999999\n\n")[1].retry_ms == 60_000
 
 

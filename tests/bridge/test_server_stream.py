@@ -86,7 +86,7 @@ async def test_after_ten_failures_in_a_row_it_is_given_up(chance: float) -> None
         assert len(server.all("GET")) == 10
 
 
-async def test_a_stream_that_opened_begins_the_count_anew_and_a_clean_end_waits_half_a_second() -> None:
+async def test_a_stream_that_opened_begins_the_count_again_and_a_clean_end_waits_half_a_second() -> None:
     clock = QuickClock()
     on: Any = {"GET": [status(500), status(500), one_notice, status(500), status(405)]}
     async with Upstream(on) as server, listening(server, clock=clock) as bridge:

@@ -67,7 +67,7 @@ async def test_an_error_without_a_session_id_does_not_end_the_session() -> None:
         (400, b"No valid Session"),
     ],
 )
-async def test_a_forgotten_session_is_opened_anew_and_the_message_sent_again(code: int, body: bytes) -> None:
+async def test_a_forgotten_session_is_opened_again_and_the_message_sent_again(code: int, body: bytes) -> None:
     async with Forgetful({"tools/call": result("done")}, code, body) as server, InProcessBridge(server.url) as bridge:
         await bridge.initialize()
         await server.until_seen("notifications/initialized")
@@ -81,7 +81,7 @@ async def test_a_forgotten_session_is_opened_anew_and_the_message_sent_again(cod
         assert bridge.is_silent, "the client is not notified"
 
 
-async def test_many_who_find_it_gone_share_one_new_session() -> None:
+async def test_many_calls_that_find_the_session_gone_share_a_new_one() -> None:
     async with Forgetful({"x": result("done")}) as server, InProcessBridge(server.url) as bridge:
         await bridge.initialize()
         await server.until_seen("notifications/initialized")
@@ -151,7 +151,7 @@ async def test_an_answer_to_a_question_of_the_old_session_is_not_for_the_new_one
 # -- a stream that breaks and is resumed -------------------------------------------------------------------------------
 
 
-async def test_a_broken_stream_is_taken_up_where_it_broke() -> None:
+async def test_a_broken_stream_resumes_where_it_broke() -> None:
     async def begin(reply: Reply) -> None:
         await reply.stream()
         await reply.event("", id="e-1", retry="250")
@@ -194,7 +194,7 @@ async def test_a_server_without_get_ends_the_wait() -> None:
         assert server.methods == ["tools/call", "GET"]
 
 
-async def test_coming_back_ends_after_ten_times_in_vain() -> None:
+async def test_resuming_ends_after_ten_failures() -> None:
     async def begin(reply: Reply) -> None:
         await reply.stream()
         await reply.event("", id="e-1")

@@ -196,7 +196,7 @@ async def test_a_handler_that_fails_receives_the_next_message(ends: tuple[Bus, B
     await until(lambda: received == [b"1", b"2"])
 
 
-async def test_a_lost_bus_takes_nothing_and_comes_back_with_its_listeners(
+async def test_a_lost_bus_accepts_nothing_and_has_its_subscriptions_again_afterwards(
     bench: ControlledBus, ends: tuple[Bus, Bus]
 ) -> None:
     a, b = ends
@@ -217,7 +217,7 @@ async def test_a_lost_bus_takes_nothing_and_comes_back_with_its_listeners(
     assert states == [False, True]
 
 
-async def test_a_bus_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
+async def test_a_relay_waits_for_a_bus_that_has_not_started(tmp_path: Path) -> None:
     server = NatsServer(tmp_path)
     await server.start()
     await server.kill()

@@ -99,7 +99,7 @@ async def test_messages_of_a_lost_node_are_not_received_again_when_it_is_back(me
     assert members.a.received == ["before", "after"]
 
 
-async def test_a_bus_that_brings_nothing_for_a_while_costs_no_node(
+async def test_a_bus_that_is_silent_for_a_while_costs_no_node(
     members: TwoMembers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bus stalls without a disconnect: messages arrive late, and all at once."""

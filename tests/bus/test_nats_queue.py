@@ -42,7 +42,9 @@ def test_messages_that_the_server_does_not_take_count_with_their_subjects(
     assert bus._queued <= nats.MAX_QUEUED and len(bus._queue) == 9
 
 
-def test_messages_that_the_server_does_not_take_are_so_many(bus: nats.NatsBus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_messages_that_the_server_does_not_take_is_bounded(
+    bus: nats.NatsBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(nats, "MAX_ENTRIES", 5)
     assert fill(bus, "s", b"x") == 5
     for _ in range(20):

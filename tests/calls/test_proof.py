@@ -196,7 +196,7 @@ async def test_the_relay_signs_for_addresses_that_it_holds_and_no_others(tmp_pat
             await prove_over_http(relay, key_of("tr_" + "A" * 43))
 
 
-async def test_a_page_of_any_origin_is_answered_and_learns_nothing(tmp_path: Path) -> None:
+async def test_a_page_of_any_origin_gets_an_answer_without_information(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path) as relay:
         challenge = Challenge(key_of("tr_" + "A" * 43), f"127.0.0.1:{relay.port}")
         headers = {"Authorization": "", "Origin": "https://app.example", "Content-Type": "text/plain"}

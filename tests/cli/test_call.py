@@ -315,7 +315,7 @@ async def test_pages_of_a_list_are_put_together() -> None:
         assert [row["name"] for row in await talk.all("tools/list", "tools")] == ["0", "1", "2", "3"]
 
 
-async def test_a_server_that_asks_for_ever_is_left() -> None:
+async def test_a_server_that_asks_without_end_is_disconnected() -> None:
     more = {"resultType": "input_required", "inputRequests": {}, "requestState": "s"}
     async with Upstream({"tools/call": result(more)}) as server, client(server) as talk:
         await talk.negotiate()

@@ -122,7 +122,7 @@ def test_serve_takes_names_and_flags_in_any_order() -> None:
         (["token", "revoke", "--hom", "x"], "NAME is missing."),
     ],
 )
-def test_a_misspelt_word_is_named_whatever_else_is_missing(
+def test_a_misspelt_word_is_named_whatever_is_missing_beside_it(
     argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -73,7 +73,7 @@ def test_values_get_the_types_of_the_schema(words: list[str], arguments: dict[st
         (["text=a", "text=b"], "text is given twice, and is not a list."),
     ],
 )
-def test_what_can_not_be_meant_is_reported_before_the_call(words: list[str], said: str) -> None:
+def test_arguments_that_are_probably_mistakes_are_reported_before_the_call(words: list[str], said: str) -> None:
     with pytest.raises(ArgumentError) as problem:
         tool_arguments.read(words, SCHEMA)
     assert str(problem.value).startswith(said)

@@ -226,7 +226,7 @@ def test_the_file_of_codex(tmp_path: Path) -> None:
     }
 
 
-def test_the_file_of_opencode(tmp_path: Path) -> None:
+def test_the_configuration_file_of_opencode_is_edited(tmp_path: Path) -> None:
     listed = {
         "fs": {"type": "local", "command": ["npx", "-y", "x"], "environment": {"A": "{env:TOKEN}"}},
         "docs": {"type": "remote", "url": "https://a.example/mcp", "enabled": True},

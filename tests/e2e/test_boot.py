@@ -379,7 +379,7 @@ async def test_a_bad_snapshot_costs_time_and_nothing_else(
         await stand.works()
 
 
-async def test_a_snapshot_that_never_comes_is_not_waited_for_for_ever(
+async def test_the_wait_for_a_snapshot_has_a_deadline(
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
     assets, ends = tampered(), threading.Event()
@@ -400,7 +400,7 @@ async def test_a_snapshot_that_never_comes_is_not_waited_for_for_ever(
             ends.set()
 
 
-async def test_if_all_attempts_fail_the_page_shows_why_and_a_retry_starts_anew(
+async def test_if_all_attempts_fail_the_page_shows_why_and_a_retry_starts_again(
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
     assets = tampered()

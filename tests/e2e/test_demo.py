@@ -79,7 +79,7 @@ async def test_the_official_client_lists_the_tools_and_calls_those_of_worker_and
 
 
 @ERAS
-async def test_a_bad_call_gets_a_clear_error_and_the_connection_lives_on(
+async def test_a_bad_call_gets_a_clear_error_and_the_connection_goes_on(
     demo: Demo, page: Page, mode: str, version: str
 ) -> None:
     # A tool that raises, offered by this page through the public API.

@@ -100,7 +100,7 @@ async def freeze_and_unfreeze(stage: ChaosApp, tab: Tab) -> None:
     assert stage.proxy.sockets_accepted == 1
 
 
-async def test_a_tab_that_computes_without_a_pause_is_waited_for_and_then_given_up(
+async def test_the_wait_for_a_tab_that_computes_without_a_pause_has_a_deadline(
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
     async with ChaosApp(tmp_path, context, timing=SHORT, **STEADY_RELAY) as stage:
@@ -154,7 +154,7 @@ async def test_a_crashed_tab_fails_its_own_calls_by_name_and_no_other_calls(
 # -- a browser that does not read --------------------------------------------------------------------------------------
 
 
-def test_by_default_a_browser_that_does_not_read_is_let_go_in_35_s() -> None:
+def test_by_default_a_browser_that_does_not_read_is_disconnected_in_35_s() -> None:
     times = Settings()
     assert times.ping_interval_s + times.ping_timeout_s + times.abort_after_s <= 35
     # Its session lasts much longer than the detection takes.
@@ -175,7 +175,7 @@ def is_held(port: int, caller: int) -> bool:
     return False
 
 
-async def test_a_browser_that_does_not_read_is_let_go_in_time_and_keeps_its_session(tmp_path: Path) -> None:
+async def test_a_browser_that_does_not_read_is_disconnected_in_time_and_keeps_its_session(tmp_path: Path) -> None:
     """All of the relay's own times are divided by one number, and so is the bound."""
     scale, times = 3, Settings()
     names = ("ping_interval_s", "ping_timeout_s", "abort_after_s", "send_timeout_s", "heartbeat_s")

@@ -169,7 +169,7 @@ async def small(
 
 
 @ERAS
-async def test_spelt_out_parameters_are_schemas_and_arguments_are_held_to_them(
+async def test_written_parameters_are_schemas_and_arguments_are_checked_against_them(
     small: tuple[Demo, Page], mode: str
 ) -> None:
     async with small[0].client(mode) as client:

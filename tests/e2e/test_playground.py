@@ -289,7 +289,7 @@ def hang(ctx: Context) -> None:
 
 
 @pytest.mark.parametrize(("language", "how"), [("python", "cancelled"), ("javascript", "stopped")])
-async def test_a_program_that_hangs_is_ended_and_the_page_lives_on(
+async def test_a_program_that_hangs_is_ended_and_the_page_goes_on(
     playground: Playground, listener: Listener, language: str, how: str
 ) -> None:
     await playground.write(language, HANG[language])

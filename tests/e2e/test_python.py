@@ -96,7 +96,7 @@ async def show(
 
 
 @ERAS
-async def test_signatures_are_schemas_and_arguments_are_held_to_them(show: Demo, mode: str) -> None:
+async def test_signatures_are_schemas_and_arguments_are_checked_against_them(show: Demo, mode: str) -> None:
     async with show.client(mode) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert tools["count"].description == "Count the words of a text."

@@ -92,7 +92,7 @@ async def test_only_resources_of_the_app_can_be_followed() -> None:
     assert (await light.core.ask("a", "tools/call", call))["isError"] is True
 
 
-async def test_pages_that_wait_for_a_change_are_so_many() -> None:
+async def test_the_number_of_pages_that_wait_for_a_change_is_bounded() -> None:
     changes = ResourceChanges()
     held = [changes.next("a://b") for _ in range(MOST_WAITERS + 1)]
     waiters = [one.__enter__() for one in held]

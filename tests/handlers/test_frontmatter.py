@@ -73,7 +73,7 @@ def test_another_form_is_an_error_that_names_the_line(text: str) -> None:
         parse_frontmatter(text)
 
 
-def test_the_frontmatter_is_what_stands_between_the_first_two_lines() -> None:
+def test_the_frontmatter_is_the_text_between_the_first_two_lines() -> None:
     assert split_frontmatter("---\na: 1\n---\n# Text\n---\n") == ("a: 1\n", "# Text\n---\n")
     assert split_frontmatter("\ufeff---  \r\na: 1\r\n---\r\nx") == ("a: 1\r\n", "x")
     assert split_frontmatter("---\n---") == ("", "")

@@ -76,7 +76,7 @@ def test_resources_and_templates_are_listed_with_their_descriptions(bench: CoreH
     assert (listed["ttlMs"], listed["cacheScope"]) == (0, "private")
 
 
-def test_what_is_spelt_out_comes_before_a_template(bench: CoreHarness) -> None:
+def test_a_literal_uri_comes_before_a_template(bench: CoreHarness) -> None:
     assert read(bench, "notes://all") == {
         "contents": [{"uri": "notes://all", "mimeType": "text/markdown", "text": "# All"}]
     }

@@ -16,7 +16,7 @@ from tabserver.schema.shapes import SchemaError
 from tests.support.toolbox_calls import call, schema_of
 
 
-def test_a_schema_of_its_own_is_offered_as_it_is_and_its_arguments_come_as_they_are() -> None:
+def test_a_schema_by_the_author_is_offered_unchanged_and_so_are_its_arguments() -> None:
     schema = {"type": "object", "$defs": {"a": {"$anchor": "b"}}, "if": {}, "additionalProperties": False}
 
     def f(ctx: Context, **arguments: Any) -> Any:
@@ -28,7 +28,7 @@ def test_a_schema_of_its_own_is_offered_as_it_is_and_its_arguments_come_as_they_
     assert call(box, x=[1])["content"][0]["text"] == "7 {'x': [1]}"
 
 
-def test_parameters_may_be_spelt_out_instead_of_annotated() -> None:
+def test_parameters_may_be_written_as_a_schema_instead_of_annotated() -> None:
     def f(text, times, ctx, tone="kind"):  # type: ignore[no-untyped-def]
         return f"{text * times} {tone} {ctx.request_id}"
 
@@ -55,7 +55,7 @@ def test_parameters_may_be_spelt_out_instead_of_annotated() -> None:
             call(box, **wrong)
 
 
-def test_a_schema_of_items_is_held_to() -> None:
+def test_items_are_checked_against_their_schema() -> None:
     box = Toolbox()
     params = {"x": {"type": "array", "items": {"type": "integer"}}}
     box.add(declare(lambda x: len(x), name="t", params=params))
@@ -72,11 +72,11 @@ def test_a_schema_of_items_is_held_to() -> None:
         ({"x": subprocess.Popen}, "tool t, parameter x: "),
     ],
 )
-def test_parameters_that_can_not_be_meant_are_refused(params: dict[str, Any], fault: str) -> None:
+def test_contradictory_parameters_are_refused(params: dict[str, Any], fault: str) -> None:
     with pytest.raises(SchemaError, match=re.escape(fault)):
         declare(lambda x: x, name="t", params=params)
 
 
-def test_an_annotation_may_bring_keywords_of_the_schema() -> None:
+def test_an_annotation_may_add_keywords_of_the_schema() -> None:
     hint = Annotated[str, "Where", {"x-mcp-header": "Region"}]
     assert schema_of(hint) == {"type": "string", "description": "Where", "x-mcp-header": "Region"}

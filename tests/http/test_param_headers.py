@@ -135,7 +135,7 @@ def test_what_a_client_writes_agrees_with_its_arguments(arguments: Any) -> None:
     ],
 )
 @pytest.mark.requirement("modern-param-headers")
-def test_header_and_argument_must_say_the_same(arguments: Any, headers: list[tuple[str, str]], is_fine: bool) -> None:
+def test_header_and_argument_must_be_equal(arguments: Any, headers: list[tuple[str, str]], is_fine: bool) -> None:
     assert agree(arguments, *headers) is is_fine
     if all(value.isascii() for _, value in headers):  # the SDK's servers decode headers as Latin-1
         theirs = validate_mcp_param_headers(SCHEMA, arguments or {}, dict(headers))

@@ -102,7 +102,7 @@ async def test_one_timer_runs_at_a_time_and_one_that_fires_late_does_nothing(tmp
 
 
 @pytest.mark.parametrize("size", [10, 5000])
-async def test_pythons_records_never_lag_far_behind(tmp_path: Path, size: int) -> None:
+async def test_records_for_python_are_never_far_behind(tmp_path: Path, size: int) -> None:
     payload = request(params={"arguments": {"a": "x" * size}})
     log = await play(tmp_path, *granted(), *(["frame", frame(n, f"c{n}", payload)] for n in range(2, 102)))
     recorded = [int(each[1].split()[0]) for each in log if each[0] == "record"]

@@ -135,7 +135,7 @@ async def test_a_call_that_is_cancelled_withdraws_its_question(box: Toolbox, ben
     assert (note["method"], note["params"]["requestId"]) == ("notifications/cancelled", asked["id"])
 
 
-async def test_a_session_that_does_not_answer_is_not_waited_for_for_ever(
+async def test_the_wait_for_a_session_that_does_not_answer_has_a_deadline(
     box: Toolbox, bench: CoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(questions, "ASK_S", 0.0)

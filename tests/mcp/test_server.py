@@ -426,9 +426,7 @@ def test_an_unknown_level_is_refused(bench: HeldServer) -> None:
         ('{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"x"}}', -32602),
     ],
 )
-def test_a_bad_request_is_answered_with_its_id_and_the_channel_lives_on(
-    bench: HeldServer, text: str, code: int
-) -> None:
+def test_a_bad_request_is_answered_with_its_id_and_the_channel_goes_on(bench: HeldServer, text: str, code: int) -> None:
     bench.open()
     answer = bench.raw(text, id=1)
     assert (answer["id"], answer["error"]["code"]) == (1, code)
@@ -481,7 +479,7 @@ def test_a_result_that_is_too_large_is_reported_as_such(bench: HeldServer) -> No
     assert error["data"]["reason"] == "result_too_large"
 
 
-def test_a_notice_that_finds_no_room_is_lost_and_the_call_goes_on(bench: HeldServer) -> None:
+def test_a_notice_without_room_is_dropped_and_the_call_goes_on(bench: HeldServer) -> None:
     def refuse(kind: Kind, text: str) -> None:
         if kind is Kind.NOTE:
             raise BufferFull("full")

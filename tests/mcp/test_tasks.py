@@ -314,7 +314,7 @@ async def test_the_number_of_all_tasks_has_a_bound() -> None:
     assert error["data"]["reason"] == "busy" and "1 tasks already" in error["message"]
 
 
-async def test_a_task_asks_so_many_questions_at_a_time_and_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_questions_of_a_task_are_bounded_at_a_time_and_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
     core = CoreHarness(Job().box)
     client = Client(core)
     monkeypatch.setattr(task_questions, "MOST_OPEN", 3)
@@ -439,7 +439,7 @@ async def test_questions_of_a_session_that_leaves_go_to_the_next_one() -> None:
     assert (await second.reply(second.id))["content"][0]["text"] == "Alice Alice"
 
 
-async def test_so_many_requests_of_a_session_wait_for_results() -> None:
+async def test_a_bounded_number_of_requests_of_a_session_wait_for_results() -> None:
     core = CoreHarness(Job().box)
     session = Session(core)
     id = session.begin("export")["taskId"]
@@ -494,7 +494,7 @@ async def test_both_eras_see_the_same_tasks_of_a_principal() -> None:
     assert Session(core, replace(SESSION, principal="token:other"), "o").send("tasks/list") == {"tasks": []}
 
 
-def test_each_era_is_told_of_tasks_in_its_form() -> None:
+def test_each_era_gets_the_news_of_tasks_in_its_form() -> None:
     core = CoreHarness(Job().box)
     about = core.modern("server/discover", caller=ABLE)["result"]["capabilities"]
     assert about["extensions"][TASKS] == {} and "tasks" not in about

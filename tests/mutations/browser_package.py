@@ -281,7 +281,7 @@ MUTATIONS: Final = (
     Mutation(
         "bounds: what a page offers",
         "if item[KINDS[kind]] not in tab.offers[kind] and False:",
-        "tests/tabs/test_presence.py::test_a_page_offers_so_many_things_of_a_kind_and_may_offer_those_again",
+        "tests/tabs/test_presence.py::test_a_page_offers_a_bounded_number_of_a_kind_and_may_offer_those_again",
     ),
     Mutation(
         "load again until the relay answers",

@@ -116,7 +116,7 @@ MUTATIONS: Final = (
     Mutation(
         "calls whose times are taken",
         "if False:",
-        "tests/transport/test_connection_measured_calls.py::test_the_times_of_so_many_calls_are_taken",
+        "tests/transport/test_connection_measured_calls.py::test_the_number_of_calls_whose_times_are_taken_is_bounded",
     ),
     Mutation(
         "loop time of a batch of rows",
@@ -136,12 +136,12 @@ MUTATIONS: Final = (
     Mutation(
         "a console that reads slowly",
         "if False:",
-        "tests/observe/capture/test_feed.py::test_a_reader_that_does_not_read_gets_a_bounded_part_and_is_told",
+        "tests/observe/capture/test_feed.py::test_a_slow_reader_gets_a_bounded_part_and_a_count_of_the_rest",
     ),
     Mutation(
         "consoles that are open",
         "if False:",
-        f"{CAPTURED}::test_a_stream_ends_with_the_relay_and_there_are_so_many",
+        f"{CAPTURED}::test_the_number_of_streams_is_bounded_and_each_ends_with_the_relay",
     ),
     Mutation(
         "calls that are captured in a second",

@@ -258,12 +258,12 @@ MUTATIONS: Final = (
     Mutation(
         "bounds: subscriptions of one caller",
         "if False:",
-        "tests/behaviour/test_container_bounds.py::test_a_caller_subscribes_to_so_many_resources_and_all_of_a_server_to_so_many",
+        "tests/behaviour/test_container_bounds.py::test_subscriptions_of_a_caller_and_of_a_server_are_bounded",
     ),
     Mutation(
         "bounds: subscriptions of all callers",
         "if False:",
-        "tests/behaviour/test_container_bounds.py::test_a_caller_subscribes_to_so_many_resources_and_all_of_a_server_to_so_many",
+        "tests/behaviour/test_container_bounds.py::test_subscriptions_of_a_caller_and_of_a_server_are_bounded",
     ),
     Mutation(
         "values of a call that waits",

@@ -314,12 +314,12 @@ MUTATIONS: Final = (
     Mutation(
         "questions of an upstream server",
         "if (why := None) is not None:",
-        "tests/routing/test_question_limits.py::test_an_upstream_has_so_many_questions_open_during_one_call",
+        "tests/routing/test_question_limits.py::test_open_questions_of_an_upstream_during_one_call_are_bounded",
     ),
     Mutation(
         "questions whose call is not known yet",
         "if False:",
-        "tests/routing/test_question_limits.py::test_so_many_questions_wait_until_it_is_clear_which_call_they_belong_to",
+        "tests/routing/test_question_limits.py::test_a_bounded_number_of_questions_wait_until_their_call_is_known",
     ),
     Mutation(
         "bounds: subscriptions of a plain page's callers",
@@ -329,7 +329,7 @@ MUTATIONS: Final = (
     Mutation(
         "bounds: messages on the bus that are not whole",
         "if sum(one.size for one in mine.values()) > MAX_UNFINISHED:",
-        "tests/behaviour/test_container_bounds.py::test_a_node_has_so_many_messages_that_are_not_whole",
+        "tests/behaviour/test_container_bounds.py::test_the_number_of_incomplete_messages_of_a_node_is_bounded",
     ),
     Mutation(
         "bounds: messages that the bus has not taken",
@@ -349,7 +349,7 @@ MUTATIONS: Final = (
     Mutation(
         "bounds: unread messages of a subscription",
         None,
-        "tests/behaviour/test_table_bounds.py::test_unread_messages_of_a_subscription_are_so_many",
+        "tests/behaviour/test_table_bounds.py::test_the_number_of_unread_messages_of_a_subscription_is_bounded",
     ),
     Mutation(
         "loop time: long notifications of a modern server are not parsed",

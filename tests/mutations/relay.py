@@ -513,12 +513,12 @@ MUTATIONS: Final = (
     Mutation(
         "open questions: of one call",
         "if False:",
-        "tests/behaviour/test_plain_page_questions.py::test_a_page_has_so_many_questions_open_during_one_call_and_the_call_goes_on",
+        "tests/behaviour/test_plain_page_questions.py::test_open_questions_of_a_page_during_one_call_are_bounded_and_the_call_goes_on",
     ),
     Mutation(
         "open questions: on one socket",
         "if False:",
-        "tests/behaviour/test_plain_page_questions.py::test_a_page_has_so_many_questions_open_on_one_socket",
+        "tests/behaviour/test_plain_page_questions.py::test_open_questions_of_a_page_on_one_socket_are_bounded",
     ),
     Mutation(
         "open questions: their size",

@@ -94,7 +94,7 @@ def time_of(row: dict[str, Any]) -> float:
     return datetime.fromisoformat(row["time"]).timestamp()
 
 
-async def test_a_client_that_hangs_up_is_written_down_as_such(tmp_path: Path) -> None:
+async def test_a_client_that_disconnects_is_written_down_as_such(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes") as worker:
         worker.on_call = lambda worker, event, message: None
         await relay.has_read("notes")

@@ -153,7 +153,7 @@ def test_what_is_at_the_limit_is_kept() -> None:
     assert inspect("tools", [fine, tool("u", description="Two\nlines,\tand a tab")], BOUNDS)[1] == []
 
 
-def test_a_list_has_so_many_tools_and_so_many_bytes() -> None:
+def test_a_list_is_bounded_in_tools_and_bytes() -> None:
     kept, flaws = inspect("tools", [tool(f"t{n}") for n in range(5)], BOUNDS)
     assert len(kept) == 3
     assert [(flaw.name, flaw.why) for flaw in flaws] == [(f"t{n}", "is one of more than 3") for n in (3, 4)]

@@ -52,7 +52,7 @@ async def settled(tasks: list[asyncio.Task[Any]]) -> list[Any]:
     return [task.result() for task in tasks if task.done()]
 
 
-async def test_an_upstream_has_so_many_questions_open_during_one_call() -> None:
+async def test_open_questions_of_an_upstream_during_one_call_are_bounded() -> None:
     connection = UpstreamConnection(Owner(), "integer", QuestionLimits(per_call=3, per_connection=5, size=10_000))
     one, two = running("a"), running("b")
     first = [asyncio.create_task(ask(connection, one)) for _ in range(10)]
@@ -72,7 +72,7 @@ async def test_an_upstream_has_so_many_questions_open_during_one_call() -> None:
     assert len(connection._open) == 0
 
 
-async def test_so_many_questions_wait_until_it_is_clear_which_call_they_belong_to() -> None:
+async def test_a_bounded_number_of_questions_wait_until_their_call_is_known() -> None:
     connection = UpstreamConnection(Owner(), "integer", QuestionLimits(per_call=3, per_connection=5, size=10_000))
     for number, channel in enumerate("ab"):
         connection._calls.put(number, running(channel))

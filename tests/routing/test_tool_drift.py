@@ -45,9 +45,7 @@ def test_whatever_is_not_as_it_was_is_named() -> None:
         ({"_meta": {"x": 1}}, False),
     ],
 )
-def test_a_tool_is_another_one_if_a_client_would_believe_something_else_of_it(
-    more: dict[str, Any], counts: bool
-) -> None:
+def test_a_tool_is_another_one_if_clients_see_a_difference(more: dict[str, Any], counts: bool) -> None:
     assert bool(Baseline.of([tool("a")]).drift([tool("a") | more])) is counts
 
 

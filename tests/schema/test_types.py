@@ -268,7 +268,7 @@ def test_the_docstring_of_a_class_describes_it_and_a_made_up_one_does_not() -> N
     assert "description" not in schema_of(Square)
 
 
-def test_of_several_records_the_one_that_is_meant_has_the_error() -> None:
+def test_of_several_records_the_one_with_the_fault_has_the_error() -> None:
     assert read(Circle | Square, {"kind": "square", "side": 2}) == Square("square", 2.0)
     text = fault(Circle | Square, {"kind": "circle", "radius": "large"})
     assert text == 'arguments.x.radius: expected number, got string "large"'

@@ -296,13 +296,13 @@ async def test_a_call_for_which_there_is_no_room_is_refused(tmp_path: Path) -> N
         await asyncio.gather(first, return_exceptions=True)
 
 
-async def test_without_the_setting_everything_goes_the_ordinary_way(tmp_path: Path) -> None:
+async def test_without_the_setting_everything_takes_the_regular_path(tmp_path: Path) -> None:
     async with stage(tmp_path, **REGULAR_PATH) as (relay, _):
         with on_regular_path(relay):
             assert (await relay.call("notes", "echo")).status_code == 200
 
 
-async def test_with_a_web_server_that_is_made_otherwise_everything_goes_the_ordinary_way(
+async def test_with_another_web_server_everything_takes_the_regular_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(private_api, "CYCLE_PARAMETERS", ("scope",))

@@ -204,7 +204,7 @@ def test_a_call_for_a_tab_that_may_have_been_closed_waits_a_moment_only(rig: Hub
     assert len(again.of("call")) == 1
 
 
-def test_a_page_that_is_back_but_offers_nothing_yet_is_waited_for(rig: HubRig) -> None:
+def test_a_call_waits_for_a_reloaded_page_that_offers_nothing_yet(rig: HubRig) -> None:
     rig.hub.detach(rig.tab("a", "info"), returns=True)
     rig.call("info")
     rig.tab("a")
@@ -213,7 +213,7 @@ def test_a_page_that_is_back_but_offers_nothing_yet_is_waited_for(rig: HubRig) -
     rig.tab("a", "info")
 
 
-def test_a_tab_that_is_reloaded_twice_is_waited_for_from_the_second_time(rig: HubRig) -> None:
+def test_the_wait_for_a_tab_that_is_reloaded_twice_begins_with_the_second_time(rig: HubRig) -> None:
     rig.hub.detach(rig.tab("a", "info"), returns=True)
     rig.wait(8)
     rig.hub.detach(rig.tab("a", "info"), returns=True)

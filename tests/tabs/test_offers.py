@@ -140,7 +140,7 @@ async def test_a_template_of_a_tab_gets_the_variables_of_the_uri(rig: Rig) -> No
     assert call["uri"] == "notes://home/lists/a%20b" and call["arguments"] == {"folder": "home", "name": "lists/a b"}
 
 
-async def test_what_is_spelt_out_in_a_tab_comes_before_a_template_of_the_worker(rig: Rig) -> None:
+async def test_a_literal_uri_of_a_tab_comes_before_a_template_of_the_worker(rig: Rig) -> None:
     @resource("notes://{name}", toolbox=rig.box)
     def note(name: str) -> str:
         return f"worker: {name}"

@@ -35,7 +35,7 @@ def test_a_tab_with_a_long_id_is_refused_with_the_reason() -> None:
     assert not attach(hub, "x" * MAX_TAB_ID).of("refused")
 
 
-def test_a_browser_has_so_many_tabs_and_those_that_are_there_may_come_back() -> None:
+def test_a_browser_has_a_bounded_number_of_tabs_and_known_ones_may_return() -> None:
     hub = new_hub()
     ports = [attach(hub, f"t{number}") for number in range(MOST_TABS)]
     [refused] = attach(hub, "one more").of("refused")
@@ -65,7 +65,7 @@ def test_javascript_stores_no_longer_id() -> None:
     assert re.findall(r"^const MAX_ID = (\d+);$", JS.read_text(), re.MULTILINE) == [str(MAX_TAB_ID)]
 
 
-def test_a_page_offers_so_many_things_of_a_kind_and_may_offer_those_again() -> None:
+def test_a_page_offers_a_bounded_number_of_a_kind_and_may_offer_those_again() -> None:
     hub = new_hub()
     port = attach(hub, "a")
     tools = [{"name": f"t{number}", "inputSchema": {"type": "object"}} for number in range(MOST_OFFERS + 50)]

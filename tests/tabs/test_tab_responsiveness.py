@@ -371,7 +371,7 @@ class Page:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_however_calls_and_answers_come_few_calls_lie_unread_and_each_runs_once(seed: int) -> None:
+def test_in_any_order_of_calls_and_answers_few_calls_are_unread_and_each_runs_once(seed: int) -> None:
     """No call is posted to a tab that was silent for longer than the limit, nor to one that has a window of them."""
     rig, chance = HubRig(), random.Random(seed)
     pages = [Page(rig, port) for port in two_tabs(rig)]

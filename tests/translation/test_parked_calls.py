@@ -134,7 +134,7 @@ async def test_answers_without_a_handle_are_for_a_new_call_and_its_first_questio
     assert len(questions) == 1
 
 
-async def test_a_client_that_introduces_itself_anew_finds_its_call_where_it_was(harness: TranslatorHarness) -> None:
+async def test_a_client_that_initializes_again_finds_its_running_call(harness: TranslatorHarness) -> None:
     """One server may have several sessions, each with a separate translator."""
     first = harness.tool()
     harness.peer.ask("q1")
@@ -191,7 +191,7 @@ async def test_progress_after_a_retry_has_the_retrys_token(harness: TranslatorHa
     assert notice["params"]["progressToken"] == "two"
 
 
-async def test_a_retry_that_hangs_up_cancels_the_call(harness: TranslatorHarness) -> None:
+async def test_a_retry_that_disconnects_cancels_the_call(harness: TranslatorHarness) -> None:
     first = harness.tool()
     harness.peer.ask()
     questions, handle = await harness.asked(first)
@@ -209,7 +209,7 @@ async def test_a_question_that_the_server_withdraws_is_not_asked(harness: Transl
     assert [question["method"] for question in questions.values()] == ["roots/list"]
 
 
-async def test_one_client_can_keep_only_so_many_calls_waiting(harness: TranslatorHarness) -> None:
+async def test_waiting_calls_of_one_client_are_bounded(harness: TranslatorHarness) -> None:
     for _ in range(2):
         pending = harness.tool()
         harness.peer.ask()

@@ -11,7 +11,7 @@ from tabserver.wire.frames import Kind
 from tests.support.transport_harness import ONE_REQUEST, TransportHarness
 
 
-async def test_the_times_of_so_many_calls_are_taken() -> None:
+async def test_the_number_of_calls_whose_times_are_taken_is_bounded() -> None:
     harness = TransportHarness()
     await harness.start()
     socket = await harness.connect()

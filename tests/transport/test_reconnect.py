@@ -247,7 +247,7 @@ async def test_events_reach_the_callback_in_order_and_answers_go_out_before_it_r
     assert [payload for _, payload in socket.sent if payload] == ['"going"', '"done"']
 
 
-async def test_a_callback_that_raises_is_reported_and_the_link_lives_on(bench: TransportHarness) -> None:
+async def test_a_callback_that_raises_is_reported_and_the_link_goes_on(bench: TransportHarness) -> None:
     def broken(event: object) -> None:
         raise KeyError("bug")
 

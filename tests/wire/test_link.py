@@ -76,7 +76,7 @@ class Pair:
         return [event.payload for event in events if isinstance(event, Received)]
 
 
-def test_a_greeting_brings_both_ends_up() -> None:
+def test_after_a_greeting_both_ends_are_up() -> None:
     pair = Pair().connect()
     assert pair.worker.is_up and pair.relay.is_up
     assert pair.at_worker == [Welcomed(resumed=False, epoch="e1", build="b")]

@@ -18,7 +18,7 @@ def test_a_request_is_new_running_or_answered() -> None:
     assert history.lookup("c", 1) == RecordedAnswer("answer", 6, 0.0)
 
 
-def test_of_a_caller_that_left_nothing_is_kept_and_nothing_runs_anew() -> None:
+def test_nothing_is_kept_of_a_caller_that_left_and_nothing_runs_again() -> None:
     history = RequestHistory(TextCodec())
     history.begin("c", 1)
     history.close("c")

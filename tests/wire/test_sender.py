@@ -88,7 +88,7 @@ def test_what_follows_a_large_message_on_its_channel_stays_behind_it() -> None:
     assert [text[:5] for _, text in ends.received()] == ["meanw", "xxxxx", "then "]
 
 
-def test_large_messages_take_turns_and_only_so_many_are_under_way() -> None:
+def test_large_messages_are_sent_in_turns_and_few_at_a_time() -> None:
     ends = Ends()
     for channel in "abc":
         ends.send(channel, channel * 60)

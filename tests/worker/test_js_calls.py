@@ -385,7 +385,7 @@ async def test_a_tab_that_falls_silent_fails_also_calls_that_python_did_not_know
     assert [(channel, text["result"]["isError"]) for channel, text in rig.received()] == [("c1", True), ("c2", True)]
 
 
-async def test_progress_of_a_call_takes_back_what_was_granted_and_its_answer_goes_the_ordinary_way(rig: Rig) -> None:
+async def test_progress_of_a_call_ends_its_grant_and_its_answer_takes_the_regular_path(rig: Rig) -> None:
     rig.send("c1")
     name = rig.port.last("call")["call"]
     rig.hub.receive(rig.port, {"t": "progress", "call": name, "progress": 1})
@@ -432,7 +432,7 @@ async def test_where_answers_might_not_be_kept_none_is_written(limits: Limits) -
     ("text", "is_text", "is_error"),
     [("object", True, False), ("x" * MAX_RESULT_CHARACTERS, True, False), ("raise", True, True), (1, False, True)],
 )
-async def test_what_is_not_short_text_is_answered_the_ordinary_way(
+async def test_what_is_not_short_text_takes_the_regular_path(
     rig: Rig, text: Any, is_text: bool, is_error: bool
 ) -> None:
     rig.send("c1", "say", {"text": text})

@@ -110,7 +110,7 @@ async def test_a_relay_that_gives_no_index_is_the_advice() -> None:
     assert installer.installed == ["inner", "outer"]
 
 
-async def test_of_the_packages_of_a_relay_so_many_are_installed() -> None:
+async def test_the_number_of_installed_packages_is_bounded() -> None:
     packages, installer, _ = make()
     names = [f"p{number}" for number in range(MOST_PACKAGES + 5)]
     installer.rows = [{"name": n, "version": "1", "size": 1, "imports": [n], "depends": []} for n in names]

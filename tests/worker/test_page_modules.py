@@ -357,7 +357,7 @@ async def test_two_files_of_one_name_in_two_folders_are_two_modules(bench: Modul
     assert bench.tools == ["one", "two"]
 
 
-async def test_of_modules_and_helpers_there_are_so_many(bench: ModulesHarness) -> None:
+async def test_the_numbers_of_modules_and_helpers_are_bounded(bench: ModulesHarness) -> None:
     bench.server.files |= {f"helper_page_{number}.py": "" for number in range(MOST_FILES + 1)}
     bench.write(tools_of_page="".join(f"import helper_page_{number}\n" for number in range(MOST_FILES + 1)))
     failed = await bench.load()

@@ -42,7 +42,7 @@ async def connected(stage: ConductorHarness, id: str = "c1") -> McpProgram:
 # -- lines ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_byte_order_mark_is_no_reason_to_fall_over() -> None:
+async def test_a_byte_order_mark_is_ignored() -> None:
     async with ConductorHarness(NoRelay("notes")) as stage:
         stage.editor.raw(BOM + b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}')
         assert (await stage.agent.line()).startswith(BOM + b"{")

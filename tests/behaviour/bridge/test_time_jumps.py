@@ -15,7 +15,7 @@ NOW = 1_800_000_000.0
 
 
 @pytest.mark.parametrize("jump_s", [-86_400, -3600, -1, 0, 1, 3600, 86_400])
-def test_a_date_to_come_back_at_is_never_waited_for_longer_than_a_minute(jump_s: int) -> None:
+def test_the_wait_until_a_date_in_retry_after_is_a_minute_at_most(jump_s: int) -> None:
     retry_after_s = read_retry_after(formatdate(NOW + 2, usegmt=True), NOW + jump_s)
     wait_s = RetryAfter(1, is_repeatable=True).after_status(503, retry_after_s)
     assert wait_s is None or 0 <= wait_s <= LONGEST_RETRY_AFTER_S

@@ -176,7 +176,7 @@ async def test_everything_is_released_when_the_last_console_closes_or_asks_for_i
         assert (await notes.put({}, status=409))["error"] == "not_capturing"
 
 
-async def test_a_caller_that_hangs_up_is_not_held_any_more(tmp_path: Path) -> None:
+async def test_a_caller_that_disconnects_is_not_held_any_more(tmp_path: Path) -> None:
     async with served(tmp_path) as notes:
         await notes.put({"at": "result"})
         calling = notes.call()

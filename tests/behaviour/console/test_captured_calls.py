@@ -123,7 +123,7 @@ async def test_failures_have_a_reason_a_code_and_what_is_known_of_the_delivery(t
         assert detail["response"]["error"]["data"]["delivered"] == "unknown"
 
 
-async def test_a_client_that_hangs_up_cancels_its_row(tmp_path: Path) -> None:
+async def test_a_client_that_disconnects_cancels_its_row(tmp_path: Path) -> None:
     async with served(tmp_path) as relay, open_console(relay) as console:
         calling = asyncio.create_task(relay.call("notes", "waiting"))
         await console.row(name="waiting", state="running")
@@ -243,7 +243,7 @@ async def test_servers_that_come_and_go_change_the_status(tmp_path: Path) -> Non
         await console.until(lambda: {"type": "status"} in console.events)
 
 
-async def test_a_stream_ends_with_the_relay_and_there_are_so_many(tmp_path: Path) -> None:
+async def test_the_number_of_streams_is_bounded_and_each_ends_with_the_relay(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path) as relay, open_console(relay):
         streams = [open_console(relay) for _ in range(MAX_STREAMS - 1)]
         for stream in streams:

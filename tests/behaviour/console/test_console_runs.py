@@ -184,7 +184,7 @@ async def test_questions_are_answered_by_hand_in_rounds_of_one_group(tmp_path: P
         assert refused["error"] == "not_asked"
 
 
-async def test_rounds_of_an_ordinary_client_are_one_group(tmp_path: Path) -> None:
+async def test_rounds_of_a_plain_client_are_one_group(tmp_path: Path) -> None:
     meta: Row = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
     async with served(tmp_path) as notes:
         asked = [(await notes.relay.call("notes", "order", _meta=meta)).json()["result"] for _ in range(2)]

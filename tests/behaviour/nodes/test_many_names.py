@@ -131,7 +131,7 @@ async def test_names_of_others_keep_no_browser_of_our_own_out(two: list[Presence
     assert {first.held_by(f"far-{number}") for number in range(8)} == {second.cluster.id}
 
 
-async def test_names_of_others_are_only_so_many_whatever_some_of_them_are_used_for(
+async def test_names_of_others_are_bounded_whatever_they_are_used_for(
     two: list[PresenceNode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tabrelay.peers.nodes.locator.MAX_FOLLOWED", 8)

@@ -231,7 +231,7 @@ async def test_what_is_cancelled_while_the_bus_is_away_is_cancelled_when_it_is_b
         await until(lambda: any(isinstance(event, Closed) for event in worker.seen))
 
 
-async def test_a_session_that_is_ended_while_the_bus_is_away_is_dead_everywhere_when_it_is_back(pair: Pair) -> None:
+async def test_a_session_that_ends_while_the_bus_is_away_is_ended_at_all_relays_when_it_is_back(pair: Pair) -> None:
     async with pair.worker(pair.b, "notes"):
         session = await open_session(pair.a, "notes")
 

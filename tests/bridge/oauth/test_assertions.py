@@ -61,7 +61,7 @@ async def test_a_key_of_another_kind_is_refused_with_the_reason() -> None:
         signed_by(pem(x25519.X25519PrivateKey.generate()), "me")
 
 
-async def test_a_workload_gets_a_token_for_its_jwt_and_reads_it_anew_for_the_next(tmp_path: Path) -> None:
+async def test_a_workload_gets_a_token_for_its_jwt_and_reads_it_again_for_the_next(tmp_path: Path) -> None:
     clock, held = AdvancedClock(), [""]
 
     async def read() -> str:

@@ -26,7 +26,7 @@ async def test_a_session_goes_on_at_another_relay(pair: Pair) -> None:
             assert response.json()["result"]["content"][0]["text"] == '{"x": 1}'
 
 
-async def test_a_session_that_was_ended_at_one_relay_is_dead_at_the_others(pair: Pair) -> None:
+async def test_a_session_that_was_ended_at_one_relay_is_ended_at_the_others(pair: Pair) -> None:
     async with pair.worker(pair.b, "notes"):
         _, session = await pair.a.initialize("notes")
         assert (await pair.b.http.post("/notes", json=request("ping"), headers=session)).status_code == 200

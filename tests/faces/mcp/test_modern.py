@@ -55,7 +55,7 @@ async def test_a_notice_turns_the_answer_into_a_stream_without_ids(relay: Runnin
 
 
 @pytest.mark.requirement("modern-closing-cancels")
-async def test_hanging_up_cancels_the_call(relay: RunningRelay) -> None:
+async def test_a_disconnect_cancels_the_call(relay: RunningRelay) -> None:
     async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
         worker.on_call = lambda worker, event, message: None
         with pytest.raises(httpx2.ReadTimeout):

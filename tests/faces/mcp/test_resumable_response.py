@@ -296,7 +296,7 @@ async def test_a_modern_client_is_never_sent_a_question(relay: RunningRelay, wor
 
 
 @pytest.mark.requirement("legacy-resume")
-async def test_a_lost_get_stream_is_taken_up_where_it_was(relay: RunningRelay, worker: SyntheticWorker) -> None:
+async def test_a_lost_get_stream_resumes_where_it_was(relay: RunningRelay, worker: SyntheticWorker) -> None:
     calls = waiting(worker)
     _, headers = await relay.initialize("notes")
     running = asyncio.create_task(relay.http.post("/notes", json=call(), headers=headers))

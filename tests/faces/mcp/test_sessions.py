@@ -155,7 +155,7 @@ async def test_a_get_stream_of_an_earlier_relay_goes_on_as_a_new_one(tmp_path: P
 
 
 @pytest.mark.requirement("session-delete")
-async def test_a_deleted_session_stays_dead_over_a_restart(tmp_path: Path) -> None:
+async def test_a_deleted_session_stays_deleted_over_a_restart(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, servers=("notes",)) as relay:
         _, kept = await relay.initialize("notes")
         _, ended = await relay.initialize("notes")

@@ -148,7 +148,7 @@ async def test_another_port_and_websockets_are_the_relays(app: App) -> None:
     assert app.site.fast_path == "the fast path"
 
 
-async def test_streams_of_changes_are_so_many_and_end_with_the_relay(app: App) -> None:
+async def test_the_number_of_streams_of_changes_is_bounded_and_end_with_the_relay(app: App) -> None:
     app.is_stopping = True
     ended = await app.get(EVENTS)
     assert ended.header("content-type") == "text/event-stream; charset=utf-8" and b"event: run\n" in ended.body

@@ -370,7 +370,7 @@ async def test_another_user_of_this_computer_is_not_taken_for_the_app(tmp_path: 
     assert (await ask_as(web, "http://127.0.0.1:4750", "notes"))["approved"] is True
 
 
-async def test_approvals_of_the_app_are_so_many(tmp_path: Path) -> None:
+async def test_the_number_of_approvals_of_the_app_is_bounded(tmp_path: Path) -> None:
     web = WebRoutes(tmp_path, app_port=4750)
     for _ in range(APP_BURST):
         assert (await ask_as(web, "http://127.0.0.1:4750", "notes"))["approved"] is True

@@ -7,7 +7,7 @@ from tabrelay.observe.capture.breakpoints import Breakpoints
 from tabrelay.observe.capture.captured_call import MAX_EVENTS, MAX_NOTICES, CapturedCall
 
 
-def test_of_the_notices_and_events_of_a_call_so_many_are_kept_and_the_rest_is_counted() -> None:
+def test_notices_and_events_of_a_call_are_kept_up_to_a_number_and_counted_beyond_it() -> None:
     grown: list[int] = []
     breakpoints = Breakpoints(300.0, lambda: None)
 

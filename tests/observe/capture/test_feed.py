@@ -13,7 +13,7 @@ async def read(reader: FeedReader) -> Any:
     return None if event is None else json.loads(event)
 
 
-async def test_a_reader_that_does_not_read_gets_a_bounded_part_and_is_told() -> None:
+async def test_a_slow_reader_gets_a_bounded_part_and_a_count_of_the_rest() -> None:
     reader = FeedReader(lambda server: True)
     for _ in range(10):
         reader.put(b"7" + b" " * (MAX_UNREAD // 4 - 1), 5)

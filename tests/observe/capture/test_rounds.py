@@ -71,7 +71,7 @@ def test_any_answer_and_any_request_is_read(text: str) -> None:
     assert capture.capture({}, "notes", {"method": "tools/call", "params": [1]}) is not None
 
 
-def test_of_calls_that_asked_so_many_are_read() -> None:
+def test_the_number_of_calls_that_are_searched_for_a_question_is_bounded() -> None:
     capture = CallCapture(Settings(inspect=True), "")
     captured(capture, asking("oldest"))
     for number in range(MAX_ASKED):

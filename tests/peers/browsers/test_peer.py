@@ -147,7 +147,7 @@ async def test_too_many_calls_in_flight_are_busy_and_not_delivered(relay: Runnin
 @pytest.mark.parametrize(
     "text", ['{"jsonrpc": "2.0", "id": 1,\n"result": {}}', "not json", '{"jsonrpc":"2.0","id":99,"result":{}}', "[]"]
 )
-async def test_an_answer_that_is_none_becomes_an_error_and_the_link_lives_on(relay: RunningRelay, text: str) -> None:
+async def test_an_answer_that_is_none_becomes_an_error_and_the_link_goes_on(relay: RunningRelay, text: str) -> None:
     async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
         worker.on_call = lambda worker, event, message: worker.send_text(event, Kind.RES, text)
         error = (await relay.call("notes", "bad")).json()["error"]

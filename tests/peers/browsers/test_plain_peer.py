@@ -196,7 +196,7 @@ async def test_a_callers_cancel_reaches_the_page_and_ends_its_stream(relay: Runn
     assert last(await running)["error"]["code"] == -32800
 
 
-async def test_a_modern_client_that_hangs_up_cancels(relay: RunningRelay, page: ScriptedPage) -> None:
+async def test_a_modern_client_that_disconnects_cancels(relay: RunningRelay, page: ScriptedPage) -> None:
     waiting: list[Message] = []
     page.on_call = keep(waiting)
     running = asyncio.create_task(relay.call("notes", "slow"))

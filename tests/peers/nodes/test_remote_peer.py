@@ -52,7 +52,7 @@ async def test_a_name_that_another_relay_has_seen_is_offline_and_not_unknown(pai
     assert [tool["name"] for tool in listed.json()["result"]["tools"]] == ["echo"]
 
 
-async def test_a_browser_that_comes_to_another_relay_is_waited_for(pair: Pair) -> None:
+async def test_a_call_waits_for_a_browser_that_connects_to_another_relay(pair: Pair) -> None:
     async with pair.worker(pair.b, "notes"):
         await pair.a.call("notes", "echo")
     waiting = asyncio.create_task(pair.a.call("notes", "echo", {"late": True}))

@@ -67,7 +67,7 @@ async def test_those_that_can_not_be_asked_share_a_session(relay: RunningRelay) 
     assert await count(relay) == 1
 
 
-async def test_calls_that_wait_for_their_clients_answer_are_so_many_and_for_so_long(tmp_path: Path) -> None:
+async def test_calls_that_wait_for_their_clients_answer_have_a_bound_and_a_deadline(tmp_path: Path) -> None:
     able: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
 
     async def asked(relay: RunningRelay) -> bool:

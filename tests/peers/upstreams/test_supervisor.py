@@ -128,7 +128,7 @@ async def remote() -> AsyncIterator[SupervisorHarness]:
     await stage.supervisor.stop()
 
 
-async def test_a_lost_connection_is_made_anew_at_once(stage: SupervisorHarness) -> None:
+async def test_a_lost_connection_is_made_again_at_once(stage: SupervisorHarness) -> None:
     stage.supervisor.start()
     await stage.supervisor.wait_for_start()
     await stage.reconnect_often()

@@ -220,7 +220,7 @@ async def test_calls_that_find_the_session_lost_together_share_one_greeting(tmp_
         assert len(server.all("initialize")) == 2
 
 
-async def test_a_session_that_is_lost_at_once_again_is_not_tried_for_ever(tmp_path: Path) -> None:
+async def test_attempts_for_a_session_that_is_lost_at_once_again_have_a_limit(tmp_path: Path) -> None:
     async with legacy(call=status(404)) as server, relay_for(tmp_path, server) as relay:
         error = (await call(relay))["error"]
         assert (error["data"]["delivered"], len(server.all("tools/call"))) == ("no", 2)
@@ -285,7 +285,7 @@ async def test_one_call_that_hangs_does_not_hold_up_another(tmp_path: Path) -> N
         assert told.message["params"]["requestId"] == server.all("tools/call")[0].message["id"]
 
 
-async def test_hanging_up_a_modern_call_hangs_up_at_the_server(tmp_path: Path) -> None:
+async def test_a_disconnect_of_a_modern_call_is_one_at_the_server_too(tmp_path: Path) -> None:
     gone = asyncio.Event()
 
     async def wait(reply: Reply) -> None:
@@ -301,7 +301,7 @@ async def test_hanging_up_a_modern_call_hangs_up_at_the_server(tmp_path: Path) -
         assert "notifications/cancelled" not in server.methods
 
 
-async def test_a_broken_stream_is_taken_up_where_it_was(tmp_path: Path) -> None:
+async def test_a_broken_stream_resumes_where_it_was(tmp_path: Path) -> None:
     async def begin(reply: Reply) -> None:
         await reply.stream()
         await reply.event("", id="e-1", retry="10")
@@ -338,7 +338,7 @@ async def test_a_change_notified_on_the_servers_own_stream_reaches_clients(tmp_p
                 await pause()
 
 
-async def test_a_server_whose_own_stream_is_refused_after_it_worked_is_greeted_anew(tmp_path: Path) -> None:
+async def test_a_server_whose_own_stream_is_refused_after_it_worked_is_greeted_again(tmp_path: Path) -> None:
     """A restart while there is no call."""
 
     async def once(reply: Reply) -> None:

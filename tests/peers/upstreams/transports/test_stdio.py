@@ -240,7 +240,7 @@ async def test_no_page_can_take_the_name_of_an_upstream(relay: RunningRelay) -> 
     assert (probe.status_code, probe.json()["error"]) == (403, "configured")
 
 
-async def test_a_server_can_be_connected_anew_by_hand(relay: RunningRelay) -> None:
+async def test_a_server_can_be_connected_again_by_hand(relay: RunningRelay) -> None:
     before = await pid(relay)
     assert (await relay.http.post("/-/upstreams/first/reconnect")).status_code == 200
     await until(lambda: not is_alive(before))
