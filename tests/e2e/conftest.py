@@ -81,6 +81,14 @@ async def context(browser: Browser, settings: ModuleType, mode: str) -> AsyncIte
         yield context
 
 
+@pytest.fixture
+async def profile(browser: Browser) -> AsyncIterator[BrowserContext]:
+    """A separate profile for pages of an app, with the browser's own timeouts."""
+    context = await browser.new_context()
+    yield context
+    await context.close()
+
+
 # What a page stores, as [place, name, value].
 KEPT = """() => [
   ...Object.entries(localStorage).map(([name, value]) => ["localStorage", name, value]),

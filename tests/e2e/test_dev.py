@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page
+from playwright.async_api import BrowserContext, Page
 from playwright.async_api import Error as PlaywrightError
 
 from tests.e2e.conftest import keeps_no_token
@@ -61,13 +61,6 @@ async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
     assert re.search(r"^Next: .*tabrelay.* dev ", said, re.MULTILINE)
     async with Demo(tmp_path_factory.mktemp("home"), str(folder), verb="dev") as relay:
         yield App(folder, relay, began)
-
-
-@pytest.fixture
-async def profile(browser: Browser) -> AsyncIterator[BrowserContext]:
-    context = await browser.new_context()
-    yield context
-    await context.close()
 
 
 @pytest.fixture

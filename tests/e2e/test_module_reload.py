@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page
+from playwright.async_api import BrowserContext, Page
 
 from tests.e2e.test_page_api import text
 from tests.support.demo import Demo
@@ -96,13 +96,6 @@ async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
         home = tmp_path_factory.mktemp("home")
         async with Demo(home, "notes", "--allow-origin", site.origin, verb="serve") as relay:
             yield App(folder, site, relay)
-
-
-@pytest.fixture
-async def profile(browser: Browser) -> AsyncIterator[BrowserContext]:
-    context = await browser.new_context()
-    yield context
-    await context.close()
 
 
 @pytest.fixture

@@ -21,7 +21,6 @@ from tabrelay.admission.page_refusals import PageRefusals
 from tabrelay.admission.pairing import PairingRequest
 from tabrelay.admission.policy import Refuse
 from tabrelay.admission.routes import Route
-from tabrelay.assets.docs_site import DocsSite
 from tabrelay.bus.bus import Bus
 from tabrelay.calls.calls import Pending
 from tabrelay.calls.peer import Peer
@@ -33,14 +32,8 @@ from tabrelay.faces.mcp.catalogue_reader import CatalogueReader
 from tabrelay.faces.mcp.endpoint import McpEndpoint
 from tabrelay.faces.mcp.session_ids import SessionIdCodec
 from tabrelay.faces.web.admin import DriftRoutes, ForgetRoutes, LogRoutes, MetricsRoutes, ReconnectRoutes
-from tabrelay.faces.web.csp_reports import CspReports
-from tabrelay.faces.web.documentation import DocsRoutes
 from tabrelay.faces.web.loopback_approvals import LoopbackApprovals
-from tabrelay.faces.web.oauth_metadata import OAuthMetadata
-from tabrelay.faces.web.package_files import PackageRoutes
 from tabrelay.faces.web.pairing import PairingRoutes
-from tabrelay.faces.web.playground import PlaygroundRoutes
-from tabrelay.faces.web.proving import Proving
 from tabrelay.faces.web.routes import web_app
 from tabrelay.http.headers import RequestHeaders
 from tabrelay.observe.call_log import CallLog
@@ -54,6 +47,7 @@ from tabrelay.routing.registry import Registry
 from tabrelay.routing.switch import Switch
 from tabrelay.server.console_parts import Console
 from tabrelay.server.gauges import BusGauges, Gauges
+from tabrelay.server.page_routes import page_routes
 from tabrelay.server.registration import Registration
 from tabrelay.server.relay_parts import RelayParts
 from tabrelay.server.status_report import StatusReport
@@ -192,20 +186,15 @@ class Relay:
             parts.assets,
             self._status.json,
             groups=(
+                *page_routes(parts),
                 *self._console.groups(self._switch, self._browser_endpoint.faults),
                 self._pairing,
-                Proving(parts.tokens.prove, parts.policy.authorities),
-                CspReports(parts.policy),
                 ReconnectRoutes(self._reconnect),
                 LogRoutes(self._call_log.recent if self._call_log is not None else None),
                 MetricsRoutes(self._make_gauges()),
                 DriftRoutes(self._registry.accept_tools),
                 ForgetRoutes(self._forget, self._registry.is_declared),
-                OAuthMetadata(parts.verifier),
                 self._acp_sessions,
-                PackageRoutes(parts.settings.home),
-                PlaygroundRoutes(parts.assets, parts.settings.public_url),
-                DocsRoutes(DocsSite(parts.assets.docs)),
             ),
             probe=self._browser_endpoint.refusal,
             is_draining=lambda: parts.drain.is_on,
