@@ -56,7 +56,7 @@ async def structured(client: Client, tool: str, **arguments: Any) -> dict[str, A
     return found
 
 
-async def draw_stroke(page: Page, *points: tuple[float, float]) -> None:
+async def draw_stroke(page: Page, *points: tuple[float, float], steps: int = 5) -> None:
     """By mouse, at shares of the canvas."""
     box = await page.locator("#canvas").bounding_box()
     assert box is not None
@@ -64,7 +64,7 @@ async def draw_stroke(page: Page, *points: tuple[float, float]) -> None:
     await page.mouse.move(*places[0])
     await page.mouse.down()
     for place in places[1:]:
-        await page.mouse.move(*place, steps=5)
+        await page.mouse.move(*place, steps=steps)
     await page.mouse.up()
 
 
@@ -83,9 +83,18 @@ async def test_visitor_and_client_draw_on_one_canvas_with_one_history(demo: Demo
         undone = await structured(client, "undo")
         assert undone["undone"] == [shapes[0]["what"]] and undone["shapes"] == 0
         await expect(page.locator("#undo")).to_be_disabled()
-        await page.locator("#redo").click()
+        await expect(page.locator("#redo")).to_be_focused()
+        await page.keyboard.press("Enter")
         await page.locator("#redo").click()
         assert len((await structured(client, "list_shapes"))["shapes"]) == 2
+
+
+async def test_a_long_stroke_is_one_step(page: Page) -> None:
+    await draw_stroke(page, *((0.05 + 0.9 * (turn % 2), 0.05 + turn / 20) for turn in range(17)), steps=50)
+    shown = "import('/-/demo/page_tools.js').then(({ drawing }) => drawing.shapes.map(({ points }) => points))"
+    [points] = await page.evaluate(shown)
+    assert 100 < len(points) < 400
+    assert points[-1] == pytest.approx([40, 425], abs=12)
 
 
 async def test_a_client_gets_the_drawing_as_an_image(demo: Demo, page: Page) -> None:

@@ -20,7 +20,7 @@ import { anchor, COLORS, describe, HEIGHT, paint, WIDTH } from "./shapes.js";
 
 const SHARPNESS = 2;
 const BRUSH = 6;
-/** Units between two points of a stroke. */
+/** Units between two points of a stroke, at its beginning. */
 const STEP = 3;
 const LABEL_MS = 2500;
 const PENS = /** @type {Color[]} */ (["black", "red", "orange", "green", "blue", "purple"]);
@@ -38,6 +38,7 @@ export class CanvasView {
   #color = "blue";
   /** The stroke that the visitor is drawing. @type {Line | null} */
   #stroke = null;
+  #step = STEP;
   #isDue = false;
   #lastStep = "";
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -74,6 +75,7 @@ export class CanvasView {
     canvas.addEventListener("pointerdown", (event) => {
       if (event.button !== 0 || !event.isPrimary) return;
       canvas.setPointerCapture(event.pointerId);
+      this.#step = STEP;
       this.#stroke = { kind: "line", points: [this.#pointOf(event)], color: this.#color, width: BRUSH };
       this.#show();
     });
@@ -94,9 +96,13 @@ export class CanvasView {
     const last = points?.at(-1);
     if (!points || !last) return;
     const next = this.#pointOf(event);
-    if (Math.hypot(next[0] - last[0], next[1] - last[1]) < STEP) return;
+    if (Math.hypot(next[0] - last[0], next[1] - last[1]) < this.#step) return;
     points.push(next);
-    if (points.length >= MAX_POINTS) this.#finish();
+    // A long stroke gets coarser, and stays one stroke.
+    if (points.length >= MAX_POINTS) {
+      this.#step *= 2;
+      points.splice(0, points.length, ...points.filter((_, index) => index % 2 === 0));
+    }
     this.#show();
   }
 
@@ -145,8 +151,12 @@ export class CanvasView {
       const context = this.#canvas.getContext("2d");
       const shapes = this.#drawing.shapes;
       if (context) paint(context, this.#stroke ? [...shapes, this.#stroke] : shapes);
+      const focused = document.activeElement;
       this.#undo.disabled = !this.#drawing.canUndo;
       this.#redo.disabled = !this.#drawing.canRedo;
+      // A button that is disabled would lose the focus.
+      if (focused === this.#undo && this.#undo.disabled) this.#redo.focus();
+      if (focused === this.#redo && this.#redo.disabled) this.#undo.focus();
       this.#empty.hidden = shapes.length > 0 || this.#stroke !== null;
     });
   }

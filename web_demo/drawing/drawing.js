@@ -2,13 +2,15 @@
  * The demo's drawing: steps that the visitor and agents made, with one history for all of them.
  *
  * The picture is what the steps since the last "clear" drew. Undo takes back the newest step, whoever made it, and a clear is a step
- * like others. Each change has a revision, by which tabs find the newest version. It touches no document and no storage.
+ * like others. Each change has a revision, by which tabs find the newest version. Steps that two tabs make at the same time are both
+ * kept. It touches no document and no storage.
  */
 
 /**
  * @typedef {import("./shapes.js").Shape} Shape
  * @typedef {{ id: string, by: string, shape: Shape | null }} Step without a shape: everything before it was cleared
- * @typedef {{ revision: number, done: Step[], undone: Step[] }} Version
+ * @typedef {{ revision: number, by: string, seen: Record<string, number>, done: Step[], undone: Step[] }} Version `by`: the tab that made
+ *   it; `seen`: how many changes of each tab it contains
  * @typedef {{ step: Step | null, isUndone: boolean, isOwn: boolean }} Change `isOwn`: made in this tab
  */
 
@@ -16,6 +18,9 @@
 const MAX_STEPS = 400;
 export const MAX_POINTS = 400;
 const NAME_LENGTH = 40;
+const MAX_TABS = 20;
+/** A merge counts as many changes: it must be newer than what a tab that changes all the time has by then. */
+const MERGE_CHANGES = 20;
 
 export class DrawingFull extends Error {
   constructor() {
@@ -26,7 +31,11 @@ export class DrawingFull extends Error {
 
 export class Drawing extends EventTarget {
   /** @type {Version} */
-  #version = { revision: 0, done: [], undone: [] };
+  #version = { revision: 0, by: "", seen: {}, done: [], undone: [] };
+  #tab = crypto.randomUUID().slice(0, 8);
+  #changes = 0;
+  /** Steps of this tab, each with the number of its change, until another tab's version contains them. @type {Map<string, { step: Step, change: number }>} */
+  #unconfirmed = new Map();
 
   get version() {
     return this.#version;
@@ -81,6 +90,7 @@ export class Drawing extends EventTarget {
     const { done, undone } = this.#version;
     const taken = done.slice(Math.max(0, done.length - count)).reverse();
     if (taken.length) {
+      for (const { id } of taken) this.#unconfirmed.delete(id);
       this.#change({ done: done.slice(0, done.length - taken.length), undone: [...undone, ...taken] }, taken.at(-1), true);
     }
     return taken;
@@ -96,12 +106,25 @@ export class Drawing extends EventTarget {
 
   /** Take the version of another tab, or a stored one, if it is newer. @param {unknown} other @returns {boolean} */
   load(other) {
-    if (!isVersion(other) || other.revision <= this.#version.revision) return false;
+    if (!isVersion(other) || !isNewer(other, this.#version)) return false;
+    const { seen = {}, by = "" } = other;
     const before = this.#version.done.at(-1);
-    this.#version = other;
+    this.#version = { ...other, seen, by };
     const last = other.done.at(-1);
     this.#notify({ step: last && last.id !== before?.id ? last : null, isUndone: false, isOwn: false });
+    const confirmed = seen[this.#tab] ?? 0;
+    for (const [id, { change }] of this.#unconfirmed) if (change <= confirmed) this.#unconfirmed.delete(id);
+    if (this.#unconfirmed.size) this.#merge();
     return true;
+  }
+
+  /** Add what this tab drew while another one made the version that was just loaded. */
+  #merge() {
+    const { revision, done } = this.#version;
+    const own = new Map([...this.#unconfirmed].map(([id, { step }]) => [id, step]));
+    const known = done.map((step) => own.get(step.id) ?? step);
+    for (const { id } of done) own.delete(id);
+    this.#change({ revision: revision + MERGE_CHANGES, done: [...known, ...own.values()].slice(-MAX_STEPS) });
   }
 
   /** @param {string} by @param {Shape | null} shape */
@@ -122,14 +145,32 @@ export class Drawing extends EventTarget {
    * @param {boolean} [isUndone]
    */
   #change(changes, step, isUndone = false) {
-    this.#version = { ...this.#version, ...changes, revision: this.#version.revision + 1 };
+    const { revision, seen } = this.#version;
+    const change = ++this.#changes;
+    const others = Object.entries(seen).filter(([tab]) => tab !== this.#tab);
+    const counts = Object.fromEntries([...others.slice(1 - MAX_TABS), [this.#tab, change]]);
+    this.#version = { ...this.#version, revision: revision + 1, ...changes, by: this.#tab, seen: counts };
+    if (step && !isUndone) this.#remember(step, change);
     this.#notify({ step: step ?? null, isUndone, isOwn: true });
+  }
+
+  /** @param {Step} step @param {number} change */
+  #remember(step, change) {
+    this.#unconfirmed.delete(step.id);
+    this.#unconfirmed.set(step.id, { step, change });
+    const [oldest] = this.#unconfirmed.keys();
+    if (oldest !== undefined && this.#unconfirmed.size > MAX_STEPS) this.#unconfirmed.delete(oldest);
   }
 
   /** @param {Change} detail */
   #notify(detail) {
     this.dispatchEvent(new CustomEvent("change", { detail }));
   }
+}
+
+/** Of two versions with the same revision, all tabs take the same one. @param {Version} one @param {Version} other */
+function isNewer(one, other) {
+  return one.revision > other.revision || (one.revision === other.revision && (one.by ?? "") > other.by);
 }
 
 /** @param {any} value @returns {value is Version} */
