@@ -170,6 +170,34 @@ async def test_an_error_is_shown_at_its_line_and_the_old_tool_stays(
     assert "double" in await listener.tools()
 
 
+async def test_a_program_that_never_reaches_its_end_is_stopped_and_the_old_tool_stays(
+    playground: Playground, listener: Listener
+) -> None:
+    await playground.write("javascript", "await new Promise(() => {});")
+    before = await playground.page.locator("#run").get_attribute("data-runs")
+    await playground.page.locator("#run").click()
+    await expect(playground.page.locator("#run")).to_be_disabled()
+    await playground.page.locator("#stop").click()
+    await expect(playground.fault).to_have_text("You stopped the program.")
+    await expect(playground.page.locator("#run")).not_to_have_attribute("data-runs", before or "")
+    await expect(playground.page.locator("#run")).to_be_enabled()
+    assert text(await listener.call("double", number=21)) == "42"
+
+
+async def test_a_tool_with_the_name_of_another_one_is_explained(
+    playground: Playground, listener: Listener, context: BrowserContext
+) -> None:
+    demo_page = await context.new_page()
+    await demo_page.goto(playground.page.url.replace("playground/", ""))
+    await listener.until_listed("add")
+    await playground.page.bring_to_front()
+    await playground.write("javascript", "offerTool({ name: 'add', description: 'Mine.', execute: () => 'mine' });")
+    await playground.run()
+    await expect(playground.said).to_contain_text("do not get add by this name")
+    await expect(playground.page.locator("#tools [data-tool=add]")).to_have_attribute("data-from", "program")
+    await demo_page.close()
+
+
 async def test_a_javascript_program_draws_in_the_output_and_returns_images(
     playground: Playground, listener: Listener
 ) -> None:

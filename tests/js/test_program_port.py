@@ -42,6 +42,12 @@ async def test_a_program_that_answers_pings_may_take_its_time() -> None:
     assert (await play("late"))["value"]["structuredContent"] == {"a": 1}
 
 
+async def test_a_run_that_never_ends_is_ended() -> None:
+    found = await play("waits")
+    assert found["reason"] == "The program did not reach its end within 0.2 s and was stopped."
+    assert found["run"] == {"error": found["reason"]}
+
+
 async def test_after_a_cancellation_a_program_that_answers_nothing_is_ended_sooner() -> None:
     found = await play("ends")
     assert found["call"] == {"error": "not needed"}

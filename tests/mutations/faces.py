@@ -28,6 +28,11 @@ MUTATIONS: Final = (
         "tests/e2e/test_playground.py -k only_scripts",
     ),
     Mutation(
+        "the playground's programs have no WebRTC",
+        "for (const name of []) Reflect.deleteProperty(globalThis, name);",
+        "tests/e2e/test_playground.py -k reaches_no_token",
+    ),
+    Mutation(
         "a program that hangs",
         "if (false) return;",
         "tests/js/test_program_port.py -k hangs",

@@ -12,6 +12,12 @@ const attempts = {
     socket.onopen = resolve;
     socket.onerror = () => reject(new Error("refused"));
   }),
+  webrtc: () => new RTCPeerConnection().createDataChannel("x"),
+  webrtcOfFrame: () => {
+    const frame = document.createElement("iframe");
+    document.body.append(frame);
+    new frame.contentWindow.RTCPeerConnection().createDataChannel("x");
+  },
   events: () => new Promise((resolve, reject) => {
     const source = new EventSource(`${relay}/demo`);
     source.onopen = resolve;

@@ -2,7 +2,7 @@
 
 import { ProgramPort } from "../../web_demo/playground/program_port.js";
 
-const scenarios = { hangs, late, calls, floods, large, finishes, asks, ends };
+const scenarios = { hangs, late, waits, calls, floods, large, finishes, asks, ends };
 const { port1, port2 } = new MessageChannel();
 const ended = Promise.withResolvers();
 const sent = [];
@@ -41,6 +41,13 @@ async function late() {
     if (message.t === "call") setTimeout(() => port2.postMessage(echo(message)), 500);
   });
   return outcome(port.call("x", { a: 1 }, context()));
+}
+
+/** A program that answers pings, and waits for something that does not come, before its tools are known. */
+async function waits() {
+  const port = portWith({ run_ms: 200, tick_ms: 10 });
+  program((message) => message.t === "ping" && port2.postMessage({ t: "pong" }));
+  return { run: await outcome(port.run("await forever")), reason: await ended.promise };
 }
 
 async function calls() {

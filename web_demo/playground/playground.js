@@ -18,6 +18,7 @@ import { ToolList } from "./tool_list.js";
 /** @typedef {import("/-/client.js").State} State */
 
 const SERVER = "demo";
+const STOP_AFTER_MS = 1000;
 const isMac = /Mac|iP(hone|ad)/.test(navigator.platform);
 
 const runButton = byId("run", HTMLButtonElement);
@@ -29,6 +30,7 @@ const tools = new ToolList(byId("tools", HTMLElement), SERVER);
 
 /** @type {ProgramHost | null} */
 let host = null;
+let isConnected = false;
 /** How many programs were run, with or without success. */
 let runs = 0;
 
@@ -79,6 +81,7 @@ async function run() {
   let isReady = language !== "python";
   void host.pythonReady.then(() => (isReady = true), () => {});
   await Promise.resolve();
+  const late = setTimeout(() => (stopButton.hidden = false), STOP_AFTER_MS);
   say(isReady ? "Running." : "Python is starting; the program runs when it has.");
   try {
     await host.run(language, editor.text);
@@ -86,6 +89,8 @@ async function run() {
   } catch (error) {
     showFault(/** @type {any} */ (error));
   } finally {
+    clearTimeout(late);
+    stopButton.hidden = tools.isEmpty;
     runButton.disabled = false;
     runButton.dataset.runs = String(++runs);
   }
@@ -104,8 +109,12 @@ async function onTools(offered) {
   stopButton.hidden = offered.length === 0;
   if (!offered.length) return void tools.show([]);
   say("The relay gets the tools.");
-  const names = offered.map(({ name }) => name).join(", ");
-  if (await tools.show(offered)) say(`Clients of ${SERVER} can list and call: ${names}.`);
+  const missing = await tools.show(offered);
+  if (missing === null) return;
+  const names = (missing.length ? missing : offered.map(({ name }) => name)).join(", ");
+  if (!missing.length) say(`Clients of ${SERVER} can list and call: ${names}.`);
+  else if (!isConnected) say("Clients get the tools as soon as this page is connected.");
+  else say(`Clients do not get ${names} by this name: the server ${SERVER} has another tool with it. Rename yours, and press Run.`);
 }
 
 /** @param {string} reason */
@@ -115,6 +124,7 @@ function onEnd(reason) {
 
 /** @param {State} state */
 function onState({ state, message }) {
+  isConnected = state === "connected";
   const badge = byId("state", HTMLElement);
   badge.dataset.state = state;
   badge.className = `badge ${{ connected: "is-ok", connecting: "", waiting: "is-warn", stopped: "is-bad" }[state]}`;

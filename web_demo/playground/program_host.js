@@ -27,7 +27,8 @@ export class ProgramHost {
   #current = null;
   /** @type {Sandbox} */
   #python;
-  #isRunning = false;
+  /** The sandbox whose program has not reached its end. @type {Sandbox | null} */
+  #running = null;
   /** Was a JavaScript program ended in the middle of its work, while Python's frame had to stay? */
   #mayBeStuck = false;
   /** @type {Map<string, Offered>} */
@@ -59,10 +60,10 @@ export class ProgramHost {
    * @param {string} source
    */
   async run(language, source) {
-    if (this.#isRunning) return;
-    this.#isRunning = true;
+    if (this.#running) return;
     if (language === "javascript" && this.#mayBeStuck) this.#renewPython();
     const sandbox = language === "python" ? this.#python : this.#newSandbox("javascript");
+    this.#running = sandbox;
     try {
       const tools = await sandbox.port.run(source);
       const last = this.#current;
@@ -73,13 +74,13 @@ export class ProgramHost {
       if (sandbox !== this.#python) sandbox.close("The program was not run.");
       throw error;
     } finally {
-      this.#isRunning = false;
+      this.#running = null;
     }
   }
 
-  /** End the program now, whatever it does. */
+  /** End the program now, whatever it does: the one that is being run, or else the one whose tools are offered. */
   stop() {
-    this.#current?.close("You stopped the program.");
+    (this.#running ?? this.#current)?.close("You stopped the program.");
   }
 
   /**

@@ -20,6 +20,7 @@ const LIMITS = {
   messagesPerSecond: 1000,
   tools: 32,
   start_ms: 60_000,
+  run_ms: 30_000,
   call_ms: 600_000,
   hang_ms: 10_000,
   cancel_ms: 2_000,
@@ -103,11 +104,18 @@ export class ProgramPort {
     await this.ready;
     if (this.#run) throw new ProgramFault({ message: "A program is being run.", line: 0, column: 0 });
     const run = ++this.#lastId;
-    return new Promise((resolve, reject) => {
-      this.#run = { run, resolve, reject };
-      this.#watch();
-      this.#port.postMessage({ t: "run", run, source });
-    });
+    const { run_ms } = this.#limits;
+    // A program that waits for something answers pings: an `await` that never ends.
+    const late = setTimeout(() => this.end(`The program did not reach its end within ${run_ms / 1000} s and was stopped.`), run_ms);
+    try {
+      return await new Promise((resolve, reject) => {
+        this.#run = { run, resolve, reject };
+        this.#watch();
+        this.#port.postMessage({ t: "run", run, source });
+      });
+    } finally {
+      clearTimeout(late);
+    }
   }
 
   /**

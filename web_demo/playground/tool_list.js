@@ -4,6 +4,7 @@
  * The definitions come from the relay's own answer to `tools/list`, as soon as it has the program's tools. All texts of a program and
  * of results go in as text nodes.
  *
+ * @import { ToolDefinition } from "/-/page/tool_runner.js"
  * @import { Definition } from "./program_port.js"
  */
 
@@ -35,49 +36,49 @@ export class ToolList {
   }
 
   /**
-   * Show these tools. Resolves when they are shown as the relay lists them: false if it did not within some seconds.
+   * Show these tools. Resolves when they are shown as the relay lists them, or after some seconds, with the names of those that it does
+   * not list as they are; null: another program has replaced this one.
    * @param {Definition[]} tools
    */
   async show(tools) {
     this.#waiting.abort();
     this.#waiting = new AbortController();
     const { signal } = this.#waiting;
-    this.#fill(tools, "program");
-    if (!tools.length) return true;
-    for (let attempt = 0; attempt < ATTEMPTS && !signal.aborted; attempt++) {
+    this.#fill(tools, []);
+    for (let attempt = 1; tools.length; attempt++) {
       const listed = await this.#listed(tools, signal);
-      if (signal.aborted) return false;
-      if (listed) {
-        this.#fill(listed, "relay");
-        return true;
+      if (signal.aborted) return null;
+      const missing = tools.flatMap(({ name }, index) => (listed[index] ? [] : name));
+      if (!missing.length || attempt === ATTEMPTS) {
+        this.#fill(tools, listed);
+        return missing;
       }
       await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     }
-    return false;
+    return [];
   }
 
   /**
-   * The tools as the relay lists them; null: it does not list all of them yet.
+   * Each of these tools as the relay lists it.
    * @param {Definition[]} tools
    * @param {AbortSignal} signal
    */
   async #listed(tools, signal) {
     try {
       const all = await listTools(this.#server, { signal });
-      const found = tools.map((tool) => all.find((each) => each.name === tool.name && isSame(each, tool)));
-      return found.every((each) => each !== undefined) ? found : null;
+      return tools.map((tool) => all.find((each) => each.name === tool.name && isSame(each, tool)));
     } catch {
-      return null; // the page shows the state of its connection
+      return []; // the page shows the state of its connection
     }
   }
 
   /**
-   * @param {(Partial<Definition> & { name: string })[]} tools
-   * @param {"program" | "relay"} from
+   * @param {Definition[]} tools as the program has them
+   * @param {(ToolDefinition | undefined)[]} listed the same as the relay lists them
    */
-  #fill(tools, from) {
+  #fill(tools, listed) {
     if (!tools.length) return this.#place.replaceChildren(element("p", { class: "empty" }, "None. Press Run."));
-    this.#place.replaceChildren(...tools.map((tool) => this.#entry(tool, from)));
+    this.#place.replaceChildren(...tools.map((tool, index) => this.#entry(listed[index] ?? tool, listed[index] ? "relay" : "program")));
   }
 
   /**

@@ -10,6 +10,9 @@ import { runJavaScript } from "./javascript.js";
 import { serve } from "./runtime.js";
 import { OutputView } from "./output_view.js";
 
+// No policy of a document forbids the connections of WebRTC.
+// defence: the playground's programs have no WebRTC
+for (const name of ["RTCPeerConnection", "webkitRTCPeerConnection"]) Reflect.deleteProperty(globalThis, name);
 addEventListener("message", start, { once: true });
 
 /** @param {MessageEvent} event */
