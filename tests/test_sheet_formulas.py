@@ -35,13 +35,17 @@ def values(**inputs: str) -> dict[str, Any]:
         ("=A2 if A1 > 5 else 0", 4),
         ("=min(A1, A2, 3)", 3),
         ("=C1", "text"),
+        ("=SUM(a1:b2) + b1", 11),
+        ("=sum(B2:A1)", 10),
+        ("=Average(A1, A2)", 5),
         ("1,200.50", 1200.5),
+        ("1,5", "1,5"),
         ("nan", "nan"),
         ("=1/0", "This divides by zero."),
         ("=A1 +", "“=A1 +” is not a formula. Write for example =B2*C2 or =sum(D2:D5)."),
         ("=C1*2", "“text” is not a number."),
         ("=D9+1", "A cell that this needs is empty."),
-        ("=D1", "D1 depends on itself."),
+        ("=d1", "D1 depends on itself."),
         ("=Z1", "“Z1” is not a cell. The cells are A1 to F12."),
         ("=sum(A1:Z9)", "“Z9” is not a cell. The cells are A1 to F12."),
         ("=1e300*1e300", "The number is too large."),
@@ -72,7 +76,7 @@ def test_cells_that_depend_on_each_other_have_no_value() -> None:
 
 def test_a_search_finds_the_number_that_gives_a_cell_its_value() -> None:
     sheet = formulas.Sheet({"A1": "95", "A2": "=A1*3+128", "A3": "text"})
-    assert sheet.seek("A2", 500, "A1") == 124
+    assert sheet.seek("a2", 500, "A1") == 124
     with pytest.raises(formulas.FormulaError, match="No number in A3"):
         formulas.Sheet({"A1": "=1", "A3": "2"}).seek("A1", 5, "A3")
     with pytest.raises(formulas.FormulaError, match="is not a number"):

@@ -58,6 +58,14 @@ async def test_a_person_and_an_agent_edit_one_sheet(visitor: Visitor) -> None:
         assert found is not None and found["value"] == "98"
         await expect(left).to_have_value("0")
 
+        # The agent changes the cell that the person has only clicked.
+        hotel = page.get_by_label("B3", exact=True)
+        await hotel.click()
+        await client.call_tool("write_cells", {"changes": {"b3": "90"}})
+        await page.get_by_label("C3", exact=True).click()
+        await expect(hotel).to_have_value("90")
+        await page.get_by_role("button", name="Undo").click()
+
         # One history: the person takes back what the agent did, and the agent what the person did.
         await page.get_by_role("button", name="Undo").click()
         await expect(left).to_have_value("9")

@@ -1,7 +1,8 @@
 """Sheet of cells with formulas: `=B2*C2`, `=sum(D2:D5)`, in Python's syntax and with ranges of cells.
 
-A formula is parsed to Python's syntax tree, and only the operators and functions that are listed here are evaluated.
-A formula reaches no names, attributes or modules of Python. Pure: it has no document and no storage.
+Capital and small letters are the same in names of cells and functions. A formula is parsed to Python's syntax tree,
+and only the operators and functions that are listed here are evaluated. A formula reaches no names, attributes or
+modules of Python. Pure: it has no document and no storage.
 """
 
 import ast
@@ -36,6 +37,7 @@ OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
 FUNCTIONS: dict[str, Callable[[list[float]], float]] = {
     "sum": sum,
     "mean": fmean,
+    "average": fmean,
     "min": min,
     "max": max,
     "count": len,
@@ -43,7 +45,8 @@ FUNCTIONS: dict[str, Callable[[list[float]], float]] = {
     "abs": lambda values: abs(*values),
 }
 ADDRESS = re.compile(rf"[{COLUMNS}]([1-9]|1[0-2])")
-RANGE = re.compile(r"\b([A-Z]\d+):([A-Z]\d+)\b")
+RANGE = re.compile(r"\b([A-Z]\d+):([A-Z]\d+)\b", re.IGNORECASE)
+THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 
 
 class FormulaError(Exception):
@@ -73,10 +76,12 @@ class Sheet:
     def seek(self, cell: str, goal: float, change: str) -> float:
         """The number in `change` for which `cell` has the value `goal`. Secant method. Raises FormulaError."""
 
+        cell, change = check(cell), check(change)
+
         def miss(number: float) -> float:
             return _number(self.with_inputs({change: repr(number)}).value(cell)) - goal
 
-        here = _number(self.value(check(change)))
+        here = _number(self.value(change))
         there = here + 1.0
         far, near = miss(here), miss(there)
         for _ in range(STEPS):
@@ -112,9 +117,10 @@ class Sheet:
             case ast.Constant(value=int() | float() | str() as value):
                 return value
             case ast.Name(id=name):
-                found = self.value(check(name))
+                address = check(name)
+                found = self.value(address)
                 if isinstance(found, FormulaError):
-                    raise found if name in self._open else FormulaError(f"{name}: {found}")
+                    raise found if address in self._open else FormulaError(f"{address}: {found}")
                 return found
             case ast.UnaryOp(op=sign, operand=operand) if type(sign) in OPERATORS:
                 return _result(OPERATORS[type(sign)](_number(self._evaluate(operand))))
@@ -124,8 +130,8 @@ class Sheet:
                 return _result(OPERATORS[type(sign)](_number(self._evaluate(left)), _number(self._evaluate(right))))
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self._evaluate(body if self._evaluate(test) else orelse)
-            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in FUNCTIONS:
-                return _result(FUNCTIONS[name](list(self._numbers(arguments))))
+            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name.lower() in FUNCTIONS:
+                return _result(FUNCTIONS[name.lower()](list(self._numbers(arguments))))
         raise FormulaError(f"A formula has cells, ranges, + - * / %, comparisons, and {', '.join(FUNCTIONS)}.")
 
     def _numbers(self, arguments: Iterable[ast.expr]) -> Iterable[float]:
@@ -139,19 +145,23 @@ class Sheet:
 
 
 def check(address: str) -> str:
-    if not ADDRESS.fullmatch(address):
+    """The address in capital letters."""
+    if not ADDRESS.fullmatch(address.upper()):
         raise FormulaError(f"“{address}” is not a cell. The cells are A1 to {COLUMNS[-1]}{ROWS}.")
-    return address
+    return address.upper()
 
 
 def _between(first: str, last: str) -> list[str]:
-    (left, top), (right, bottom) = ((check(one)[0], int(one[1:])) for one in (first, last))
+    """From any corner to the opposite one."""
+    left, right = sorted(check(one)[0] for one in (first, last))
+    top, bottom = sorted(int(one[1:]) for one in (first, last))
     return [f"{column}{row}" for column in COLUMNS if left <= column <= right for row in range(top, bottom + 1)]
 
 
 def _plain(text: str) -> Value:
+    """A comma separates thousands. `1,5` is a text, because it is not known what it means."""
     try:
-        number = float(text.replace(",", ""))
+        number = float(text.replace(",", "") if THOUSANDS.fullmatch(text) else text)
     except ValueError:
         return text
     return _result(number) if math.isfinite(number) else text

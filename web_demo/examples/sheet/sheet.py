@@ -46,6 +46,7 @@ class Board:
         self.sheet = sheet
         self.steps: list[Sheet] = []
         self.by_agent: frozenset[str] = frozenset()
+        self.before = ""  # what the cell that has the focus contained when it got it
 
     def write(self, changes: dict[str, str], *, is_agent: bool = False) -> None:
         self.steps = [*self.steps, self.sheet][-MOST_STEPS:]
@@ -110,8 +111,8 @@ def write_cells(
     changes: Annotated[dict[str, str], "new inputs by address, such as B3; an empty one clears the cell"],
 ) -> list[Cell]:
     """Type into cells. Formulas have Python's operators, and sum, mean, min, max, count, round and abs of ranges."""
+    changes = {checked(address): text for address, text in changes.items()}
     for address, text in changes.items():
-        checked(address)
         if len(text) > MAX_INPUT:
             raise ToolError(f"{address}: at most {MAX_INPUT} characters.")
     board.write(changes, is_agent=True)
@@ -121,11 +122,12 @@ def write_cells(
 @tool
 def seek(cell: Address, goal: float, change: Address) -> Cell:
     """Find the number in one cell that gives another cell a value, and type it there."""
+    change = checked(change)
     try:
-        found = board.sheet.seek(checked(cell), goal, checked(change))
+        found = board.sheet.seek(cell, goal, change)
     except FormulaError as error:
         raise ToolError(str(error)) from None
-    board.write({change: f"{found:g}"}, is_agent=True)
+    board.write({change: f"{found:.15g}"}, is_agent=True)
     return cells([change])[0]
 
 
@@ -180,14 +182,16 @@ def make_table() -> None:
 
 @when("focusin", "#cells")
 def show_input(event: Any) -> None:
-    event.target.value = board.sheet.inputs.get(event.target.name, "")
+    board.before = board.sheet.inputs.get(event.target.name, "").strip()
+    event.target.value = board.before
     event.target.select()
 
 
 @when("focusout", "#cells")
 def take_input(event: Any) -> None:
     address, text = event.target.name, event.target.value.strip()
-    if text != board.sheet.inputs.get(address, ""):
+    # A text that was not typed does not replace what an agent wrote into this cell meanwhile.
+    if text not in (board.before, board.sheet.inputs.get(address, "").strip()):
         board.write({address: text})
     else:
         event.target.value = shown(board.sheet.value(address))
@@ -198,7 +202,7 @@ def move(event: Any) -> None:
     """Enter goes down, as in other spreadsheets; Escape takes the typed text back."""
     address = event.target.name
     if event.key == "Escape":
-        event.target.value = board.sheet.inputs.get(address, "")
+        event.target.value = board.before = board.sheet.inputs.get(address, "").strip()
     elif event.key == "Enter":
         step = -1 if event.shiftKey else 1
         below = document.querySelector(f"[name={address[0]}{int(address[1:]) + step}]")

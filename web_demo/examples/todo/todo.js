@@ -111,6 +111,14 @@ form.addEventListener("submit", (event) => {
   form.reset();
 });
 
+// Another tab has changed the list.
+addEventListener("storage", ({ key, newValue }) => {
+  if (key !== "todos") return;
+  todos = JSON.parse(newValue ?? "[]");
+  changedByAgent = undefined;
+  draw();
+});
+
 function draw() {
   /** @type {HTMLElement} */ (document.querySelector("#none")).hidden = todos.length > 0;
   list.replaceChildren(...todos.map((todo) => {
