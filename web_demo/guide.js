@@ -122,8 +122,15 @@ export class Guide {
     if (this.#body.dataset.key === key) return;
     this.#body.dataset.key = key;
     this.#body.dataset.shown = step;
+    const focused = document.activeElement;
+    const hadFocus = this.#body.contains(focused);
     const text = element("p", {}, isDone ? TEXTS[step].done : TEXTS[step].text);
-    this.#body.replaceChildren(text, element("div", { class: "row actions" }, ...this.#buttons(step, isDone)), ...this.#more(step));
+    const buttons = this.#buttons(step, isDone);
+    this.#body.replaceChildren(text, element("div", { class: "row actions" }, ...buttons), ...this.#more(step));
+    if (!hadFocus) return;
+    // The focus stays: on the same button, or on the step while its button is disabled.
+    const same = buttons.find(({ textContent }) => textContent === focused?.textContent) ?? buttons[0];
+    (same?.matches(":disabled") ? this.#body : (same ?? this.#body)).focus({ preventScroll: true });
   }
 
   /** @param {StepId} step @param {boolean} isDone */

@@ -67,10 +67,11 @@ def text(result: CallToolResult) -> str:
 
 async def test_running_a_tool_shows_the_call_with_arguments_and_result(page: Page) -> None:
     step = await choose(page, "run")
-    await step.get_by_role("button", name="Run add(2, 3)").click()
+    await step.get_by_role("button", name="Run add(2, 3)").press("Enter")
     await expect(page.locator("#last-call")).to_have_text("add(2, 3) → 5")
     await expect(page.locator("#last-about")).to_contain_text("this page → worker")
     await is_done(page, "run")
+    await expect(step.get_by_role("button", name="Run add(2, 3)")).to_be_focused()
     await expect(page.locator("#guide-count")).to_have_text("1 of 5 done")
     await step.get_by_role("button", name="Run draw_circle").click()
     await expect(page.locator("#last-call")).to_contain_text("radius=56")
@@ -133,10 +134,11 @@ async def test_a_second_tab_shows_the_same_drawing_and_the_same_progress(
 async def test_a_call_that_loses_its_connection_is_answered_once_and_the_step_is_done(page: Page) -> None:
     step = await choose(page, "cut")
     before = await page.locator("#calls [data-call]").count()
-    await step.get_by_role("button", name="cut the connection").click()
+    await step.get_by_role("button", name="cut the connection").press("Enter")
     await expect(page.locator("#last-about")).to_contain_text("The connection is cut.")
     await expect(page.locator("#line")).to_have_attribute("data-cut", "")
     await is_done(page, "cut")
+    await expect(step.get_by_role("button", name="Next")).to_be_focused()
     await expect(page.locator("#last-call")).to_contain_text("→ Drew a purple line through 180 points")
     await expect(page.locator("#line")).not_to_have_attribute("data-cut", "")
     await expect(page.locator("#calls [data-call]")).to_have_count(before + 1)

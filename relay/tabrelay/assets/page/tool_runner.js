@@ -144,7 +144,7 @@ async function request(method, params, { server, client = CLIENT, signal, onProg
     },
     signal,
   };
-  const response = await send(`/${encodeURIComponent(server)}`, init);
+  const response = await send(`/${encodeURIComponent(server)}`, init).catch(inWords("The relay can't be reached. Is it running?"));
   for await (const message of messagesOf(response)) {
     if (message.method === "notifications/progress" && message.params?.progressToken === id) onProgress?.(message.params);
     if (message.id !== id && !message.error) continue;
@@ -194,11 +194,16 @@ async function proofOfCallKey(isStale, signal) {
  */
 async function* messagesOf(response) {
   const type = response.headers.get("Content-Type") ?? "";
+  const isLost = inWords("The connection to the relay was lost before the result came.");
   if (type.startsWith("text/event-stream") && response.body) {
-    yield* eventMessages(response.body);
+    try {
+      yield* eventMessages(response.body);
+    } catch (error) {
+      isLost(error);
+    }
     return;
   }
-  const text = await response.text();
+  const text = await response.text().catch(isLost);
   /** @type {Record<string, any>} */
   let message;
   try {
@@ -209,6 +214,18 @@ async function* messagesOf(response) {
   // The gate's refusals are no JSON-RPC: {"error": "forbidden", "message": "…"}.
   if (typeof message.error === "string") throw new ToolCallError(String(message.message ?? message.error), undefined, response.status);
   yield message;
+}
+
+/**
+ * Browsers report a lost connection as a TypeError with words of their own.
+ *
+ * @param {string} words
+ * @returns {(error: unknown) => never}
+ */
+function inWords(words) {
+  return (error) => {
+    throw error instanceof TypeError ? new ToolCallError(words) : error;
+  };
 }
 
 /**
