@@ -62,10 +62,14 @@ FOR_OUR_PAGES = {
     "/-/demo/playground": READ,
     "/-/demo/playground/": READ,
     "/-/page/x": READ,
+    # The document in which the console shows an app: sandboxed, without an origin.
+    "/-/page/app-frame": READ,
     "/-/pair": {"POST"},
     "/-/reports": {"POST"},
     "/.well-known/x": READ,
 }
+# A WebSocket that opens without a token: it is accepted only from a page that the user approves (test_widget_pages).
+FOR_WIDGETS = "/"
 FOR_ASKING = {"/-/ask": {"POST"}, "/-/ask/answer": {"POST"}, "/-/prove": {"POST"}}
 # Paths without a FastAPI route: the servers, and paths that only give refusals.
 OTHER_PATHS = [
@@ -147,6 +151,8 @@ async def test_no_path_takes_a_websocket_without_a_token_or_from_another_origin(
     app: Any, places: list[str], token: Header
 ) -> None:
     for path in places:
+        if path == FOR_WIDGETS:
+            continue
         assert (await dial(app, path, [HOST], ["tabrelay.v1"])).status == 401
         assert (await dial(app, path, [HOST, ("Origin", OWN)], ["tabrelay.v1", "mcp"])).status == 401
         for origin in STRANGERS.values():
