@@ -5,6 +5,8 @@ import os
 import signal
 import sys
 
+from hypothesis import HealthCheck, settings
+
 # Tests start many processes, each of which would compile every import. Some environments set this option.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
@@ -24,6 +26,10 @@ pytest_plugins = [
     "tests.support.relay_pair",
     "tests.support.short_ticks",
 ]
+
+# On a busy machine, an example and its values may take any time.
+settings.register_profile("busy machine", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy machine")
 
 # Each process of the suite imports and collects all tests. None of that becomes garbage, and searching it takes a fifth
 # of the time.

@@ -12,15 +12,22 @@ sys.dont_write_bytecode = True  # both folders are the host's
 sys.path[:0] = ["/repo", "/repo/browser_pkg"]
 sys.path.append("/packages")
 os.chdir("/repo")
-# McpProgram-ins of the host's environment may be compiled for it; these tests need none.
+# Plug-ins of the host's environment may be compiled for it; these tests need none.
 os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
 os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"
 
 import pytest  # noqa: E402 - the path to them is made above
-from hypothesis import settings  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
 
 # Pyodide is ten times slower than the host: fewer examples, no deadline for each, and nothing is written to the tree.
-settings.register_profile("pyodide", max_examples=20, stateful_step_count=30, deadline=None, database=None)
+settings.register_profile(
+    "pyodide",
+    max_examples=20,
+    stateful_step_count=30,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("pyodide")
 
 TESTS = os.environ["TESTS"].split()
