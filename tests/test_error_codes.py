@@ -120,6 +120,21 @@ def test_every_error_of_a_command_has_a_code() -> None:
     assert set(output.HELP) == {output.USAGE, output.UNREACHABLE, output.REFUSED}
 
 
+def test_what_functions_of_a_page_throw_has_a_code() -> None:
+    """An app may not catch it: then only the console shows it."""
+    api = [JS / "client" / f"{name}.js" for name in ("offers", "apps", "skills", "tool_meta", "approvals")]
+    api += [JS / "pyscript.js", *sorted((ROOT / "web_demo" / "playground").glob("*.js"))]
+    thrown = {
+        f"{path.name}: {text}"
+        for path in api
+        for text in re.findall(r"new (?:Type|Range)?Error\((?!reason\)|String\().*", path.read_text(encoding="utf-8"))
+    }
+    # A handler throws these: the caller gets the text, and the console shows it with TR474.
+    of_handlers = ("does not follow", "answered ${answer.status}", "no app_view.js", "does not offer")
+    assert len(thrown) > 15
+    assert [text for text in thrown if not CODE.search(text) and not any(one in text for one in of_handlers)] == []
+
+
 @pytest.mark.parametrize(
     ("code", "data", "help"),
     [

@@ -29,8 +29,24 @@ SERVED: Final = {
     "browser_pkg/tabserver/js/status.d.ts": "/-/status.d.ts",
 }
 PAGES: Final = {"README.md": "index.md", **{file: page for page, file in OUTSIDE.items()}}
-# Long lists of files and old decisions are found last.
-WEIGHTS: Final = {"project/": 0.3, "adr/": 0.4, "project/contributing": 0.6}
+# Long tables, lists of files and old decisions are found last. Pages of many short sections would hide the guides.
+WEIGHTS: Final = {
+    "project/": 0.3,
+    "adr/": 0.4,
+    "project/contributing": 0.6,
+    "project/changes": 0.6,
+    "reference/measurements": 0.4,
+    "reference/threats": 0.4,
+    "reference/conformance": 0.5,
+    "reference/loader": 0.5,
+    "reference/limits": 0.6,
+    "reference/console-api": 0.6,
+    "reference/link": 0.8,
+    "guides/acp": 0.85,
+    "reference/errors": 0.85,
+    "reference/api": 0.85,
+    "reference/cli": 0.9,
+}
 
 ERRORS: Final = "reference/errors.md"
 

@@ -349,6 +349,7 @@ async def test_an_offer_that_is_none_is_refused_at_once(app: App) -> None:
     assert all(problem.startswith("TypeError: ") for problem in problems), problems
     for problem, word in zip(problems, ("name", "execute", "scheme", "read", "name", "get", "server"), strict=True):
         assert word in problem
+    assert [problem for problem in problems[:-1] if not problem.endswith(". [TR473]")] == []
 
 
 # -- results -----------------------------------------------------------------------------------------------------------

@@ -45,6 +45,22 @@ QUESTIONS: Final[dict[str, tuple[str, ...]]] = {
     "does it work in firefox": ("reference/browsers/",),
     "why a shared worker": ("concepts/why-a-shared-worker/",),
     "websocket protocol frames": ("reference/link/",),
+    "run in docker": ("guides/remote/", "guides/hosting/"),
+    "ssh remote machine": ("guides/remote/",),
+    "how to update tabrelay": ("start/install/",),
+    "python tool needs pandas": ("guides/python/",),
+    "how do I debug a call": ("guides/console/",),
+    "replay a call": ("guides/console/",),
+    "prompt injection": ("guides/approvals/", "tutorial/5-approval/"),
+    "hot reload python": ("guides/python/", "guides/frameworks/"),
+    "call a tool with the python sdk": ("start/clients/", "tutorial/3-resource/"),
+    "environment variables": ("reference/settings/",),
+    "memory usage": ("concepts/performance/", "reference/measurements/"),
+    "json schema validation of arguments": ("guides/pages/", "guides/python/"),
+    "kubernetes health check": ("guides/scale/", "guides/monitoring/"),
+    "what browsers are supported": ("reference/browsers/",),
+    "does my tool keep running when I reload the page": ("guides/tasks/", "concepts/lifecycle/"),
+    "open source license": ("",),
 }
 TYPED: Final = tuple(QUESTIONS)[:10]
 

@@ -1,7 +1,7 @@
 /**
  * Full-text search of the documentation: ranks the sections of all pages for a question, in the browser.
  *
- * BM25 over sections; a word counts more in a heading and in a page's title. Words are reduced to stems, identifiers are found
+ * BM25 over sections, and to a part over whole pages; a word counts more in a heading and in a page's title. Words are reduced to stems, identifiers are found
  * whole and by their parts, an unknown word is replaced by those that begin with it or differ by one character. It touches no
  * document and fetches nothing: see docs_search_box.js.
  */
@@ -10,12 +10,15 @@
 /** @typedef {{ url: string, weight: number, sections: Section[] }} IndexedPage */
 /** @typedef {{ url: string, title: string, heading: string, text: string, words: string[] }} Found */
 /** @typedef {{ page: IndexedPage, section: Section, title: string, length: number }} Entry */
+/** @typedef {{ word: string, weight: number }} Form a word that counts for one of the question */
 
 const TITLE = 4;
 const HEADING = 5;
 const CODE = 0.25;
 const K = 1.4;
 const B = 0.6;
+/** How much the score of a whole page counts, beside that of the section. */
+const OF_PAGE = 0.4;
 const OF_ONE_PAGE = 2;
 const MOST_FORMS = 12;
 const STOP_WORDS = new Set(
@@ -26,11 +29,11 @@ const STOP_WORDS = new Set(
 /** Words of readers, and those that the pages use. @type {Record<string, string>} */
 const SYNONYMS = {
   api: "reference", auth: "token", authenticate: "token", authorize: "token", autostart: "service", background: "service",
-  bundler: "vite", cancel: "abort", cors: "origin", csp: "policy", deploy: "hosting", disconnect: "reconnect", docker: "hosting",
-  drop: "reconnect", env: "variable", fail: "error", iframe: "frame", install: "setup", latency: "performance", login: "token",
+  benchmark: "performance", bundler: "vite", cancel: "abort", confirm: "approval", confirmation: "approval", cors: "origin", csp: "policy", deploy: "hosting", disconnect: "reconnect", docker: "hosting",
+  drop: "reconnect", env: "variable", fail: "error", iframe: "frame", install: "setup", internet: "network", latency: "performance", login: "token",
   metric: "prometheus", multiple: "several", offline: "away", password: "token", permission: "approval", proxy: "hosting",
-  react: "framework", slow: "performance", speed: "performance", start: "begin", startup: "service", timeout: "deadline",
-  unauthorized: "token", vue: "framework",
+  react: "framework", safe: "security", secure: "security", slow: "performance", speed: "performance", start: "begin", startup: "service", timeout: "deadline",
+  ubuntu: "linux", unauthorized: "token", vue: "framework",
 };
 
 /** @param {string} word */
@@ -65,6 +68,8 @@ export class DocsIndex {
   /** Word to its weight by entry. @type {Map<string, Map<number, number>>} */
   #postings = new Map();
   #average = 1;
+  /** Length of each page. @type {Map<IndexedPage, number>} */
+  #pages = new Map();
 
   /** @param {IndexedPage[]} pages */
   constructor(pages) {
@@ -78,6 +83,7 @@ export class DocsIndex {
         const length = words.length + inCode.length * CODE;
         const entry = this.#entries.push({ page, section, title, length }) - 1;
         total += length;
+        this.#pages.set(page, (this.#pages.get(page) ?? 0) + length);
         this.#add(entry, words, 1);
         this.#add(entry, inCode, CODE);
         this.#add(entry, wordsOf(heading), HEADING);
@@ -120,12 +126,51 @@ export class DocsIndex {
         scores.set(entry, { score: known.score + score.score, covered: known.covered + score.rarity });
       }
     }
+    const ofPages = this.#pageScores(asked);
     const ranked = [...scores].map(([entry, { score, covered }]) => {
       const { page } = /** @type {Entry} */ (this.#entries[entry]);
-      return { entry, score: score * page.weight * (0.2 + 0.8 * (covered / whole) ** 2) };
+      return { entry, score: page.weight * (score * coverage(covered / whole) + OF_PAGE * (ofPages.get(page) ?? 0)) };
     });
     ranked.sort((a, b) => b.score - a.score);
     return this.#results(ranked, [...new Set(asked.flat().map(({ word }) => word))], most);
+  }
+
+  /**
+   * The scores of whole pages. A page may answer a question in several sections.
+   *
+   * @param {Form[][]} asked
+   */
+  #pageScores(asked) {
+    /** @type {Map<IndexedPage, { score: number, words: number }>} */
+    const scores = new Map();
+    for (const forms of asked) {
+      for (const [page, score] of this.#termScoresOfPages(forms)) {
+        const known = scores.get(page) ?? { score: 0, words: 0 };
+        scores.set(page, { score: known.score + score, words: known.words + 1 });
+      }
+    }
+    return new Map([...scores].map(([page, { score, words }]) => [page, score * coverage(words / asked.length)]));
+  }
+
+  /** @param {Form[]} forms */
+  #termScoresOfPages(forms) {
+    /** @type {Map<IndexedPage, number>} */
+    const best = new Map();
+    for (const { word, weight } of forms) {
+      /** @type {Map<IndexedPage, number>} */
+      const counts = new Map();
+      for (const [entry, count] of this.#postings.get(word) ?? []) {
+        const { page } = /** @type {Entry} */ (this.#entries[entry]);
+        counts.set(page, (counts.get(page) ?? 0) + count);
+      }
+      const rarity = rarityOf(counts.size, this.#pages.size) * weight;
+      const average = (this.#average * this.#entries.length) / this.#pages.size;
+      for (const [page, count] of counts) {
+        const score = rarity * saturation(count, (this.#pages.get(page) ?? 0) / average);
+        if (score > (best.get(page) ?? 0)) best.set(page, score);
+      }
+    }
+    return best;
   }
 
   /**
@@ -139,7 +184,7 @@ export class DocsIndex {
     return (kept.length ? kept : all).slice(0, 16).map((raw, index, list) => {
       const is_last = index === list.length - 1 && /\S$/.test(question);
       const words = wordsOf(raw);
-      /** @type {{ word: string, weight: number }[]} */
+      /** @type {Form[]} */
       const forms = words.filter((word) => this.#postings.has(word)).map((word, place) => ({ word, weight: place === 0 ? 1 : 0.6 }));
       const other = SYNONYMS[raw.toLowerCase()] ?? SYNONYMS[words[0] ?? ""];
       if (other) forms.push(...wordsOf(other).filter((word) => this.#postings.has(word)).map((word) => ({ word, weight: 0.45 })));
@@ -155,7 +200,7 @@ export class DocsIndex {
    * @param {boolean} isUnknown
    */
   #similar(word, isUnknown) {
-    /** @type {{ word: string, weight: number }[]} */
+    /** @type {Form[]} */
     const found = [];
     for (const known of this.#postings.keys()) {
       if (known !== word && known.startsWith(word) && known.length <= word.length + 6) found.push({ word: known, weight: 0.3 });
@@ -168,14 +213,13 @@ export class DocsIndex {
 
   /** @param {string} word */
   #rarity(word) {
-    const count = this.#postings.get(word)?.size ?? 0;
-    return Math.log(1 + (this.#entries.length - count + 0.5) / (count + 0.5));
+    return rarityOf(this.#postings.get(word)?.size ?? 0, this.#entries.length);
   }
 
   /**
    * The score of one word of the question by entry: that of its best form.
    *
-   * @param {{ word: string, weight: number }[]} forms
+   * @param {Form[]} forms
    */
   #termScores(forms) {
     /** @type {Map<number, { score: number, rarity: number }>} */
@@ -184,7 +228,7 @@ export class DocsIndex {
       const rarity = this.#rarity(word) * weight;
       for (const [entry, count] of this.#postings.get(word) ?? []) {
         const { length } = /** @type {Entry} */ (this.#entries[entry]);
-        const score = rarity * ((count * (K + 1)) / (count + K * (1 - B + (B * length) / this.#average)));
+        const score = rarity * saturation(count, length / this.#average);
         if (score > (best.get(entry)?.score ?? 0)) best.set(entry, { score, rarity });
       }
     }
@@ -212,6 +256,31 @@ export class DocsIndex {
     }
     return results;
   }
+}
+
+/**
+ * How rare a word is that so many of all have.
+ *
+ * @param {number} having
+ * @param {number} all
+ */
+function rarityOf(having, all) {
+  return Math.log(1 + (all - having + 0.5) / (having + 0.5));
+}
+
+/**
+ * A word that occurs more often counts more, up to a limit, and less in a long text. `length`: 1 is the average.
+ *
+ * @param {number} count
+ * @param {number} length
+ */
+function saturation(count, length) {
+  return (count * (K + 1)) / (count + K * (1 - B + B * length));
+}
+
+/** The share of the question that is found, as a factor. @param {number} share */
+function coverage(share) {
+  return 0.2 + 0.8 * share ** 2;
 }
 
 /**
