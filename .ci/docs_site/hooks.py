@@ -31,6 +31,7 @@ SERVED: Final = {
 PAGES: Final = {"README.md": "index.md", **{file: page for page, file in OUTSIDE.items()}}
 # Long tables, lists of files and old decisions are found last. Pages of many short sections would hide the guides.
 WEIGHTS: Final = {
+    "index": 0.8,
     "project/": 0.3,
     "adr/": 0.4,
     "project/contributing": 0.6,

@@ -110,7 +110,7 @@ class Request(Protocol):
 
 
 class Context:
-    """A parameter with this annotation is filled in; callers don't see it."""
+    """The context of a call. A parameter with this annotation receives it; callers don't see the parameter."""
 
     __slots__ = ("_request",)
 
@@ -173,7 +173,9 @@ class Context:
     # -- saying -------------------------------------------------------------------------------------------------------
 
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report how far the call is. Reaches the caller only if it asked for progress; must rise from call to call."""
+        """Report how far the call is. The caller gets it only if it asked for progress.
+
+        The number must increase with each report."""
         self._request.progress(progress, total, message)
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:

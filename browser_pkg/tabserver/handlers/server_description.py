@@ -21,9 +21,9 @@ def describe_server(
     website_url: str | None = None,
     toolbox: Toolbox | None = None,
 ) -> None:
-    """What clients learn of the server when they connect: instructions for the model, title, version, icons, website.
+    """Describe the server to clients: instructions for the model, title, version, icons, website.
 
-    The options of `connect` in a tab take precedence. Raises ValueError for what MCP does not allow.
+    The options of `connect` in a tab take precedence. Raises ValueError for values that MCP does not allow.
     """
     given = {"instructions": instructions, "title": title, "version": version, "icons": icons}
     identity = ServerIdentity.read({**given, "websiteUrl": website_url})

@@ -45,7 +45,7 @@ class Toolbox:
         self._on_change, self._on_update = changed, updated
 
     def describe(self, identity: ServerIdentity) -> None:
-        """Say this of the server, in addition to what was said before."""
+        """Add to the description of the server."""
         self.identity = ServerIdentity.merged((identity, self.identity))
         self._on_change()
 

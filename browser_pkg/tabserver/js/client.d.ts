@@ -27,33 +27,32 @@ export interface ConnectOptions {
    */
   approve?: "destructive" | "all" | "none" | string[];
   /**
-   * A panel in the corner of the page that says why the page does not serve, what to do, and has a button to try again. By default
-   * it appears in an app that does not listen for "state", on a page of this computer (`localhost`) or in a browser that has used
-   * the relay before, so that other visitors of a public site never see it. `true`: for all visitors. `false`: never. The console
-   * has the same text in any case. The code of a pairing is shown also with `false`: see the event "pairing". The element
-   * `<tabrelay-status>` listens for "state".
+   * A panel in the corner of the page that shows why the page does not connect, the remedy, and a button to try again. By default
+   * it appears if the app does not listen for "state", on pages of this computer (`localhost`) and in browsers that have used the
+   * relay before. Other visitors of a public site never see it. `true`: for all visitors. `false`: never. The console always shows
+   * the same text. The code of a pairing is shown even with `false`: see the event "pairing". The element `<tabrelay-status>`
+   * listens for "state".
    */
   panel?: boolean;
   /**
-   * URLs of Python files whose tools, resources and prompts run in the worker. Files beside them may be imported. A changed file
-   * is in force after the page is loaded again.
+   * URLs of Python files whose tools, resources and prompts run in the worker. They can import files in the same folder. A changed
+   * file takes effect when the page is reloaded, or at once with `dev`.
    */
   modules?: string[];
   /**
-   * Python packages for the worker, such as `["numpy"]`, which the relay has (`tabrelay packages add`). They are installed before
-   * `modules` run. Packages that a module imports are installed without being named here.
+   * Python packages for the worker, such as `["numpy"]`. The relay must have them (`tabrelay packages add`). They are installed before
+   * `modules` run. Packages that a module imports are installed automatically.
    */
   packages?: string[];
   /**
-   * Load changed files of `modules` within 2 s of being saved, without a reload of the page. By default true for a page on this
+   * Load changed files of `modules` within 2 s, without a reload of the page. By default true for a page on this
    * computer (localhost). A file with an error keeps the old tools, and the page shows the error.
    */
   dev?: boolean;
   /** The worker's timeouts and delays, for unusual networks. */
   timing?: Timing;
   /**
-   * Where the worker runs: in a shared worker, or in one of the tabs, which they elect. By default a shared worker, where
-   * the browser supports it.
+   * Where the worker runs: in a shared worker, or in an elected tab. By default, in a shared worker if the browser supports it.
    */
   mode?: "shared" | "elected";
   /**
@@ -62,11 +61,11 @@ export interface ConnectOptions {
    */
   instance?: string;
   /**
-   * What the model learns of the server before any call: what it is for, and how its tools belong together. Many clients show
-   * their model no other prose at the start. Some cut it after 2,048 characters, such as Claude Code.
+   * Instructions for the model: what the server is for, and how its tools work together. In many clients, this is the only text
+   * that the model gets before the first call. Some clients, such as Claude Code, cut it after 2,048 characters.
    *
-   * This and the following options are in `initialize` and `server/discover`, also while no browser is connected. Where several
-   * tabs say something else, the tab in front decides, for each of them. A client that is already connected keeps what it read.
+   * Clients get this and the following options in `initialize` and `server/discover`, even while no browser is connected. If tabs
+   * have different values, those of the tab in front are used. A client that is already connected keeps the values that it has read.
    */
   instructions?: string;
   /** The server's name for people. */
@@ -434,22 +433,22 @@ export interface ToolDefinition {
   /** A JSON Schema with `type: "object"`. Invalid arguments never reach `execute`. */
   inputSchema?: object;
   /**
-   * A JSON Schema for the return value of `execute`. Structured content is an object for most clients: a value that is not one is
-   * its member `result`, in the schema too, as the official SDKs do it.
+   * A JSON Schema for the return value of `execute`. Most clients expect structured content to be an object. A value that is not an
+   * object is therefore put into the member `result`, also in the schema, as in the official SDKs.
    */
   outputSchema?: object;
   annotations?: Annotations;
   icons?: Icon[];
   /**
-   * May a call outlive its request, as a task whose state and result the client asks for? "optional": clients without tasks wait
-   * for the result. "required": they get an error. Without it, no call of this tool is a task.
+   * Lets a call outlive its request as a task: the client asks for its state and result. With "optional", clients without tasks wait
+   * for the result; with "required", they get an error. Without this option, calls are never tasks.
    */
   task?: "optional" | "required";
-  /** How clients treat the tool. Each client reads those that it knows. */
+  /** Hints for clients. Each client uses the ones that it supports. */
   hints?: ToolHints;
   /**
-   * Who may call it. `["app"]`: only the page of an app, see `offerApp`; no model sees the tool, and a client that does not show
-   * apps does not list it. By default both.
+   * Who may call the tool. `["app"]`: only the page of an app (see `offerApp`). Models don't see the tool, and clients without apps
+   * don't list it. By default, both may call it.
    */
   visibility?: ("model" | "app")[];
   /** Further metadata for clients, with prefixed names as MCP defines them. */
@@ -530,7 +529,7 @@ export interface Icon {
   sizes?: string[];
 }
 
-/** Hints for the client, which may ignore them. */
+/** Hints for the client. Clients may ignore them. */
 export interface Annotations {
   title?: string;
   readOnlyHint?: boolean;

@@ -28,7 +28,7 @@ FAULTS_SHOWN: Final = 8
 
 
 class SchemaError(TypeError):
-    """A type that has no JSON form."""
+    """A type has no JSON form."""
 
 
 @dataclass(slots=True)

@@ -64,7 +64,9 @@ def _output_flags(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("-f", "--format", choices=FORMATS, default="text", help="how it is shown (default text)")
     parser.add_argument("--json", dest="format", action="store_const", const="json", help="the same as -f json")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write it there; pictures go beside it")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write the result to this file; images are saved in the same folder"
+    )
 
 
 def _tools(args: argparse.Namespace) -> int:

@@ -22,7 +22,9 @@ HEADER: Final = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*:\s*(.*)", re.DOTA
 def add_flags(parser: argparse.ArgumentParser, *, asks: bool) -> None:
     """`asks`: the user is asked which relay is meant if several have the server. A program at stdin can't be asked."""
     parser.set_defaults(asks=asks)
-    parser.add_argument("target", metavar="URL|NAME", help="a server's URL, or the name of one of the local relay's")
+    parser.add_argument(
+        "target", metavar="URL|NAME", help="the URL of a server, or the name of a server of the local relay"
+    )
     parser.add_argument(
         "--header",
         action="append",

@@ -54,38 +54,38 @@ def relay_flags(parser: argparse.ArgumentParser, json_help: str = READY_LINE) ->
         "--instances",
         action="append",
         metavar="NAME",
-        help="keep every browser that offers this server: /NAME is the one used last, /NAME~INSTANCE a certain one; "
-        "otherwise the newest takes over (may be repeated)",
+        help="keep all browsers with this server connected, not only the newest: /NAME is the one used last, "
+        "/NAME~INSTANCE a specific one (may be repeated)",
     )
     parser.add_argument(
         "--public-url",
         metavar="URL",
-        help="the address under which a proxy makes this relay known, e.g. https://relay.example",
+        help="the public address of this relay behind a proxy, e.g. https://relay.example",
     )
     parser.add_argument(
         "--trusted-proxy",
         dest="trusted_proxies",
         action="append",
         metavar="ADDRESS",
-        help="a proxy whose X-Forwarded-For and X-Forwarded-Proto count (may be repeated)",
+        help="address of a proxy whose headers X-Forwarded-For and X-Forwarded-Proto are used (may be repeated)",
     )
     parser.add_argument(
         "--oauth-issuer",
         metavar="URL",
-        help="an authorization server whose access tokens are taken too; needs --public-url",
+        help="an authorization server whose access tokens are also accepted; needs --public-url",
     )
     parser.add_argument(
         "--static-tools",
         action="append",
         metavar="NAME",
-        help="give this server tabs_list, tools_list, tool_call and tab_pin, for clients that read the tool list once, "
-        "at their start, and so would miss what pages offer later (may be repeated)",
+        help="give this server tabs_list, tools_list, tool_call and tab_pin, for clients that read the tool list only "
+        "when they start (may be repeated)",
     )
     parser.add_argument(
         "--approve",
         metavar="WHICH",
-        help="tools that ask the user in the browser before they run: page (default: as the page says, which is those "
-        "marked destructive if it says nothing), destructive, all, or none",
+        help="tools that ask the user in the browser before they run: page (default: the page decides; without a "
+        "choice, tools marked destructive), destructive, all, or none",
     )
     _log_flags(parser)
     parser.add_argument(
@@ -112,7 +112,7 @@ def _address_and_output_flags(parser: argparse.ArgumentParser, json_help: str) -
         dest="allow_hosts",
         action="append",
         metavar="HOST[:PORT]",
-        help="another name under which this relay is reached (may be repeated)",
+        help="an additional host name of this relay (may be repeated)",
     )
     parser.add_argument(
         "--allow-origin",
@@ -130,10 +130,12 @@ def _log_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--log-format", metavar="FORMAT", help="text (default) or json: one object a line")
     parser.add_argument(
-        "--log-file", metavar="FILE", help="write the log there; none: write none (see `tabrelay logs`)"
+        "--log-file", metavar="FILE", help="write the log to this file; none: write no log (see `tabrelay logs`)"
     )
     parser.add_argument(
-        "--call-log", metavar="FILE", help="write the call log there; none: write none (see `tabrelay logs --calls`)"
+        "--call-log",
+        metavar="FILE",
+        help="write the call log to this file; none: write no call log (see `tabrelay logs --calls`)",
     )
     parser.add_argument(
         "--call-log-arguments", action="store_true", default=None, help="log the arguments of calls too"

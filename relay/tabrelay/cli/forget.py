@@ -15,7 +15,7 @@ from tabrelay.cli.output import FAILED, OK, ExitWith
 
 
 def add(commands: Any) -> None:
-    about = "Forget a server: its name, its last list of tools, and what was noted about them."
+    about = "Remove a server from the relay: its name, its last tool list, and the record of its tools."
     parser = flags.add_command(commands, "forget", about, "tabrelay forget notes")
     parser.add_argument("servers", nargs="+", metavar="NAME", help="the servers' names")
     flags.address_flags(parser)

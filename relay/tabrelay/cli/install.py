@@ -24,15 +24,15 @@ def add(commands: Any) -> None:
     install = flags.add_command(
         commands,
         "install",
-        "Write servers into a client's configuration. Without a server: all that the running relay has. Without a "
-        "client: show which clients are here, and what they have.",
+        "Write servers into a client's configuration. Without a server: all servers of the running relay. Without a "
+        "client: list the clients on this computer and their servers.",
         "tabrelay install claude-desktop notes\n  tabrelay install cursor notes --project --dry-run",
     )
     install.mixes = True
     _client_flags(install, is_needed=False)
     install.add_argument("servers", nargs="*", metavar="URL|NAME", help="servers of the local relay, or any by URL")
     install.add_argument("--as", dest="entry", metavar="NAME", help="the entry's name (default: the server's)")
-    install.add_argument("--force", action="store_true", help="replace an entry of that name that is another one")
+    install.add_argument("--force", action="store_true", help="replace a different entry with that name")
     install.add_argument("--json", action="store_true", default=None, help="print the list of clients as JSON")
     flags.address_flags(install)
     install.set_defaults(run=_install)
@@ -56,7 +56,7 @@ def _client_flags(parser: argparse.ArgumentParser, is_needed: bool) -> None:
     about = ", ".join(BY_NAME)
     parser.add_argument("client", nargs=None if is_needed else "?", metavar="CLIENT", help=about)
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--project", action="store_true", help="in the file of the project in this directory")
+    where.add_argument("--project", action="store_true", help="use the project's file in this directory")
     where.add_argument("--config", metavar="FILE", help="in this file")
     parser.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")
 

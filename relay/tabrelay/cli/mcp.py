@@ -14,7 +14,7 @@ from tabrelay.cli.output import ExitWith
 
 
 def add(commands: Any) -> None:
-    about = "Connect an agent's MCP client to `tabrelay acp`. Agents start it; it is of no use by hand."
+    about = "Connect an agent's MCP client to `tabrelay acp`. Agents start this command; it is not for use by hand."
     parser = flags.add_command(commands, "mcp", about, "tabrelay mcp 54321")
     parser.add_argument("shim_port", metavar="PORT", type=int, help="where `tabrelay acp` listens for it")
     parser.set_defaults(run=_mcp)

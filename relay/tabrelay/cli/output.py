@@ -19,8 +19,8 @@ CLOSED_PIPE: Final = 141
 # The table of docs/reference/cli.md, for all commands.
 CODES: Final = {
     OK: "It worked.",
-    FAILED: "It did not work; stderr has the reason. `call`: the tool reports an error. `doctor`: something is amiss.",
-    USAGE: "The command is wrong, or a setting or file that it needs.",
+    FAILED: "It did not work; stderr has the reason. `call`: the tool reports an error. `doctor`: a check failed.",
+    USAGE: "The command is wrong, or one of its settings or files.",
     UNREACHABLE: "Nothing answers: no relay runs, or the server can't be reached.",
     REFUSED: "The server answers with an error, or has no such tool.",
     INTERRUPTED: "Ctrl+C. A relay that Ctrl+C stops ends with 0.",

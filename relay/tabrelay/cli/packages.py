@@ -22,13 +22,13 @@ _REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._, -]+\])?\s
 
 
 def add(commands: Any) -> None:
-    about = "Keep Python packages for `import` in worker Python: add, list, remove."
+    about = "Add, list and remove Python packages for tools in the worker."
     example = "tabrelay packages add jinja2\n  tabrelay packages add numpy --pyodide ~/pyodide-314.0.7"
     parser = flags.add_command(commands, "packages", about, example)
     flags.home_flag(parser)
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
 
-    more = actions.add_parser("add", help="download packages and what they depend on", epilog=f"Example:\n  {example}")
+    more = flags.add_command(actions, "add", "Download packages and their dependencies.", example)
     more.add_argument("names", nargs="+", metavar="NAME", help="a name, also with a version: jinja2==3.1.6")
     more.add_argument(
         "--pyodide",
@@ -38,12 +38,12 @@ def add(commands: Any) -> None:
     flags.home_flag(more, argparse.SUPPRESS)
     more.set_defaults(run=_add)
 
-    shown = actions.add_parser("list", help="show the packages", epilog="Example:\n  tabrelay packages list")
+    shown = flags.add_command(actions, "list", "List the packages.", "tabrelay packages list")
     shown.add_argument("--json", action="store_true", help="as JSON")
     flags.home_flag(shown, argparse.SUPPRESS)
     shown.set_defaults(run=_list)
 
-    less = actions.add_parser("remove", help="remove packages", epilog="Example:\n  tabrelay packages remove jinja2")
+    less = flags.add_command(actions, "remove", "Remove packages.", "tabrelay packages remove jinja2")
     less.add_argument("names", nargs="+", metavar="NAME", help="the name of a package")
     flags.home_flag(less, argparse.SUPPRESS)
     less.set_defaults(run=_remove)

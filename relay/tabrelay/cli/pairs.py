@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def add(commands: Any) -> None:
-    about = "Ask the running relay for a fresh address that pairs a browser."
+    about = "Print a link that pairs a browser with the running relay."
     pair = flags.add_command(commands, "pair", about, "tabrelay pair --port 9000")
     flags.address_flags(pair)
     pair.add_argument("--json", action="store_true", default=None, help="print one JSON line")
@@ -39,10 +39,10 @@ def add(commands: Any) -> None:
     about = "Let a page offer tools: it must show the same code."
     approve = _action(actions, "approve", about, "tabrelay pairs approve K7QF-2M9D", _approve)
     approve.add_argument("code", metavar="CODE", help="the code that the page shows, whether it is in the list or not")
-    about = "Refuse a page's request; what its origin asks is not shown for ten minutes."
+    about = "Refuse a page's request. Further requests of its origin are not shown for ten minutes."
     refuse = _action(actions, "refuse", about, "tabrelay pairs refuse K7QF-2M9D", _refuse)
     refuse.add_argument("code", metavar="CODE", help="the code in the list")
-    about = "Take a pairing back: its pages are disconnected at once."
+    about = "Revoke a pairing. Its pages are disconnected at once."
     revoke = _action(actions, "revoke", about, "tabrelay pairs revoke https://app.example", _revoke)
     revoke.add_argument("which", metavar="ID|ORIGIN", help="an id of the list, or an origin: all of its pairings")
 

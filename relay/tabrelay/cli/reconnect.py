@@ -13,7 +13,7 @@ from tabrelay.cli.output import OK
 
 
 def add(commands: Any) -> None:
-    about = "Connect the running relay to a server of its configuration again, also to one that it has given up."
+    about = "Connect the running relay to a server of its configuration again, even if the relay has stopped trying."
     parser = flags.add_command(commands, "reconnect", about, "tabrelay reconnect files")
     parser.add_argument("server", metavar="NAME", help="the server's name")
     flags.address_flags(parser)

@@ -25,13 +25,13 @@ START_S: Final = 60.0
 
 
 def add(commands: Any) -> None:
-    about = "Stop a running relay. Calls in flight are answered first; other relays go on."
+    about = "Stop a running relay. Running calls finish first; other relays continue."
     stop = flags.add_command(
         commands, "stop", about, "tabrelay stop\n  tabrelay stop --port 9000\n  tabrelay stop notes"
     )
     _target_flags(stop)
     stop.add_argument("--all", action="store_true", help="all relays of this user")
-    stop.add_argument("--force", action="store_true", help="end a relay that does not answer, at once")
+    stop.add_argument("--force", action="store_true", help="end a relay at once that does not answer")
     stop.set_defaults(run=_stop)
 
     about = "Restart a running relay, with the same flags, in the same terminal or service, on the same port."

@@ -41,7 +41,7 @@ def serve_flags(serve: flags.Parser, json_help: str = flags.READY_LINE) -> None:
         "servers",
         nargs="*",
         metavar="NAME[:/PATH]",
-        help="server names that are known from the start; with a path, plain pages dial there (see --plain)",
+        help="server names that exist from the start; with a path, plain pages connect there (see --plain)",
     )
     flags.config_flag(serve)
     serve.add_argument(
@@ -54,19 +54,19 @@ def serve_flags(serve: flags.Parser, json_help: str = flags.READY_LINE) -> None:
         "--plain",
         action="append",
         metavar="NAME",
-        help="a server whose pages bring their own MCP SDK and dial without a token: any page of the relay's own or an "
-        "--allow-origin origin may then offer NAME; only on a loopback address (may be repeated)",
+        help="a server whose pages contain their own MCP SDK and connect without a token: any page of the relay's "
+        "origin or of an --allow-origin may then offer NAME; only on a loopback address (may be repeated)",
     )
     serve.add_argument(
         "--bus",
         action="append",
         metavar="URL",
-        help="a NATS server, nats://… or tls://…, that this relay shares with others: each answers for the browsers of "
-        "all (may be repeated for a cluster; with a password in it, only as the environment variable TABRELAY_BUS)",
+        help="a NATS server, nats://… or tls://…, that connects several relays: each serves the browsers of all (may "
+        "be repeated for a cluster; if it contains a password, use the environment variable TABRELAY_BUS)",
     )
-    serve.add_argument("--bus-credentials", metavar="FILE", help="the relay's credentials at the bus (.creds)")
+    serve.add_argument("--bus-credentials", metavar="FILE", help="the relay's credentials for the bus (.creds)")
     serve.add_argument(
-        "--bus-ca", metavar="FILE", help="certificates that the bus's own is signed by, if none of the system's"
+        "--bus-ca", metavar="FILE", help="certificates of the bus's authority, if the system does not trust it"
     )
     serve.add_argument("--workers", type=int, metavar="N", help="run N processes on this port; needs --bus")
     flags.relay_flags(serve, json_help)

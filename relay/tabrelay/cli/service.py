@@ -53,7 +53,7 @@ def add(commands: Any) -> None:
     install = flags.add_command(actions, "install", about, "tabrelay service install notes")
     serve.serve_flags(install, json_help=JSON_HELP)
     install.add_argument("--dry-run", action="store_true", help="show the file and the commands, and do nothing")
-    install.add_argument("--force", action="store_true", help="replace a service that is there already")
+    install.add_argument("--force", action="store_true", help="replace an existing service")
     install.set_defaults(run=lambda args: _install(args, install))
 
     about = "Stop the service and remove its file."

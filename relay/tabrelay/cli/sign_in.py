@@ -21,9 +21,9 @@ GRANTS = ("authorization_code", "client_credentials", "workload_identity", "ente
 def add_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("token", "a server of the local relay needs none of these")
     token = group.add_mutually_exclusive_group()
-    token.add_argument("--token-env", metavar="NAME", help="it is in this environment variable")
+    token.add_argument("--token-env", metavar="NAME", help="the token is in this environment variable")
     token.add_argument("--token-file", metavar="FILE", help="it is in this file")
-    token.add_argument("--token-command", metavar="COMMAND", help="it is what this command prints")
+    token.add_argument("--token-command", metavar="COMMAND", help="this command prints it")
 
     oauth = parser.add_argument_group("OAuth", "used when a server wants a token and none was given")
     oauth.add_argument(
@@ -43,12 +43,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     assertion = oauth.add_mutually_exclusive_group()
     assertion.add_argument("--assertion-env", metavar="NAME", help="a JWT that says who you are: in this variable")
     assertion.add_argument("--assertion-file", metavar="FILE", help="it is in this file")
-    assertion.add_argument("--assertion-command", metavar="COMMAND", help="it is what this command prints")
+    assertion.add_argument("--assertion-command", metavar="COMMAND", help="this command prints it")
     oauth.add_argument("--idp", metavar="URL", help="the issuer of the identity provider that gave the ID token")
     oauth.add_argument("--idp-client-id", metavar="ID", help="this client at the identity provider")
     oauth.add_argument("--idp-client-secret-env", metavar="NAME", help="its secret there is in this variable")
     oauth.add_argument("--client-metadata-url", metavar="URL", help="where the client describes itself (CIMD)")
-    oauth.add_argument("--scope", metavar="SCOPES", help="request these scopes, separated by blanks in one argument")
+    oauth.add_argument("--scope", metavar="SCOPES", help="request these scopes, separated by spaces in one argument")
     oauth.add_argument("--issuer", metavar="URL", help="the authorization server that the client belongs to")
     oauth.add_argument(
         "--callback-port",

@@ -25,7 +25,7 @@ def add(commands: Any) -> None:
     parser = flags.add_command(
         commands,
         "token",
-        "Print the token that MCP clients send, and nothing else; or make, list and revoke more of them.",
+        "Print the token for MCP clients. With an action: make, list or revoke more tokens.",
         "claude mcp add --transport http demo http://127.0.0.1:4747/demo \\\n"
         '    --header "Authorization: Bearer $(tabrelay token)"\n'
         "  tabrelay token new laptop --server notes --days 30\n"
@@ -50,10 +50,10 @@ def add(commands: Any) -> None:
     new.add_argument("--days", type=float, metavar="N", help="ends by itself after N days (default: never)")
     new.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON line")
 
-    listing = _action(actions, "list", "List the tokens, without the tokens.", "tabrelay token list", _list)
+    listing = _action(actions, "list", "List the tokens by name, without their values.", "tabrelay token list", _list)
     listing.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
 
-    about = "Revoke a token: a relay that runs closes what came in with it."
+    about = "Revoke a token. A running relay closes its connections."
     revoke = _action(actions, "revoke", about, "tabrelay token revoke laptop", _revoke)
     revoke.add_argument("name", metavar="NAME", help='its name; "default" replaces the relay\'s own token by a new one')
 

@@ -43,49 +43,49 @@ class Settings:
     host: str = _setting("127.0.0.1", "address to listen on")
     port: int = _setting(DEFAULT_PORT, "port to listen on; 0 takes any free one")
     home: Path = field(default_factory=default_home, metadata={"help": "state directory: token, paired pages"})
-    allow_hosts: tuple[str, ...] = _setting((), "more host names of this relay")
+    allow_hosts: tuple[str, ...] = _setting((), "additional host names of this relay")
     allow_origins: tuple[str, ...] = _setting((), "other origins whose pages may use this relay")
     public_url: str = _setting("", "public address of this relay behind a proxy, e.g. https://relay.example")
-    trusted_proxies: tuple[str, ...] = _setting((), "addresses of proxies whose X-Forwarded-For and -Proto count")
-    oauth_issuer: str = _setting("", "authorization server whose access tokens are accepted too; needs public_url")
-    oauth_keys: str = _setting("", "where its keys are (default: where its metadata says)")
+    trusted_proxies: tuple[str, ...] = _setting((), "addresses of proxies whose X-Forwarded-For and -Proto are used")
+    oauth_issuer: str = _setting("", "authorization server whose access tokens are also accepted; needs public_url")
+    oauth_keys: str = _setting("", "address of its keys (default: from its metadata)")
     servers: tuple[str, ...] = _setting((), "names that exist from the start, offline until a page connects")
     plain: tuple[str, ...] = _setting((), "servers whose pages may connect without a link and a token (loopback only)")
-    instances: tuple[str, ...] = _setting((), "servers that keep all browsers that offer them, not only the newest")
+    instances: tuple[str, ...] = _setting((), "servers that keep all their browsers connected, not only the newest")
     static_tools: tuple[str, ...] = _setting((), "servers with tools for clients that read the tool list only once")
     config: tuple[str, ...] = _setting((), "configuration files: servers, and settings of the relay")
     bus: tuple[str, ...] = field(
         default=(),
         # An address from the environment may contain a password.
         repr=False,
-        metadata={"help": "NATS servers (nats://… or tls://…) that several relays share, so that any answers for all"},
+        metadata={
+            "help": "NATS servers (nats://… or tls://…) that connect several relays; each serves the browsers of all"
+        },
     )
-    bus_credentials: str = _setting("", "the file with this relay's credentials at the bus (.creds)")
-    bus_ca: str = _setting("", "certificates of the authority that the bus's own is signed by (PEM)")
+    bus_credentials: str = _setting("", "the file with this relay's credentials for the bus (.creds)")
+    bus_ca: str = _setting("", "certificates of the bus's authority (PEM)")
     workers: int = _setting(1, "processes that share the port; more than one need a bus")
-    bus_beat_s: float = _setting(2.0, "heartbeat of each relay on the bus; one that missed three is lost")
-    watch: bool = _setting(False, "take over changes of the configuration files at once; SIGHUP does so once")
+    bus_beat_s: float = _setting(2.0, "heartbeat of each relay on the bus; a relay that misses three is lost")
+    watch: bool = _setting(False, "apply changes of the configuration files at once; without it, on SIGHUP")
     approve: str = _setting("page", "tools that ask in the browser before they run: page, destructive, all or none")
-    no_auth: bool = _setting(False, "ask for no token (loopback only)")
-    log_level: str = _setting("warning", "least level of messages on stderr")
+    no_auth: bool = _setting(False, "require no token (loopback only)")
+    log_level: str = _setting("warning", "lowest level of messages on stderr")
     log_format: str = _setting("text", "format of messages on stderr: text or json")
     log_file: str = _setting("", "the log file (default: log/relay-PORT.log in the state directory); none for no file")
     log_max: int = _setting(2 * MIB, "size at which a log file is rotated")
     log_keep: int = _setting(4, "how many rotated log files are kept")
     call_log: str = _setting("", "the call log (default: log/calls-PORT.log in the state directory); none for no file")
-    call_log_arguments: bool = _setting(False, "write the arguments of calls into the call log too")
+    call_log_arguments: bool = _setting(False, "also write the arguments of calls into the call log")
     metrics: bool = _setting(True, "count calls, refusals and more, for /-/metrics")
-    traces: bool = _setting(
-        False, "send traces to an OpenTelemetry collector; OTEL_* variables say where, and how many"
-    )
+    traces: bool = _setting(False, "send traces to an OpenTelemetry collector; OTEL_* variables configure it")
     inspect: bool = _setting(False, "capture calls for the console even if none is open, from the start")
     faults: bool = _setting(False, "let the console cut links and delay their messages, for tests (loopback only)")
     console_bytes: int = _setting(64 * MIB, "memory for captured calls; the oldest are removed first")
     console_rows: int = _setting(5000, "captured calls")
     console_entry: int = _setting(256 * KIB, "largest request, result or notice that is captured whole")
-    console_rows_s: int = _setting(200, "calls captured per second; of more, some are left out")
+    console_rows_s: int = _setting(200, "calls captured per second; further calls are left out")
     console_linger_s: float = _setting(30.0, "capture ends this long after the last console was closed")
-    metrics_servers: int = _setting(100, "servers with a separate label there; the others share one")
+    metrics_servers: int = _setting(100, "servers with a separate label in the metrics; the others share one")
     open_browser: bool = _setting(True, "open the page when ready")
     json: bool = _setting(False, "print one JSON line instead of text")
     fast_lane: bool = _setting(  # style: ok, the name of a setting
@@ -93,34 +93,38 @@ class Settings:
     )
 
     ping_interval_s: float = _setting(15.0, "WebSocket ping")
-    ping_timeout_s: float = _setting(15.0, "no pong for this long: the socket is dead")
-    abort_after_s: float = _setting(1.0, "a dead socket's close is cut off after this")
-    heartbeat_s: float = _setting(15.0, "silence after which the relay sends an ack, for the worker's watchdog")
-    hello_deadline_s: float = _setting(5.0, "a new socket's first frame must come within this")
+    ping_timeout_s: float = _setting(15.0, "a socket without a pong for this long is dead")
+    abort_after_s: float = _setting(1.0, "a dead socket is cut if it does not close within this time")
+    heartbeat_s: float = _setting(
+        15.0, "after this time without a message, the relay sends an ack for the worker's watchdog"
+    )
+    hello_deadline_s: float = _setting(5.0, "the first frame of a new socket must arrive within this time")
     max_hello: int = _setting(4 * KIB, "largest first frame")
     grace_s: float = _setting(
         # defence: half-open: the grace is long enough for a worker to come back
         60.0,
-        "a lost link and its calls are kept this long; at least 2.5 x heartbeat_s + 15 s, or calls may be lost",
+        "a lost link and its calls are kept for this time; at least 2.5 x heartbeat_s + 15 s, or calls may be lost",
     )
     away_wait_s: float = _setting(10.0, "a new call waits this long for a browser that is away")
     call_deadline_s: float = _setting(300.0, "a call that takes longer is cancelled")
-    keepalive_s: float = _setting(15.0, "comment line on a silent event stream")
-    drain_s: float = _setting(20.0, "after a stop signal, calls in flight have this long to be answered")
-    drain_pause_s: float = _setting(2.0, "then browsers stay away this long: at least what a restart takes")
-    drain_spread_s: float = _setting(5.0, "then they come back spread over this")
+    keepalive_s: float = _setting(15.0, "interval of comment lines on an idle event stream")
+    drain_s: float = _setting(20.0, "after a stop signal, running calls have this time to finish")
+    drain_pause_s: float = _setting(
+        2.0, "then browsers wait this long before they reconnect: at least the duration of a restart"
+    )
+    drain_spread_s: float = _setting(5.0, "then they reconnect at random times within this period")
     max_message: int = _setting(16 * MIB, "largest message on the link, after reassembly")
-    max_part: int = _setting(64 * KIB, "larger messages travel in slices of this")
+    max_part: int = _setting(64 * KIB, "larger messages are sent in slices of this size")
     max_header: int = _setting(64 * KIB, "largest HTTP request line and header")
     max_ahead: int = _setting(
         16 * KIB, "bytes that a client may send before its last request is answered; with more, its connection ends"
     )
-    header_deadline_s: float = _setting(10.0, "an HTTP request's header must be complete within this")
+    header_deadline_s: float = _setting(10.0, "the header of an HTTP request must be complete within this time")
     connection_idle_s: float = _setting(
-        75.0, "an HTTP connection without a request is kept this long: longer than clients and proxies keep theirs"
+        75.0, "an HTTP connection without a request is kept for this time: longer than clients and proxies keep theirs"
     )
     max_body: int = _setting(4 * MIB, "largest HTTP request body")
-    body_deadline_s: float = _setting(30.0, "an HTTP request's body must be complete within this")
+    body_deadline_s: float = _setting(30.0, "the body of an HTTP request must be complete within this time")
     body_budget: int = _setting(64 * MIB, "all HTTP bodies that are being read, together; and all WebSocket messages")
     call_budget: int = _setting(128 * MIB, "messages of all calls that have no answer yet, together")
     max_connections: int = _setting(1024, "open connections, HTTP and WebSocket together")
@@ -132,32 +136,40 @@ class Settings:
     max_list: int = _setting(256 * KIB, "largest list (tools, resources, templates or prompts) of one server")
     max_description: int = _setting(8 * KIB, "largest description of a tool, resource or prompt")
     max_schema_depth: int = _setting(32, "levels of nesting in a tool's schema")
-    catalogue_budget: int = _setting(32 * MIB, "memory for what all servers offer, while they are away too")
+    catalogue_budget: int = _setting(
+        32 * MIB, "memory for the tools, resources and prompts of all servers, including offline ones"
+    )
     max_servers: int = _setting(512, "server names that the relay keeps")
     replay_bytes: int = _setting(32 * MIB, "replay buffer of a link, per direction")
     replay_messages: int = _setting(1024, "replay buffer of a link, per direction")
     replay_budget: int = _setting(256 * MIB, "all replay buffers together")
-    send_queue: int = _setting(1 * MIB, "more unsent bytes than this, and as many must leave within send_timeout_s")
-    send_timeout_s: float = _setting(10.0, "a send that takes longer: the browser reads too slowly")
+    send_queue: int = _setting(1 * MIB, "with more unsent bytes than this, as many must be sent within send_timeout_s")
+    send_timeout_s: float = _setting(
+        10.0, "if a send takes longer, the browser is disconnected because it reads too slowly"
+    )
     in_flight_server: int = _setting(64, "running calls per server")
     in_flight_caller: int = _setting(
-        16, "running calls per session; clients of 2026-07-28 have none and share the server's"
+        16, "running calls per session; clients of 2026-07-28 have no sessions, and share the server's limit"
     )
-    task_ttl_s: float = _setting(3600.0, "a task may run this long, and its result is kept as long again")
-    max_task_ttl_s: float = _setting(86_400.0, "longest such time that a client may ask for")
-    max_tasks: int = _setting(256, "tasks of one server, with those whose result is kept")
+    task_ttl_s: float = _setting(
+        3600.0, "a task may run for this time, and its result is kept for the same time afterwards"
+    )
+    max_task_ttl_s: float = _setting(86_400.0, "longest time to live that a client can request for a task")
+    max_tasks: int = _setting(256, "tasks of one server, including those whose result is kept")
     max_tasks_token: int = _setting(64, "tasks that one token may have on one server")
-    task_budget: int = _setting(32 * MIB, "results of tasks of one server, in characters, together")
-    greet_s: float = _setting(1.0, "the handshake with a plain page that does not answer is repeated after this")
-    park_s: float = _setting(600.0, "a call that asked its client something waits this long for the answer")
-    park_caller: int = _setting(16, "calls of one caller that wait for an answer of theirs")
-    max_questions: int = _setting(16, "questions that a server has open at a time during one call")
-    max_questions_server: int = _setting(64, "questions that a plain page or an upstream server has open at a time")
-    question_budget: int = _setting(4 * MIB, "the same questions together, in characters")
-    upstream_start_s: float = _setting(60.0, "an upstream must complete its handshake within this")
-    upstream_timeout_s: float = _setting(0.0, "limit of calls to upstreams; 0: what the configuration says of each")
-    session_idle_s: float = _setting(1800.0, "a handshake session's memory is freed when it is idle for this long")
-    session_life_s: float = _setting(604_800.0, "a handshake session that is not used for this long has ended")
+    task_budget: int = _setting(32 * MIB, "total size of the results of a server's tasks, in characters")
+    greet_s: float = _setting(1.0, "if a plain page does not answer the handshake, it is repeated after this time")
+    park_s: float = _setting(600.0, "a call that asked its client a question waits this long for the answer")
+    park_caller: int = _setting(16, "calls of one caller that wait for its answer to a question")
+    max_questions: int = _setting(16, "open questions of a server during one call")
+    max_questions_server: int = _setting(64, "open questions of a plain page or an upstream server")
+    question_budget: int = _setting(4 * MIB, "total size of these questions, in characters")
+    upstream_start_s: float = _setting(60.0, "an upstream must complete its handshake within this time")
+    upstream_timeout_s: float = _setting(
+        0.0, "deadline of calls to upstreams; 0: the value in the configuration of each"
+    )
+    session_idle_s: float = _setting(1800.0, "the memory of a handshake session is freed after this idle time")
+    session_life_s: float = _setting(604_800.0, "a handshake session ends after this time without use")
     max_sessions: int = _setting(10_000, "handshake sessions at a time")
     max_sessions_token: int = _setting(1_000, "handshake sessions of one token, origin or user at a time")
     max_subscribed: int = _setting(16 * MIB, "URIs that all handshake sessions have subscribed to, together")

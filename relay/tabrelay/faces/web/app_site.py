@@ -106,7 +106,7 @@ class AppSite:
             return None
         if path.startswith("/.well-known/oauth-"):
             return None
-        return _text(f"Not at this address. The relay's own pages are at {self._relay_url}/", 404)
+        return _text(f"There is nothing at this address. The relay's own pages are at {self._relay_url}/ [TR204]", 404)
 
     async def _missing(self, path: str) -> Response:
         names = await asyncio.to_thread(self._folder.beside, path)

@@ -58,7 +58,7 @@ class ExampleSite:
             name = _FILES.get(request.url.path)
             asset = await asyncio.to_thread(self._assets.lookup, f"{_FOLDER}{name}") if name else None
         if asset is None:
-            return _text(f"Not at this address. The relay's pages are at {self._relay_url}/", 404)
+            return _text(f"There is nothing at this address. The relay's pages are at {self._relay_url}/ [TR204]", 404)
         return file_response(asset, request, _HEADERS)
 
 
