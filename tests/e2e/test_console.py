@@ -122,6 +122,15 @@ async def test_the_tree_of_a_result_is_searched_and_folded(console: ConsolePage)
     await console.filter("")
 
 
+async def test_an_error_of_tabrelay_has_a_link_to_its_entry_in_the_reference(console: ConsolePage) -> None:
+    async with console.client("mistaken") as client:
+        await client.call_tool("echo", {})
+    await console.open_call("echo", "tool:echo client:mistaken")
+    link = console.drawer.get_by_test_id("call-facts").get_by_role("link", name="TR131")
+    await expect(link).to_have_attribute("href", "/-/docs/reference/errors/#tr131")
+    await console.filter("")
+
+
 async def test_the_list_is_used_by_keyboard(console: ConsolePage) -> None:
     page = console.page
     async with console.client() as client:
