@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
 from mcp_types import CallToolResult, TextContent
 
 from tests.browsers.conftest import NAMES
+from tests.e2e.test_tasks import Tasks
 from tests.support.browser_engines import Engine, Tab, until
 from tests.support.documented_pages import OFFERED, WAYS, fetch_files, write_page
+from tests.support.waiting import BOUND_S
 from tests.support.web_app import App
 
 # In Chromium, tests/e2e/test_loading.py tries all of them.
@@ -36,7 +39,9 @@ async def test_a_page_attaches_and_its_tools_and_the_workers_are_called(
     tabs.append(tab)
     assert await tab.run("() => connection.mode") == mode
     async with app.relay.client() as client:
-        assert sorted(tool.name for tool in (await client.list_tools()).tools) == ["add", "echo", "whoami"]
+        assert sorted(tool.name for tool in (await client.list_tools()).tools) == [
+            *("add", "echo", "forgetting", "let_go", "saving", "whoami")
+        ]
         assert (await client.call_tool("add", {"a": 2, "b": 3})).structured_content == {"result": 5}
         said = {"text": "Grüße, 世界 🌍", "much": "x" * 300_000}
         assert (await client.call_tool("echo", {"said": said})).structured_content == {"said": said}
@@ -88,6 +93,32 @@ async def test_a_reloaded_page_offers_its_tools_again(app: App, browser: Engine,
         await until(tab, "!globalThis.isOld", 30)
         await app.ready(tab)
         assert await whoami(app) == "One"
+
+
+@pytest.mark.shows("reload")
+async def test_a_task_goes_on_from_its_state_or_fails_with_a_reason_when_the_only_tab_is_reloaded(
+    app: App, browser: Engine, mode: str, tabs: list[Tab]
+) -> None:
+    tab = await app.open(browser, "One", **WITHOUT[mode])
+    tabs.append(tab)
+    tasks = Tasks()
+    async with app.relay.client(extensions=[tasks]) as client:
+        ids: list[str] = []
+        for name in ("saving", "forgetting"):
+            calling = asyncio.create_task(client.call_tool(name, {}))
+            async with asyncio.timeout(BOUND_S):
+                ids.append(await tasks.begun.get())
+            calling.cancel()
+        await tab.run("() => { globalThis.isOld = true }")
+        await tab.reload()
+        await until(tab, "!globalThis.isOld", 30)
+        await app.ready(tab)
+        await client.call_tool("let_go", {})
+        saved, forgotten = [await tasks.until(client.session, id, "completed", "failed") for id in ids]
+        is_same_worker = forgotten["status"] == "completed"
+        print(f"{browser.name}, {mode}: {'the same worker' if is_same_worker else 'another worker'}")
+        assert is_same_worker or "closed or loaded again" in forgotten["error"]["message"]
+        assert saved["result"]["content"][0]["text"] == ("run 1" if is_same_worker else "run 2")
 
 
 @pytest.mark.shows("PyScript, MicroPython, WebMCP")

@@ -8,6 +8,11 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "bounds: tasks of an earlier worker",
+        "if is_known:",
+        "tests/mcp/test_kept_tasks.py -k bounds_of_all_tasks",
+    ),
+    Mutation(
         "developer tools of a page are not offered",
         "return true;",
         "tests/e2e/test_webmcp.py -k developer_tools",

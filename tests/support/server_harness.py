@@ -10,6 +10,7 @@ from typing import Any
 from tabserver.handlers.context import Cancel
 from tabserver.handlers.toolbox import Toolbox
 from tabserver.mcp.call import RunningCall
+from tabserver.mcp.kept_tasks import TaskStore
 from tabserver.mcp.server import Server, ToolCatalogue
 from tabserver.wire.eras import META_CAPABILITIES, META_CLIENT, META_VERSION, Era
 from tabserver.wire.events import Closed, Opened, Received
@@ -63,14 +64,19 @@ class CoreHarness:
     """A core and everything that it has sent: (channel, kind, message, id, related). `now` is its clock."""
 
     def __init__(
-        self, catalogue: ToolCatalogue | Toolbox, instructions: str | None = None, *, census: Any = None
+        self,
+        catalogue: ToolCatalogue | Toolbox,
+        instructions: str | None = None,
+        *,
+        census: Any = None,
+        store: TaskStore | None = None,
     ) -> None:
         self.sent: list[Sent] = []
         self.refuse: Callable[[Kind, str], None] = lambda kind, text: None
         self.now = 0.0
         given = BoxCatalogue(catalogue) if isinstance(catalogue, Toolbox) else catalogue
         more = {} if census is None else {"census": census}
-        self.server = Server("demo", "1.2", given, self._send, instructions, clock=lambda: self.now, **more)
+        self.server = Server("demo", "1.2", given, self._send, instructions, lambda: self.now, store=store, **more)
         self.receive = self.server.receive
         self._versions: dict[str, str] = {}
         self._methods: dict[tuple[str, RequestId], str] = {}

@@ -68,7 +68,33 @@ STANDIN = Path(__file__).parents[2] / "web_demo" / "examples" / "webmcp" / "stan
 
 TOOLS = '''"""Tools of the worker."""
 
-from tabserver import tool
+import asyncio
+
+from tabserver import Context, tool
+
+go = asyncio.Event()
+
+
+@tool(task=True)
+async def saving(ctx: Context) -> str:
+    """Save how often it was run, and wait."""
+    runs = (ctx.saved or 0) + 1
+    ctx.save(runs)
+    await go.wait()
+    return f"run {runs}"
+
+
+@tool(task=True)
+async def forgetting() -> str:
+    """Wait, and save nothing."""
+    await go.wait()
+    return "run 1"
+
+
+@tool
+def let_go() -> None:
+    """End what waits."""
+    go.set()
 
 
 @tool

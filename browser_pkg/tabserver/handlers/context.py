@@ -216,8 +216,8 @@ class Context:
     def save(self, state: Any) -> None:
         """Keep the state of a task. Should its page be left, the handler is run again, with it in `saved`.
 
-        It runs in the page again when that is reloaded, else in another tab with the tool. What runs in the worker is
-        never run again: it survives pages, and ends with the worker.
+        It runs in the page again when that is reloaded, else in another tab with the tool. What runs in the worker
+        survives pages, and is run again only if the browser has ended the worker.
 
         `state` is anything that JSON can hold, of up to 64 KiB. In a call that is no task, this does nothing.
         """

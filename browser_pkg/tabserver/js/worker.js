@@ -13,6 +13,7 @@
 import { boot, lastLine } from "./worker/boot.js";
 import { acceptPorts } from "./client/broadcast_port.js";
 import * as bridge from "./worker/python_bridge.js";
+import { useOwner } from "./worker/task_store.js";
 
 const scope = /** @type {SharedWorkerGlobalScope | DedicatedWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const relay = new URL("/", import.meta.url).href;
@@ -33,6 +34,7 @@ const lockHeld = new Promise((/** @type {(value: void) => void} */ resolve) => {
     return new Promise(() => {});
   });
 });
+useOwner(lock);
 
 if ("onconnect" in scope) {
   scope.onconnect = (event) => acceptPort(/** @type {MessagePort} */ (event.ports[0]));

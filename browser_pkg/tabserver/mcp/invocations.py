@@ -29,6 +29,7 @@ from ..wire.trace_context import TraceContext
 from .call import NO_META, CallServices, MethodKind, Params, RequestMeta, RunningCall
 from .caller_state import CallerStates
 from .catalogue import ToolCatalogue
+from .kept_tasks import LostRun
 from .legacy import legacy_prompt, legacy_result
 from .parked_calls import BUSY, GONE, ParkedHandles, StateSeal, UsedStates, digest
 from .sessions import CallerSession, Outbox
@@ -105,7 +106,7 @@ class Invocations:
             self._start_or_resume(self._tool, session, id, params, payload, self._new_task_call)
         elif is_modern and support == "required":
             raise MissingCapability(f'the tool "{name}"', NEEDED)
-        elif "task" in params and has_tasks(session.caller) and (support is not None or self._offers(name)):
+        elif "task" in params and has_tasks(session.caller) and (support is not None or self.offers(name)):
             if support is None:
                 raise Refusal(METHOD_NOT_FOUND, f'The tool "{name}" does not run as a task. Call it without `task`.')
             self._begin_task(session, id, params, payload)
@@ -114,7 +115,7 @@ class Invocations:
         else:
             self._start_or_resume(self._tool, session, id, params, payload)
 
-    def _offers(self, name: str) -> bool:
+    def offers(self, name: str) -> bool:
         return any(tool.get("name") == name for tool in self._catalogue.tools())
 
     def _begin_task(self, session: CallerSession, id: RequestId, params: Params, payload: str) -> None:
@@ -153,6 +154,15 @@ class Invocations:
     def adopt(self, session: CallerSession, id: RequestId, meta: RequestMeta, payload: str) -> RunningCall:
         """A plain tool call that JavaScript has posted to its tab."""
         return RunningCall(self._services, self._tool, session, id, meta, payload, json.loads(payload)["params"])
+
+    def run_again(self, run: LostRun) -> TaskCall:
+        """Start the handler of a task whose worker has ended."""
+        session = CallerSession(f"task {run.task.id}", run.caller, is_single=True)
+        params = json.loads(run.payload)["params"]
+        meta = self._read_meta(session, params)
+        call = self._new_task_call(self._tool, session, 0, meta, run.payload, params)
+        call.continue_task(run.task, run.saved)
+        return call
 
     # -- handlers -----------------------------------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ from .call import RequestMeta, RunningCall
 from .capabilities import MODERN_CAPABILITIES, legacy_capabilities
 from .catalogue import ToolCatalogue
 from .invocations import MAX_RUNNING, UNCACHED, Invocations
+from .kept_tasks import KeptTasks, TaskStore
 from .list_methods import ListMethods, list_methods, read_uri
 from .sessions import CallerSession, CallerSessions, Outbox
 from .subscriptions import LISTS, SubscribedTo, read_wanted
@@ -71,9 +72,10 @@ class Server:
         instructions: str | None = None,
         clock: Callable[[], float] = time.time,
         census: Callable[[], Params] | None = None,
+        store: TaskStore | None = None,
     ) -> None:
         """`clock`: wall-clock seconds, because the next worker reads expiry times that this one sealed. `census`: the
-        list of tabs for the relay; None for a server without tabs."""
+        list of tabs for the relay; None for a server without tabs. `store`: where tasks outlive the worker."""
         self._census = census
         self._reported_tasks: tuple[tuple[str, str], ...] = ()
         self._name, self._version = name, version
@@ -83,6 +85,8 @@ class Server:
         self.outbox = Outbox(self._info, self._sessions, send)
         self.tasks = tasks = TaskTable(clock, self._task_changed)
         self._invocations = invocations = Invocations(name, catalogue, self.outbox, clock, tasks, self.tabs_changed)
+        if store is not None:
+            tasks.kept = KeptTasks(tasks, store, invocations.run_again, invocations.offers)
         self._task_methods = task_methods = TaskMethods(tasks, self.outbox, invocations.format_tool_result)
         # Requests that run a handler: the same in both eras, and the call sends the response.
         self._calls = {
@@ -179,6 +183,8 @@ class Server:
 
     def catalogue_changed(self, lists: Iterable[str] = LISTS) -> None:
         """Notify sessions after their handshake, and modern callers that listen."""
+        if self.tasks.kept is not None:
+            self.tasks.kept.run_waiting()
         for name in lists:
             method = f"notifications/{name}/list_changed"
             for session in self._sessions:

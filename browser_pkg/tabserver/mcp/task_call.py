@@ -32,7 +32,7 @@ class TaskCall(RunningCall):
     task: Task | None = None
     _timer: asyncio.TimerHandle | None = None
     _rerun: asyncio.Task[None] | None = None
-    _state_to_run_again: Any = None
+    state_to_run_again: Any = None
 
     def __init__(
         self,
@@ -119,17 +119,26 @@ class TaskCall(RunningCall):
         text = dump(state)
         if len(text) > MAX_STATE:
             raise ValueError(f"the state of a task has at most {MAX_STATE:,} characters of JSON, not {len(text):,}")
-        if self._try_to_become_task() is not None:
-            self._state_to_run_again = json.loads(text)
+        if (task := self._try_to_become_task()) is not None:
+            self.state_to_run_again = json.loads(text)
+            self._tasks.keep(task)
 
     def run_again(self) -> bool:
-        if self.task is None or self.task.is_over or self._state_to_run_again is None or not self.is_sent:
+        if self.task is None or self.task.is_over or self.state_to_run_again is None or not self.is_sent:
             return False
-        self.saved, self.goes_on = self._state_to_run_again, False
+        self.saved, self.goes_on = self.state_to_run_again, False
         self.stop_running("failed", "its page went away; it is run again")
         # After what goes on in the tabs: the page may be loading again, or another tab may have the tool.
         asyncio.get_running_loop().call_soon(self._begin_again)
         return True
+
+    def continue_task(self, task: Task, saved: Any) -> None:
+        """Run the handler of a task whose worker has ended. No request waits for it."""
+        self.detach()
+        self.task, self.task_id = task, task.id
+        self.is_awaited, self.is_task = False, True
+        self.saved = self.state_to_run_again = saved
+        asyncio.get_running_loop().call_soon(self._begin_again)
 
     def _begin_again(self) -> None:
         if self.is_over:

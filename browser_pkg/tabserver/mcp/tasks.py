@@ -22,6 +22,7 @@ from .parked_calls import BUSY, GONE
 from .task_questions import TaskQuestions
 
 if TYPE_CHECKING:
+    from .kept_tasks import KeptTasks
     from .task_call import TaskCall
 
 MAX_MESSAGE: Final = 1000  # characters of a status message
@@ -103,6 +104,9 @@ class TaskTable:
         self._tasks: dict[str, Task] = {}
         self._size = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._due_ms = 0
+        # What the next worker of this server needs, where the browser has a store for it.
+        self.kept: KeptTasks | None = None
         # Part of each id: where several browsers offer the server, the relay finds the task's browser by it.
         self.home = ""
 
@@ -132,8 +136,27 @@ class TaskTable:
         task.questions = TaskQuestions(lambda: self._asked(task))
         self._tasks[task.id] = task
         self._arm()
+        self.keep(task)
         self.changed(task)
         return task
+
+    def restore(self, task: Task) -> bool:
+        """Add a task of an earlier worker. False: it is not needed any more, or there is no room."""
+        size = self._size + len(task.result or "")
+        is_known = task.id in self._tasks or task.expires_ms <= self.now_ms
+        # defence: bounds: tasks of an earlier worker
+        if is_known or len(self._tasks) >= self.terms.most or size > self.terms.results:
+            return False
+        task.questions = TaskQuestions(lambda: self._asked(task))
+        self._tasks[task.id] = task
+        self._size = size
+        self._arm()
+        self.changed(task)
+        return True
+
+    def keep(self, task: Task) -> None:
+        if self.kept is not None:
+            self.kept.keep(task)
 
     def _make_room(self, principal: str) -> None:
         own = [task for task in self._tasks.values() if task.principal == principal]
@@ -229,6 +252,7 @@ class TaskTable:
         task.ttl_ms += self.now_ms - task.created_ms
         task.questions.close()
         self._arm()
+        self.keep(task)
         self.changed(task)
 
     def cancel(self, task: Task) -> None:
@@ -243,6 +267,8 @@ class TaskTable:
     def _drop(self, task: Task) -> None:
         del self._tasks[task.id]
         self._size -= len(task.result or "")
+        if self.kept is not None:
+            self.kept.drop(task)
         self.changed(task)
 
     def has(self, task: Task) -> bool:
@@ -251,11 +277,18 @@ class TaskTable:
     # -- time to live -------------------------------------------------------------------------------------------------
 
     def _arm(self) -> None:
-        """One timer for all tasks: a browser's event loop keeps a timer that was cancelled until its time comes."""
-        if self._timer is None and self._tasks:
-            due_ms = min(task.expires_ms for task in self._tasks.values())
-            delay_s = min(max(due_ms - self.now_ms, 0) / 1000, 3600.0)
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._expire)
+        """One timer for all tasks, moved only to an earlier time: a browser's event loop keeps a timer that was
+        cancelled until its time comes."""
+        if not self._tasks:
+            return
+        due_ms = min(task.expires_ms for task in self._tasks.values())
+        if self._timer is not None:
+            if due_ms >= self._due_ms:
+                return
+            self._timer.cancel()
+        self._due_ms = due_ms
+        delay_s = min(max(due_ms - self.now_ms, 0) / 1000, 3600.0)
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._expire)
 
     def _expire(self) -> None:
         self._timer = None

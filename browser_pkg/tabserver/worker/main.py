@@ -137,6 +137,8 @@ class Worker:
         self._console.attach(port, message["modules"], port.send)
         await self._modules.attach(port, message["modules"], port.send, is_dev=message.get("dev") is True)
         self._console.check_tools(default_toolbox.tools())
+        # A client may ask for a task of an earlier worker as soon as the link is open.
+        await service.restore_tasks()
         # Do not connect if the page left in the meantime.
         if service.hub.tabs:
             await service.start(message["token"])

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from ..browser.clock import now_s, steady_clock
 from ..browser.python_bridge import PythonBridge, report, when_online
+from ..browser.task_store import BrowserTaskStore
 from ..browser.values import Aborter
 from ..browser.websocket import CallRecorder, Dialer
 from ..handlers.identity import ServerIdentity
@@ -59,6 +60,8 @@ class Service:
         self._server_name = check_server_name(server)
         self._build = build
         self._dialer = new_dialer(server, lambda: self._recorder)
+        self._store = BrowserTaskStore(bridge, server)
+        self._restoring: asyncio.Future[None] | None = None
         info = {"name": server, "version": version}
         self._grants = grants = CallGrants(bridge, info, lambda entries: self._recorder.record(entries))
         self.hub = Hub(
@@ -75,7 +78,7 @@ class Service:
         )
 
         def serve(send: Callable[..., None]) -> Callable[[Received[str] | Opened | Closed], None]:
-            self._core = Server(server, version, self.hub, send, census=self.hub.census)
+            self._core = Server(server, version, self.hub, send, census=self.hub.census, store=self._store)
             if instance:
                 self._core.use_home(instance)
             return self._core.receive
@@ -110,6 +113,14 @@ class Service:
         if not self._is_started:
             self._is_started = True
             await self._transport.start()
+
+    async def restore_tasks(self) -> None:
+        """Continue with the tasks of workers that have ended."""
+        kept = self._core.tasks.kept
+        if self._restoring is None and kept is not None:
+            self._restoring = asyncio.ensure_future(self._store.read(kept.restore))
+        if self._restoring is not None:
+            await self._restoring
 
     async def stop_dialing(self) -> None:
         """No tab is left: stop dialing. A link that is up stays: most pages that go away are only reloading."""

@@ -15,6 +15,8 @@ import { loadText, loadWheel } from "./package_download.js";
 import { isPlainResult } from "./plain_calls.js";
 import { isAccessToken, keyOf, keysFrom, prove as proveWith, checkHealth, Unproven } from "../proof.js";
 
+export { dropTask, keepTask, readTasks } from "./task_store.js";
+
 /** Python's memory for texts: see browser/shared_buffer.py. @type {Memory} */
 let buffer;
 /** @type {ReturnType<Memory["getBuffer"]>} */
