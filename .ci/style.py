@@ -54,10 +54,7 @@ PROSE: Final = {
     r"for ever": "without a limit, permanently",
     r"and be done": "name the end of it",
     r"under way already": "already running",
-}
-# Mannerisms that pages must not have beside these: programs do not speak, and nothing stands.
-PAGES: Final = {
-    r"stands?": "is, is written",
+    r"stands?(?! (in )?for)": "is, is written",
     r"(say|says|said) so": "reports it, names the reason",
     r"aloud": "name what is shown",
     r"(wants|want) to know": "asks, needs",
@@ -119,7 +116,6 @@ def _compiled(words: dict[str, str]) -> list[Pattern]:
 
 
 _PROSE: Final = _compiled(PROSE)
-_PAGES: Final = _compiled(PROSE | PAGES)
 # Fences and comments of Markdown.
 _NOT_PROSE: Final = re.compile(r"^( *)```.*?^\1```|<!--.*?-->|^---$", re.DOTALL | re.MULTILINE)
 # A row of a table, an item of a list, a heading, or a paragraph.
@@ -167,18 +163,16 @@ def _findings(path: Path) -> Iterator[tuple[int, int, str, str]]:
     source = path.read_text()
     lines = source.splitlines()
     tokens = {".py": _python, ".md": _markdown}.get(path.suffix, _javascript)(source)
-    patterns = _PROSE
     if path.suffix == ".md":
-        patterns = _PAGES
         yield from _long_sentences(source)
     for kind, line, column, text in tokens:
-        for found in _prose(line, column, text, patterns) if kind == "prose" else _names(line, column, text):
+        for found in _prose(line, column, text) if kind == "prose" else _names(line, column, text):
             if found[0] > len(lines) or "style: ok" not in lines[found[0] - 1]:
                 yield found
 
 
-def _prose(line: int, column: int, text: str, patterns: list[Pattern]) -> Iterator[tuple[int, int, str, str]]:
-    for pattern, instead in patterns:
+def _prose(line: int, column: int, text: str) -> Iterator[tuple[int, int, str, str]]:
+    for pattern, instead in _PROSE:
         for match in pattern.finditer(text):
             before = text[: match.start()]
             breaks = before.count("\n")
@@ -195,7 +189,7 @@ def _names(line: int, column: int, text: str) -> Iterator[tuple[int, int, str, s
         if word.lower() in NAMES:
             yield line, column + 1, text, f"{word} → {NAMES[word.lower()]}"
     if text.startswith("test_"):
-        yield from _prose(line, column, text.replace("_", " "), _PAGES)
+        yield from _prose(line, column, text.replace("_", " "))
 
 
 def _python(source: str) -> Iterator[tuple[str, int, int, str]]:

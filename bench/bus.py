@@ -207,7 +207,7 @@ async def faults(made: list[Node], bus: NatsServer) -> None:
         b.process.signal(signal.SIGSTOP)
         began = perf_counter()
         await a.call("after")
-        note("the browser's node stands still (SIGSTOP), until its callers are told", perf_counter() - began)
+        note("the browser's node is stopped (SIGSTOP), until its callers get an error", perf_counter() - began)
         b.process.signal(signal.SIGCONT)
         note("it goes on, until calls are answered", await recovers(a, "after"))
         await c.knows(3)
@@ -217,7 +217,7 @@ async def faults(made: list[Node], bus: NatsServer) -> None:
         await until(lambda: len(worker.calls) > calls)
         await c.process.kill()
         stopped = await took(lambda: any(isinstance(event, Closed) for event in worker.seen[seen:]))
-        note("the caller's node is killed, until the browser is told to stop", stopped)
+        note("the caller's node is killed, until the browser gets the cancellation", stopped)
         await asyncio.gather(lost, return_exceptions=True)
         async with SyntheticWorker(a.url, a.process.token, "after", inst="w10"):
             dropped = await took(lambda: worker.close_code is not None)

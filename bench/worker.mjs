@@ -154,7 +154,7 @@ if (mode) {
   process.exit();
 }
 
-// A call is short, so most are not interrupted by other programs: the fastest eighth tells. Python is told of
+// A call is short, so most are not interrupted by other programs: the fastest eighth counts. Python gets
 // many calls at once, so what one takes in all is the mean of a batch.
 const BATCH = 64;
 const fast = (times) => times.slice(times.length >> 2).sort((one, other) => one - other)[times.length >> 4] / 1000;

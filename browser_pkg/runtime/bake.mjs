@@ -4,8 +4,8 @@
 //   node bake.mjs memory RUNTIME TABSERVER OUT     Python's memory after it has imported TABSERVER, as OUT and OUT.zst
 //   node bake.mjs compress RUNTIME FILE...         each file that shrinks, as FILE.zst
 //
-// What is decided inside Python stands in library.py and memory.py. `memory` insists on Node 20: what another Node leaves
-// in a snapshot (a pointer to a trampoline of its WebAssembly engine) crashes some browsers, and 20 has none to leave.
+// Decisions inside Python are in library.py and memory.py. `memory` requires Node 20: other versions leave a pointer to a
+// trampoline of their WebAssembly engine in the snapshot, which crashes some browsers.
 
 import { readFile, writeFile } from "node:fs/promises";
 import { basename } from "node:path";

@@ -44,7 +44,7 @@ class Line:
         return asked["params"]["params"]["arguments"]["n"], asked["id"]
 
     async def cancelled(self) -> Any:
-        """The next call that the editor is told to cancel."""
+        """The next call that the editor is asked to cancel."""
         said = await self.stage.editor.until(lambda one: one.get("method") == "$/cancel_request")
         return said["params"]["requestId"]
 

@@ -189,7 +189,7 @@ async def test_the_page_comes_back_by_itself_when_the_relay_was_restarted(demo: 
     await expect(way).to_have_attribute("data-track", "clear")
     await (demo.stop() if how == "stop" else demo.kill())
     await page.locator("#state:not([data-state=connected])").wait_for()
-    # No client can call it now, and the page says so.
+    # No client can call it now, and the page shows that.
     await expect(way).to_have_attribute("data-track", "dark")
     await expect(tab).to_contain_text("No calls come")
     assert await page.locator("#state").get_attribute("data-why") in ("relay_down", "lost", "restarting")

@@ -60,7 +60,7 @@ async def lab(browser: Browser, settings: ModuleType, tmp_path_factory: pytest.T
             await page.goto(site.origin)
             async with relay.client() as client:
                 await until_offered(client, "turn_on")
-                assert await names(client) == ["turn_on"], "no caller runs Python unless the page says so"
+                assert await names(client) == ["turn_on"], "no caller runs Python unless the page allows it"
                 await client.call_tool("turn_on", {})
                 await until_offered(client, "run_python")
             yield relay

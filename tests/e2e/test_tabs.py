@@ -343,7 +343,7 @@ async def test_what_is_called_while_the_only_tab_with_it_reloads_waits_for_it(ta
                 while not reloading.done():
                     assert await names(client, "again") == ["again"]
                     calls.append(tasks.create_task(client.call_tool("again", {})))
-            # A call that had begun when the page went has an unknown outcome, and its error says so. No other call
+            # A call that had begun when the page went has an unknown outcome, and its error states that. No other call
             # fails.
             ends = [(call.result().meta or {}).get("tabrelay/error", {}).get("delivered") for call in calls]
             assert set(ends) <= {None, "unknown"} and None in ends

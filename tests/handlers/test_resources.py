@@ -163,7 +163,7 @@ def one_argument(a: str) -> str:
     [
         ("plain", no_arguments, "begins with a scheme"),
         ("x:{a}", no_arguments, "has no parameter 'a'"),
-        ("x:y", one_argument, "'a' does not stand in the URI"),
+        ("x:y", one_argument, "'a' is not in the URI"),
         ("x:{a}/{a}", one_argument, "twice"),
         ("x:{a*}/{b*}", lambda a, b: "", "only one argument may have slashes"),
     ],

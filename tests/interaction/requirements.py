@@ -81,7 +81,7 @@ REQUIREMENTS = (
         "modern-input-required",
         "MCP 2026-07-28, basic/patterns/mrtr",
         "A question is the answer to a request; a retry with its state goes on, for the same principal and request, "
-        "in time, once. Of a call that went with its browser the client is told, or it is run again if that is safe.",
+        "in time, once. A call that went with its browser fails, or is run again if that is safe.",
     ),
     Requirement(
         "request-id-types",
@@ -211,18 +211,18 @@ REQUIREMENTS = (
     Requirement(
         "list-changed",
         "Tabrelay: discovery",
-        "Clients that listen are told once, by the relay, when a list is not the one that they know, and only then; "
+        "Clients that listen are notified once, by the relay, when a list differs from theirs, and only then; "
         "a browser that came a moment ago is given time to say what it offers.",
     ),
     Requirement(
         "errors",
         "Tabrelay: errors that callers see",
-        "Code and data of run-time failures arrive in real clients; the others are told in words.",
+        "Code and data of run-time failures arrive in real clients; the others arrive as text.",
     ),
     Requirement(
         "client-matrix",
         "Tabrelay: every client",
-        "Real clients list, call, get progress, cancel, and are told when the browser is away, in their own era.",
+        "Real clients list, call, get progress, cancel, and get an error when the browser is away, in their own era.",
     ),
     Requirement(
         "conformance",

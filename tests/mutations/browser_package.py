@@ -128,12 +128,12 @@ MUTATIONS: Final = (
         "calls that JavaScript carries out: another caller", 'const caller = "";', "tests/js/test_granted_calls.py"
     ),
     Mutation(
-        "calls that JavaScript carries out: what stands before",
+        "calls that JavaScript carries out: text before it",
         "if (end <= before.length || !request.endsWith(after)) return undefined;",
         "tests/js/test_granted_calls.py",
     ),
     Mutation(
-        "calls that JavaScript carries out: what stands behind",
+        "calls that JavaScript carries out: text behind it",
         "if (end <= before.length || !request.startsWith(before)) return undefined;",
         "tests/js/test_granted_calls.py",
     ),
@@ -143,7 +143,7 @@ MUTATIONS: Final = (
         "tests/js/test_granted_calls.py",
     ),
     Mutation(
-        "calls that JavaScript carries out: a key that stands there twice",
+        "calls that JavaScript carries out: a repeated key",
         "if (false) return undefined;",
         "tests/js/test_granted_calls.py",
     ),

@@ -1,7 +1,7 @@
 """An agent for tests, as a real child process: ACP over stdin and stdout, written by hand, with the standard library.
 
-It starts the MCP servers that a session declares, and calls a tool when a prompt says so: `call SERVER TOOL {…}`. Run
-with `early`, it greets its servers before it answers `session/new`, as some agents do. Run with `http`, it advertises
+It starts the MCP servers that a session declares, and calls a tool for a prompt `call SERVER TOOL {…}`. Run with
+`early`, it greets its servers before it answers `session/new`, as some agents do. Run with `http`, it advertises
 servers over HTTP and ignores those that are programs.
 """
 

@@ -162,7 +162,7 @@ class RelayEnd:
             if call is not None:
                 call.end("unknown")
         elif isinstance(event, Violation):
-            raise AssertionError(f"the relay was told nonsense: {event.reason}")
+            raise AssertionError(f"the relay got an invalid frame: {event.reason}")
 
     def ask_again(self, call: Call) -> None:
         """Like BrowserPeer: a call that finds no room in the replay buffer ends with "unknown"."""
@@ -222,7 +222,7 @@ class WorkerEnd:
         elif isinstance(event, Opened | Silence | Expired):
             raise AssertionError(f"unexpected {event}")
         elif isinstance(event, Violation):
-            raise AssertionError(f"the worker was told nonsense: {event.reason}")
+            raise AssertionError(f"the worker got an invalid frame: {event.reason}")
 
     def requested(self, event: Received[str]) -> None:
         if event.kind is not Kind.REQ:
@@ -527,7 +527,7 @@ class World:
             if call.outcome == "ok":
                 assert call.runs == 1 and call.result == call.answer, f"call {call.number} got {call.result}"
             elif call.outcome == "not delivered":
-                assert call.runs == 0, f"call {call.number} ran, and its caller was told that it did not"
+                assert call.runs == 0, f"call {call.number} ran, and its caller got an error that it did not"
         links = [self.worker.link, *(session.link for session in self.sessions.values())]
         for link in links:
             is_idle = link is self.worker.link and link.phase is Phase.DOWN

@@ -149,4 +149,4 @@ def _compare(owner: str, variables: list[str], signature: Signature) -> None:
             raise SchemaError(f"{owner}: the function has no parameter {name!r}")
     for name, prop in signature.properties.items():
         if prop.is_required and name not in variables:
-            raise SchemaError(f"{owner}: parameter {name!r} does not stand in the URI")
+            raise SchemaError(f"{owner}: parameter {name!r} is not in the URI")

@@ -136,7 +136,7 @@ def _spelt(params: Mapping[str, Any], owner: str) -> dict[str, tuple[Any, Any]]:
 
 
 def _written(function: Callable[..., Any]) -> Any:
-    """Where its annotations stand: of a `partial` in what it wraps, of an object that can be called in its class."""
+    """Where its annotations are: of a `partial` in what it wraps, of an object that can be called in its class."""
     while isinstance(function, functools.partial):
         function = function.func
     is_plain = inspect.isroutine(function) or isinstance(function, type)

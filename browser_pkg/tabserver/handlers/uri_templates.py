@@ -25,7 +25,7 @@ def check_uri(uri: str) -> list[str]:
     if re.search(r"[{}]", _VARIABLE.sub("", uri)):
         raise ValueError(f"{uri}: a variable is written {{name}}, or {{name*}} if it may have slashes in it")
     if len(set(variables)) < len(variables):
-        raise ValueError(f"{uri}: an argument stands in the URI twice")
+        raise ValueError(f"{uri}: an argument is in the URI twice")
     if uri.count("*}") > 1:
         raise ValueError(f"{uri}: only one argument may have slashes in it")
     return variables

@@ -169,7 +169,7 @@ class Shapes:
         self._open.add(hint)
         try:
             named.shape = self.of(fill(alias.__value__, parameters_of(hint)))
-            named.kinds  # noqa: B018  a type that is nothing but itself has none, and says so here
+            named.kinds  # noqa: B018  raises for a type that is defined by itself alone
         except RecursionError:
             raise SchemaError(f"type {named.name} is defined by nothing but itself") from None
         finally:

@@ -1,6 +1,6 @@
 """Packages for worker Python: found in the relay's index, downloaded with progress, and installed with what they need.
 
-A package is installed once per worker, before the code that imports it runs. Pages are told of each download and of
+A package is installed once per worker, before the code that imports it runs. Pages get each download and
 each package that is not available, with the command that adds it. Hashes are compared before anything is unpacked.
 """
 
@@ -65,7 +65,7 @@ class Packages:
                 await self._install(row)
 
     async def require(self, names: Iterable[str]) -> None:
-        """Install packages by their own names, or by import names. What is not available is told to the pages."""
+        """Install packages by their own names, or by import names. Pages get what is not available."""
         wanted = [str(name) for name in names][:MOST_PACKAGES]
         if wanted and not all(_canonical(name) in self._installed for name in wanted):
             await self.refresh()

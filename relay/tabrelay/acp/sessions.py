@@ -18,7 +18,7 @@ from tabrelay.acp.local_port import LocalPort
 class OfferedServer:
     """A server in a session. `server`: the browser's, or None when the editor provides it. `how`: stdio, http, acp.
 
-    `envelope_connection`: the connection id that stands for all requests in envelopes (G4), which have no connection.
+    `envelope_connection`: the connection id of all requests in envelopes (G4), which have no connection.
     """
 
     session: AcpSession

@@ -104,7 +104,7 @@ class Pairing:
         return PairingTicket(self._seal(asking), asking.code, LIFE_S, is_shown, is_user_notified)
 
     def ask_approved(self, origin: str, server: str, now: float) -> PairingTicket:
-        """A new request that an earlier approval covers. The ticket itself says so: nothing is stored before its page
+        """A new request that an earlier approval covers. The ticket contains that: nothing is stored before its page
         collects the token."""
         asking = PairingRequest(_new_code(), origin, server, now, PairingState.APPROVED)
         return PairingTicket(self._seal(asking), asking.code, LIFE_S, is_shown=False, is_user_notified=False)

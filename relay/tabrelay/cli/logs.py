@@ -79,7 +79,7 @@ def _path(args: argparse.Namespace) -> Path:
     stem, setting = ("calls", "call_log") if args.calls else ("relay", "log_file")
     path = log_path(settings.home, port, getattr(settings, setting), stem)
     if path is None:
-        raise ExitWith(f"No log is kept: TABRELAY_{setting.upper()} says so.", FAILED, help="TR313")
+        raise ExitWith(f"No log is kept: TABRELAY_{setting.upper()} turns it off.", FAILED, help="TR313")
     if record is None and args.port is None and not path.is_file():
         others = sorted(path.parent.glob(f"{stem}-*.log"), key=lambda one: one.stat().st_mtime)
         path = others[-1] if others else path

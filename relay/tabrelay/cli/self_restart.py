@@ -34,5 +34,5 @@ def with_port(words: list[str], port: int) -> list[str]:
 
 
 def is_service(pid: int) -> bool:
-    """Did a service manager start this process? systemd and launchd say so in the environment."""
+    """Did a service manager start this process? systemd and launchd set a variable."""
     return os.environ.get("SYSTEMD_EXEC_PID") == str(pid) or os.environ.get("XPC_SERVICE_NAME") == "dev.tabrelay.relay"

@@ -177,7 +177,7 @@ def for_relay(settings: Any, command: str, home: str) -> Callable[[Any], Any]:
         import shlex
 
         files = "".join(f" -c {shlex.quote(str(Path(file).expanduser().absolute()))}" for file in settings.config)
-        advice = f"it wants to know who you are. Sign in: {command} login {spec.name}{home}{files}"
+        advice = f"it requires a sign-in: {command} login {spec.name}{home}{files}"
         return Unattended(for_upstream(spec, settings.home, advice=advice))
 
     return sign_in

@@ -2,7 +2,7 @@
 
 Lines of plain calls are formatted in batches from their common part. A thread writes the lines, and formats those that
 need a message parsed. When calls end faster than the disk accepts lines, or the disk is full, lines are left out and
-counted; no call waits. Arguments are logged only if a setting says so, results never. The relay's own log is in
+counted; no call waits. Arguments are logged only with a setting, results never. The relay's own log is in
 `log_setup`.
 """
 

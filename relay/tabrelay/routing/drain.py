@@ -98,7 +98,7 @@ class Drain:
 
     async def run(self, is_restart: bool = False) -> None:
         """Finish running calls, close the browsers, and return when the close frames are written. `is_restart`: the
-        relay starts again at once, and pages say so."""
+        relay starts again at once, and pages show that."""
         self.is_on = True
         self._reason = RESTARTS if is_restart else STOPS
         relay = self._relay

@@ -26,7 +26,7 @@ class HeldApplication:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.asked += 1
         await self.may_answer.wait()
-        await PlainTextResponse("the eldest says so")(scope, receive, send)
+        await PlainTextResponse("the answer of the eldest")(scope, receive, send)
 
 
 class TwoNodes:
@@ -70,7 +70,7 @@ async def test_the_eldest_answers_what_another_was_asked(nodes: TwoNodes) -> Non
     asking = asyncio.create_task(nodes.ask())
     await until(lambda: nodes.room.asked == 1)
     nodes.room.may_answer.set()
-    assert await asking == (200, b"the eldest says so")
+    assert await asking == (200, b"the answer of the eldest")
 
 
 @pytest.mark.parametrize("fault", ["it stops", "the bus is lost"])

@@ -1,2 +1,2 @@
-// What it does is told from outside, through DevTools; a worker without a listener would not be started.
+// It is controlled from outside, through DevTools; a worker without a listener would not be started.
 chrome.runtime.onInstalled.addListener(() => {});

@@ -84,8 +84,8 @@ export function argumentsOf({ texts: [first, second, third], isIdFirst }, { id, 
   const before = isIdFirst ? `${first}${id}${second}` : first;
   const after = isIdFirst ? third : `${second}${id}${third}`;
   const end = request.length - after.length;
-  // defence: calls that JavaScript carries out: what stands before
-  // defence: calls that JavaScript carries out: what stands behind
+  // defence: calls that JavaScript carries out: text before it
+  // defence: calls that JavaScript carries out: text behind it
   if (end <= before.length || !request.startsWith(before) || !request.endsWith(after)) return undefined;
   const json = request.slice(before.length, end);
   const given = parsed(json);
@@ -136,7 +136,7 @@ function spansOf(json) {
       if (last.includes("\\")) return undefined;
     } else if ((token === "," || token === "}" || token === "]") && here) {
       const name = path.map(({ key }) => key).join("/");
-      // defence: calls that JavaScript carries out: a key that stands there twice
+      // defence: calls that JavaScript carries out: a repeated key
       if (here.key !== "" && spans.has(name)) return undefined;
       if (here.key !== "") spans.set(name, [here.start, end]);
       here.key = "";

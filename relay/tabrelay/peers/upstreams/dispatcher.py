@@ -1,6 +1,6 @@
 """JSON-RPC connection to an upstream on the official SDK's dispatcher: requests and notifications in both directions.
 
-The SDK's dispatcher matches responses and cancels abandoned requests. An error that stands for a lost connection
+The SDK's dispatcher matches responses and cancels abandoned requests. An error that means a lost connection
 becomes a `ConnectionFault` with whether the request can have arrived; the server's own errors stay `MCPError`. Only
 this module and the transports use the SDK's streams. It uses no MCP method and no transport.
 """
@@ -257,7 +257,7 @@ class DispatcherConnection:
             self._write_half.handed_over.discard(id)
 
     def _classify(self, id: RequestId, error: MCPError) -> Exception:
-        """Separate the server's own errors from those that stand for a lost connection."""
+        """Separate the server's own errors from those that mean a lost connection."""
         assert self._read_half is not None and self._write_half is not None
         fault = self._faults.get(id)
         if fault is None and error.code == CONNECTION_CLOSED:

@@ -1,6 +1,6 @@
 """HTTP connection on uvicorn's own class, for a uvicorn whose private API is not the one that the relay knows.
 
-A guard stands between the transport and uvicorn's object, and both see only asyncio's public interface. It has the
+A guard is between the transport and uvicorn's object, and both see only asyncio's public interface. It has the
 limits of `http_connection` and `http_protocol`: bytes and time of a request, requests sent ahead, connections,
 clients that do not read. `request_framing` reads requests, and uvicorn gets one at a time, written anew from what was
 read, so that both read the same. There is no fast path.

@@ -1,6 +1,6 @@
 """WebSocket connection on uvicorn's own class, for libraries whose private API is not the one that the relay knows.
 
-A guard stands between the transport and uvicorn's object, and both see only asyncio's public interface. It has the
+A guard is between the transport and uvicorn's object, and both see only asyncio's public interface. It has the
 limits of `websocket_connection` and `websocket_protocol`: handshakes, fragments, frames per callback, and bytes that
 are not complete or not read, of all connections together. It reads headers of frames only; uvicorn and the websockets
 library read the frames. All messages go by ASGI.

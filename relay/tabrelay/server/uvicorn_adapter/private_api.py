@@ -170,4 +170,4 @@ async def _no_app(scope: Any, receive: Any, send: Any) -> None:
 
 
 class _NoLoop:
-    """Stands for an event loop that nothing runs on."""
+    """An event loop on which nothing runs."""
