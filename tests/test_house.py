@@ -128,6 +128,38 @@ def test_method_and_header_names_are_defined_once() -> None:
     assert repeated == []
 
 
+# Each of these is loaded without the others; an app's page contains app_view.js as text.
+JS_TREES = (
+    "relay/tabrelay/assets/page/",
+    "browser_pkg/tabserver/js/app_view.js",
+    "browser_pkg/tabserver/js/client/",
+    "browser_pkg/tabserver/js/worker/",
+)
+
+
+@pytest.mark.parametrize("tree", JS_TREES)
+def test_method_names_are_written_once_in_each_tree_of_javascript(tree: str) -> None:
+    names = {str(value) for value in vars(methods).values() if isinstance(value, str) and "/" in value}
+    files = [name for name in tracked_files() if name.startswith(tree) and name.endswith(".js")]
+    written = Counter(
+        literal
+        for name in files
+        for line in (ROOT / name).read_text().splitlines()
+        if not line.lstrip().startswith(("*", "/*", "//"))
+        for literal in re.findall(r'"([^"]+)"', line)
+        if literal in names
+    )
+    assert written
+    assert {literal for literal, count in written.items() if count > 1} == set()
+
+
+def test_method_names_of_the_pages_are_those_of_the_wire() -> None:
+    text = (RELAY / "assets" / "page" / "mcp_methods.js").read_text()
+    constants = re.findall(r'^export const (\w+) = "([^"]+)";$', text, re.MULTILINE)
+    assert len(constants) > 5
+    assert [name for name, value in constants if getattr(methods, name, None) != value] == []
+
+
 # Attributes of the platform: events of the DOM and of IndexedDB, Pyodide's hook for fatal errors, the compiler.
 JS_LISTENERS = {"onmessage", "onopen", "onclose", "onerror", "onconnect", "onsuccess", "onupgradeneeded"}
 JS_PLATFORM = JS_LISTENERS | {"on_fatal", "instantiateStreaming"}

@@ -11,6 +11,7 @@
  */
 (() => {
   const PROTOCOL = "2026-01-26";
+  const TOOLS_CALL = "tools/call";
   /** In results: the tab that ran the call. Later calls go to the same tab. */
   const META_TAB = "tabrelay/tab";
   const TAB_ARGUMENT = "_tab";
@@ -127,7 +128,7 @@
      */
     callTool(tool, args = {}) {
       const named = this.#tab === undefined ? args : { ...args, [TAB_ARGUMENT]: this.#tab };
-      return this.#host.request("tools/call", { name: tool, arguments: named });
+      return this.#host.request(TOOLS_CALL, { name: tool, arguments: named });
     }
 
     /**
@@ -218,7 +219,7 @@
   async function connect(app) {
     if (app) {
       const request = (/** @type {string} */ method, /** @type {Params} */ params) =>
-        method === "tools/call" ? app.callServerTool(params) : app.readServerResource(params);
+        method === TOOLS_CALL ? app.callServerTool(params) : app.readServerResource(params);
       const view = new AppView({ request, canCall: true });
       for (const [event, method] of [["toolresult", "tool-result"], ["toolinput", "tool-input"]]) {
         app.addEventListener(event, (/** @type {Params} */ params) => view.notified(`ui/notifications/${method}`, params));

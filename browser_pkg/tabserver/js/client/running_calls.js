@@ -14,6 +14,7 @@ import { UnwritableValue, writeJson } from "./json_values.js";
 import { isPending, jsonCopy, toMessage } from "./results.js";
 import { check } from "../schema/validate.js";
 
+const ELICITATION_CREATE = "elicitation/create";
 const MAX_TOKENS = 1024;
 /** Characters of a task's state, as JSON: the limit of mcp/task_call.py. */
 const MAX_STATE = 64 * 1024;
@@ -312,7 +313,7 @@ export function clientRequests(ask) {
      * @param {AskOptions} [options]
      */
     async elicit(message, schema, { key } = {}) {
-      const answer = readAction(await ask("elicitation/create", { message, requestedSchema: schema }, key));
+      const answer = readAction(await ask(ELICITATION_CREATE, { message, requestedSchema: schema }, key));
       if (answer.action !== "accept") return /** @type {any} */ (answer);
       const faults = check(schema, answer.content, "content", "property");
       if (faults.length) throw invalidAnswer(faults.join("\n"));
@@ -320,7 +321,7 @@ export function clientRequests(ask) {
     },
 
     async elicitUrl(message, url, { key } = {}) {
-      return /** @type {any} */ (readAction(await ask("elicitation/create", { mode: "url", message, url }, key)));
+      return /** @type {any} */ (readAction(await ask(ELICITATION_CREATE, { mode: "url", message, url }, key)));
     },
 
     /**

@@ -5,6 +5,7 @@
  */
 
 import { duration, element } from "./element.js";
+import { ELICITATION_CREATE } from "./mcp_methods.js";
 import { toolForm } from "./tool_form.js";
 import { resultText, runTool } from "./tool_runner.js";
 
@@ -81,7 +82,7 @@ export function callForm(server, { name, inputSchema }, { client, label = "Call 
  * @returns {Promise<Record<string, unknown>>}
  */
 function answer(place, { method, params = {} }, signal) {
-  if (method !== "elicitation/create" || params.url) return Promise.reject(new Error(`The tool asks for ${method}, which this form does not answer.`));
+  if (method !== ELICITATION_CREATE || params.url) return Promise.reject(new Error(`The tool asks for ${method}, which this form does not answer.`));
   const fields = toolForm(params.requestedSchema);
   const send = element("button", { type: "button", class: "button is-primary" }, "Answer");
   const decline = element("button", { type: "button", class: "button" }, "Decline");

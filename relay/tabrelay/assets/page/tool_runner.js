@@ -9,7 +9,7 @@
 import { findKeys } from "/-/client/key_store.js";
 import { TOKEN_KEY } from "/-/client/redeem_code.js";
 import { callKey, prove } from "/-/proof.js";
-import { TOOLS_CALL, TOOLS_LIST } from "./mcp_methods.js";
+import { PROGRESS, TOOLS_CALL, TOOLS_LIST } from "./mcp_methods.js";
 import { eventMessages } from "./event_stream.js";
 
 /**
@@ -146,7 +146,7 @@ async function request(method, params, { server, client = CLIENT, signal, onProg
   };
   const response = await send(`/${encodeURIComponent(server)}`, init).catch(inWords("The relay can't be reached. Is it running?"));
   for await (const message of messagesOf(response)) {
-    if (message.method === "notifications/progress" && message.params?.progressToken === id) onProgress?.(message.params);
+    if (message.method === PROGRESS && message.params?.progressToken === id) onProgress?.(message.params);
     if (message.id !== id && !message.error) continue;
     if (message.error) throw new ToolCallError(String(message.error.message), message.error.code, response.status);
     return message.result ?? {};

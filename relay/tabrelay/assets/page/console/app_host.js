@@ -6,12 +6,21 @@
  * person instead. Elements are made in `app_part.js`.
  */
 
+import {
+  LOG_MESSAGE,
+  PROMPTS_LIST,
+  RESOURCES_LIST,
+  RESOURCES_READ,
+  RESOURCES_TEMPLATES_LIST,
+  TOOLS_CALL,
+} from "../mcp_methods.js";
+
 const PROTOCOL = "2026-01-26";
 const METHOD_NOT_FOUND = -32601;
 const FAILED = -32000;
 /** Requests of a page that run at the same time. */
 const MAX_RUNNING = 32;
-const LISTS = new Set(["resources/list", "resources/templates/list", "prompts/list"]);
+const LISTS = new Set([RESOURCES_LIST, RESOURCES_TEMPLATES_LIST, PROMPTS_LIST]);
 
 /**
  * @typedef {Record<string, any>} Params
@@ -77,15 +86,15 @@ export class AppHost {
   #notified(method, params) {
     if (method === "ui/notifications/initialized") this.#initialized();
     if (method === "ui/notifications/size-changed" && Number.isFinite(params.height)) this.#actions.sized(params.height);
-    if (method === "notifications/message") this.#actions.said(`Log (${params.level}): ${textOf(params.data)}`);
+    if (method === LOG_MESSAGE) this.#actions.said(`Log (${params.level}): ${textOf(params.data)}`);
   }
 
   /** @param {string} method @param {Params} params @returns {Promise<Params>} */
   async #answer(method, params) {
     if (method === "ui/initialize") return this.#about();
     if (method === "ping") return {};
-    if (method === "tools/call") return this.#callTool(params);
-    if (method === "resources/read") return this.#actions.request(method, { uri: params.uri, ...(params._meta && { _meta: params._meta }) });
+    if (method === TOOLS_CALL) return this.#callTool(params);
+    if (method === RESOURCES_READ) return this.#actions.request(method, { uri: params.uri, ...(params._meta && { _meta: params._meta }) });
     if (LISTS.has(method)) return this.#actions.request(method, params.cursor ? { cursor: params.cursor } : {});
     if (method === "ui/request-display-mode") return { mode: "inline" };
     if (method === "ui/message") this.#actions.said(`Message to the model: ${blocksText(params.content)}`);
@@ -111,7 +120,7 @@ export class AppHost {
     const visibility = tool?._meta?.ui?.visibility ?? ["model", "app"];
     // defence: tools that are not for the page of an app
     if (!tool || !visibility.includes("app")) throw new Error(`This app has no tool "${name}".`);
-    return this.#actions.request("tools/call", { name, arguments: args });
+    return this.#actions.request(TOOLS_CALL, { name, arguments: args });
   }
 
   /** @param {string} url */

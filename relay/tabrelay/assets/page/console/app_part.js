@@ -6,6 +6,7 @@
  */
 
 import { element } from "../element.js";
+import { RESOURCES_READ, TOOLS_CALL, TOOLS_LIST } from "../mcp_methods.js";
 import { toolForm } from "../tool_form.js";
 import { AppHost } from "./app_host.js";
 import { askForApp } from "./relay_api.js";
@@ -98,11 +99,11 @@ async function showApp(stage, server, tool, args, end) {
     return askForApp({ server, method, params, ...(typeof tab === "string" && { tab }) }, signal);
   };
   const tools = await allTools(request);
-  const { contents = [] } = await request("resources/read", { uri: appOf(tool) });
+  const { contents = [] } = await request(RESOURCES_READ, { uri: appOf(tool) });
   const content = contents[0];
   if (content?.mimeType !== TYPE) throw new Error(`The app's page is ${content?.mimeType ?? "missing"}, and not ${TYPE}.`);
   const html = content.text ?? new TextDecoder().decode(Uint8Array.from(atob(content.blob ?? ""), (character) => character.charCodeAt(0)));
-  const result = await request("tools/call", { name: tool.name, arguments: args });
+  const result = await request(TOOLS_CALL, { name: tool.name, arguments: args });
   const csp = content._meta?.ui?.csp;
   const frame = element("iframe", {
     class: "app-frame",
@@ -151,7 +152,7 @@ async function allTools(request) {
   const found = [];
   let cursor;
   for (let page = 0; page < MAX_PAGES; page++) {
-    const { tools = [], nextCursor } = await request("tools/list", cursor ? { cursor } : {});
+    const { tools = [], nextCursor } = await request(TOOLS_LIST, cursor ? { cursor } : {});
     found.push(...tools);
     if (!nextCursor) break;
     cursor = nextCursor;

@@ -6,6 +6,7 @@
 
 import { codeBlock, copyText } from "../code_block.js";
 import { element } from "../element.js";
+import { SUBSCRIPTIONS_LISTEN, TOOLS_CALL } from "../mcp_methods.js";
 import { toast } from "../toast.js";
 import { FORMS } from "./copy_as.js";
 import { diffLines, diffTools, stableText } from "./diff.js";
@@ -44,7 +45,7 @@ export function callActions(detail, place, context) {
   const { runner } = context;
   /** @type {HTMLElement[]} */
   const buttons = [copyMenu(detail, context, show)];
-  if (runner && row.method !== "subscriptions/listen") {
+  if (runner && row.method !== SUBSCRIPTIONS_LISTEN) {
     buttons.push(button("Resend", () => void resend(detail, runner, context)));
     buttons.push(button("Edit and resend", () => void edit(detail, runner, context, show)));
   }
@@ -103,7 +104,7 @@ async function resend({ row }, runner, { open }) {
  */
 async function edit(detail, runner, { tabs, open }, show) {
   const { row } = detail;
-  const tools = row.method === "tools/call" ? await runner.list(row.server, "tools").catch(() => []) : [];
+  const tools = row.method === TOOLS_CALL ? await runner.list(row.server, "tools").catch(() => []) : [];
   const schema = tools.find(({ name }) => name === row.name)?.inputSchema;
   show(tryForm(resendTrial(detail, schema, tabs(row.server)), { runner, open }));
 }

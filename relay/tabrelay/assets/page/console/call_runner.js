@@ -5,6 +5,7 @@
  * outcome is read from the call's details when its row has ended. Approval and questions are the caller's part.
  */
 
+import { RESOURCES_TEMPLATES_LIST } from "../mcp_methods.js";
 import { ask, readDetail } from "./relay_api.js";
 
 const PROGRESS_MS = 400;
@@ -53,7 +54,7 @@ export class CallRunner {
    * @returns {Promise<Record<string, any>[]>}
    */
   async list(server, kind) {
-    const method = kind === "resourceTemplates" ? "resources/templates/list" : `${kind}/list`;
+    const method = kind === "resourceTemplates" ? RESOURCES_TEMPLATES_LIST : `${kind}/list`;
     /** @type {Record<string, any>[]} */
     const found = [];
     /** @type {string | undefined} */

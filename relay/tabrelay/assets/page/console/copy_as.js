@@ -6,7 +6,15 @@
  */
 
 import { sibling } from "../clients.js";
-import { TOOLS_CALL } from "../mcp_methods.js";
+import {
+  COMPLETION_COMPLETE,
+  PROMPTS_GET,
+  PROMPTS_LIST,
+  RESOURCES_LIST,
+  RESOURCES_READ,
+  RESOURCES_TEMPLATES_LIST,
+  TOOLS_CALL,
+} from "../mcp_methods.js";
 
 const VERSION = "2026-07-28";
 const META = "io.modelcontextprotocol";
@@ -72,11 +80,11 @@ function headerText(text) {
 function pythonCall({ method, params }) {
   const rest = bare(params);
   if (method === TOOLS_CALL) return ["call_tool", literal(rest.name), literal(rest.arguments ?? {})];
-  if (method === "resources/read") return ["read_resource", literal(rest.uri)];
-  if (method === "prompts/get") return ["get_prompt", literal(rest.name), literal(rest.arguments ?? {})];
-  if (method === "resources/list") return ["list_resources"];
-  if (method === "resources/templates/list") return ["list_resource_templates"];
-  if (method === "prompts/list") return ["list_prompts"];
+  if (method === RESOURCES_READ) return ["read_resource", literal(rest.uri)];
+  if (method === PROMPTS_GET) return ["get_prompt", literal(rest.name), literal(rest.arguments ?? {})];
+  if (method === RESOURCES_LIST) return ["list_resources"];
+  if (method === RESOURCES_TEMPLATES_LIST) return ["list_resource_templates"];
+  if (method === PROMPTS_LIST) return ["list_prompts"];
   return ["list_tools"];
 }
 
@@ -152,12 +160,12 @@ function typescript({ url, method, params, tokenCommand }) {
   /** @type {Record<string, string>} */
   const names = {
     [TOOLS_CALL]: "callTool",
-    "resources/read": "readResource",
-    "prompts/get": "getPrompt",
-    "completion/complete": "complete",
-    "resources/list": "listResources",
-    "resources/templates/list": "listResourceTemplates",
-    "prompts/list": "listPrompts",
+    [RESOURCES_READ]: "readResource",
+    [PROMPTS_GET]: "getPrompt",
+    [COMPLETION_COMPLETE]: "complete",
+    [RESOURCES_LIST]: "listResources",
+    [RESOURCES_TEMPLATES_LIST]: "listResourceTemplates",
+    [PROMPTS_LIST]: "listPrompts",
   };
   return [
     `// TABRELAY_TOKEN="$(${tokenCommand})" npx tsx call.ts`,

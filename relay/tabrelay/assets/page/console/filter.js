@@ -5,6 +5,7 @@
  * does not exist is reported, and its term is searched for as a word. Pure functions; the filter knows rows only, no bodies.
  */
 
+import { TOOLS_CALL } from "../mcp_methods.js";
 import { clientOf, isError, isOpen, msOf, outcomeOf, tabOf, titleOf } from "./rows.js";
 
 /**
@@ -15,7 +16,7 @@ import { clientOf, isError, isOpen, msOf, outcomeOf, tabOf, titleOf } from "./ro
 
 /** What each key compares. @type {Record<string, (row: Row) => string>} */
 const TEXTS = {
-  tool: (row) => (row.method === "tools/call" ? (row.name ?? "") : ""),
+  tool: (row) => (row.method === TOOLS_CALL ? (row.name ?? "") : ""),
   name: (row) => row.name ?? "",
   server: (row) => row.server,
   client: clientOf,

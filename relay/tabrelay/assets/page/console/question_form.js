@@ -6,6 +6,7 @@
  */
 
 import { element } from "../element.js";
+import { ROOTS_LIST, SAMPLING_CREATE_MESSAGE } from "../mcp_methods.js";
 import { toolForm } from "../tool_form.js";
 
 /** @typedef {{ method: string, params?: Record<string, any> }} Question */
@@ -55,8 +56,8 @@ function askQuestion(place, question, signal) {
  * @returns {{ title: string, fields: HTMLElement[], read: () => unknown, decline: unknown }} `read` returns null if a field is wrong
  */
 function formOf({ method, params = {} }) {
-  if (method === "sampling/createMessage") return samplingForm(params);
-  if (method === "roots/list") return rootsForm();
+  if (method === SAMPLING_CREATE_MESSAGE) return samplingForm(params);
+  if (method === ROOTS_LIST) return rootsForm();
   const decline = { action: "decline" };
   const message = element("p", {}, String(params.message ?? ""));
   if (params.url) {

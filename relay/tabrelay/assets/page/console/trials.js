@@ -2,7 +2,7 @@
  * What the try form runs for a tool, a resource, a template, a prompt, and for a captured call that is sent again. Pure functions.
  */
 
-import { TOOLS_CALL } from "../mcp_methods.js";
+import { PROMPTS_GET, RESOURCES_READ, TOOLS_CALL } from "../mcp_methods.js";
 
 /**
  * @typedef {import("./try_form.js").Trial} Trial
@@ -26,7 +26,7 @@ export function toolTrial(server, { name, inputSchema, annotations }, tabs) {
 
 /** @param {string} server @param {string} uri @returns {Trial} */
 export function resourceTrial(server, uri) {
-  return { server, method: "resources/read", params: () => ({ uri }) };
+  return { server, method: RESOURCES_READ, params: () => ({ uri }) };
 }
 
 /** @param {string} server @param {string} uriTemplate @returns {Trial} */
@@ -34,7 +34,7 @@ export function templateTrial(server, uriTemplate) {
   const names = variablesOf(uriTemplate);
   return {
     server,
-    method: "resources/read",
+    method: RESOURCES_READ,
     schema: textSchema(names.map((name) => ({ name, required: true }))),
     params: (values) => ({ uri: expanded(uriTemplate, values) }),
     complete: { type: "ref/resource", uri: uriTemplate },
@@ -45,7 +45,7 @@ export function templateTrial(server, uriTemplate) {
 export function promptTrial(server, prompt) {
   return {
     server,
-    method: "prompts/get",
+    method: PROMPTS_GET,
     schema: textSchema(prompt.arguments ?? []),
     params: (values) => ({ name: prompt.name, ...(Object.keys(values).length ? { arguments: values } : {}) }),
     fields: (params) => params.arguments ?? {},

@@ -6,6 +6,7 @@
  */
 
 import { duration, element } from "../element.js";
+import { COMPLETION_COMPLETE, PROGRESS } from "../mcp_methods.js";
 import { toolForm } from "../tool_form.js";
 import { contentView } from "./content_view.js";
 import { jsonTree } from "./json_tree.js";
@@ -143,7 +144,7 @@ async function runRounds(runner, request, signal, status, place) {
 
 /** @param {Detail} detail */
 function progressOf({ row, notices }) {
-  const last = notices.findLast(({ method }) => method === "notifications/progress");
+  const last = notices.findLast(({ method }) => method === PROGRESS);
   const params = last?.params;
   if (row.held) return "A breakpoint holds it.";
   if (!params) return row.state === "waiting" ? "Waiting for the server." : "Running.";
@@ -192,7 +193,7 @@ function offerCompletion(place, server, ref, runner) {
       clearTimeout(timer);
       timer = setTimeout(async () => {
         const params = { ref, argument: { name: input.name, value: input.value } };
-        const detail = await runner.run({ server, method: "completion/complete", params }).catch(() => null);
+        const detail = await runner.run({ server, method: COMPLETION_COMPLETE, params }).catch(() => null);
         const values = detail?.response?.result?.completion?.values ?? [];
         list.replaceChildren(...values.map((/** @type {unknown} */ value) => element("option", { value: String(value) })));
       }, COMPLETE_MS);
