@@ -30,9 +30,9 @@ CHECKED: Final = (
     "CHANGELOG.md",
     "README.md",
     "docs",
-    "web_demo/*.md",
+    "web_demo",
 )
-EXEMPT: Final = (".ci/style.py", "tests/test_style.py", "tests/fuzz/corpus", "relay/tabrelay/assets/page")
+EXEMPT: Final = (".ci/style.py", "tests/test_style.py", "tests/fuzz/corpus")
 
 # Words and phrases of prose, and what to write instead.
 PROSE: Final = {
@@ -71,10 +71,7 @@ NAMES: Final = {
     "knock": "handshake",
     "knocking": "handshaking",
     "sip": "feed",
-    "drink": "feed",
     "atlas": "locator",
-    "lane": "fast_path",
-    "lanes": "per_channel",
     "shelf": "catalogues, state_file",
     "desk": "invocations",
     "errand": "routed_request",

@@ -61,7 +61,7 @@ export function canvasTools(drawing) {
     {
       name: "undo",
       title: "Undo",
-      description: "Take back the newest steps of the drawing, whoever made them. You and the user share one history.",
+      description: "Take back the newest steps of the drawing, yours and those of the user. You and the user share one history.",
       inputSchema: {
         type: "object",
         properties: { steps: { type: "integer", minimum: 1, maximum: 20, default: 1 } },

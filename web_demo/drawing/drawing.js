@@ -1,7 +1,7 @@
 /**
  * The demo's drawing: steps that the visitor and agents made, with one history for all of them.
  *
- * The picture is what the steps since the last "clear" drew. Undo takes back the newest step, whoever made it, and a clear is a step
+ * The picture is what the steps since the last "clear" drew. Undo takes back the newest step of any of them, and a clear is a step
  * like others. Each change has a revision, by which tabs find the newest version. Steps that two tabs make at the same time are both
  * kept. It touches no document and no storage.
  */

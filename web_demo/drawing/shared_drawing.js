@@ -14,9 +14,9 @@ const STORED = "tabrelay-demo-drawing";
 const SEND_EVERY_MS = 60;
 /** Units of the drawing for each cell of the picture that Python gets. */
 const CELL = 8;
-/** A cell without a shape, and the colours, as letters. */
+/** A cell without a shape, and the colours, as characters. */
 const EMPTY = ".";
-const LETTERS = "abcdefghijk";
+const CHARACTERS = "abcdefghijk";
 const OPAQUE = 128;
 
 /** @typedef {import("./drawing.js").Change} Change */
@@ -69,7 +69,7 @@ function stored() {
 }
 
 /**
- * The picture as rows of letters, one for each cell.
+ * The picture as rows of characters, one for each cell.
  *
  * @param {Drawing} drawing
  */
@@ -88,7 +88,7 @@ export function cells({ shapes }) {
     }
     rows.push(row);
   }
-  return { width: WIDTH, height: HEIGHT, cell: CELL, rows, colors: Object.fromEntries(palette.map(([name], n) => [LETTERS[n], name])) };
+  return { width: WIDTH, height: HEIGHT, cell: CELL, rows, colors: Object.fromEntries(palette.map(([name], n) => [CHARACTERS[n], name])) };
 }
 
 /** The letter of the nearest colour: edges of shapes are blended. @param {number[]} pixel @param {[Color, number[]][]} palette */
@@ -99,7 +99,7 @@ function nearest(pixel, palette) {
     const distance = color.reduce((sum, part, n) => sum + (part - (pixel[n] ?? 0)) ** 2, 0);
     if (distance < least) [best, least] = [index, distance];
   });
-  return LETTERS[best] ?? EMPTY;
+  return CHARACTERS[best] ?? EMPTY;
 }
 
 /** @param {string} hex `#rrggbb` */

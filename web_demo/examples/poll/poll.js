@@ -95,7 +95,7 @@ void connection.offerSkill({
   description: "How to run, audit and close a poll of this page. Use it before you announce a winner.",
   files: {
     "SKILL.md": "# Run a poll\n\n1. show_poll shows it to the user.\n2. audit_poll counts again.\n3. Announce the winner by references/TIES.md.\n",
-    "references/TIES.md": "# Ties\n\nWith a tie, add_option proposes a compromise, and everyone votes again.\n",
+    "references/TIES.md": "# Ties\n\nWith a tie, add_option proposes a compromise, and all vote again.\n",
   },
 });
 

@@ -1,6 +1,6 @@
 """Sheet of cells with formulas: `=B2*C2`, `=sum(D2:D5)`, in Python's syntax and with ranges of cells.
 
-Capital and small letters are the same in names of cells and functions. A formula is parsed to Python's syntax tree,
+Upper and lower case are the same in names of cells and functions. A formula is parsed to Python's syntax tree,
 and only the operators and functions that are listed here are evaluated. A formula reaches no names, attributes or
 modules of Python. Pure: it has no document and no storage.
 """
@@ -145,7 +145,7 @@ class Sheet:
 
 
 def check(address: str) -> str:
-    """The address in capital letters."""
+    """The address in capitals."""
     if not ADDRESS.fullmatch(address.upper()):
         raise FormulaError(f"“{address}” is not a cell. The cells are A1 to {COLUMNS[-1]}{ROWS}.")
     return address.upper()
