@@ -86,7 +86,7 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> Tokens:
 
 
 @pytest.fixture(scope="module")
-def house(tokens: Tokens) -> tuple[Any, list[str]]:
+def app_and_paths(tokens: Tokens) -> tuple[Any, list[str]]:
     """The application as the product builds it, except that each route behind the gate only reports that it was
     reached; and its paths."""
     app: Any = create_app(Settings(home=tokens.home, port=4747, servers=("notes",)), tokens=tokens)
@@ -107,13 +107,13 @@ async def reached(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @pytest.fixture(scope="module")
-def app(house: tuple[Any, list[str]]) -> Any:
-    return house[0]
+def app(app_and_paths: tuple[Any, list[str]]) -> Any:
+    return app_and_paths[0]
 
 
 @pytest.fixture(scope="module")
-def places(house: tuple[Any, list[str]]) -> list[str]:
-    return house[1]
+def places(app_and_paths: tuple[Any, list[str]]) -> list[str]:
+    return app_and_paths[1]
 
 
 @pytest.fixture(scope="module")

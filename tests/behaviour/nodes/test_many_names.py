@@ -26,10 +26,10 @@ async def three(tmp_path: Path) -> AsyncIterator[list[PresenceNode]]:
     async with AsyncExitStack() as stack:
         bus = await stack.enter_async_context(NatsServer(tmp_path))
         made = [PresenceNode(bus, tmp_path, 2 * NAMES) for _ in range(3)]
-        for house in made:
-            await house.cluster.start()
-            stack.push_async_callback(house.cluster.stop)
-        await until(lambda: all(len(house.cluster.nodes) == 2 for house in made))
+        for node in made:
+            await node.cluster.start()
+            stack.push_async_callback(node.cluster.stop)
+        await until(lambda: all(len(node.cluster.nodes) == 2 for node in made))
         yield made
 
 
@@ -101,17 +101,17 @@ async def two(tmp_path: Path) -> AsyncIterator[list[PresenceNode]]:
     async with AsyncExitStack() as stack:
         bus = await stack.enter_async_context(NatsServer(tmp_path))
         made = [PresenceNode(bus, tmp_path, 4), PresenceNode(bus, tmp_path, 2 * NAMES)]
-        for house in made:
-            await house.cluster.start()
-            stack.push_async_callback(house.cluster.stop)
-        await until(lambda: all(len(house.cluster.nodes) == 1 for house in made))
+        for node in made:
+            await node.cluster.start()
+            stack.push_async_callback(node.cluster.stop)
+        await until(lambda: all(len(node.cluster.nodes) == 1 for node in made))
         yield made
 
 
-async def find(house: PresenceNode, name: str) -> None:
+async def find(node: PresenceNode, name: str) -> None:
     async def is_found() -> bool:
-        await house.locator.find(name)
-        return house.held_by(name) is not None
+        await node.locator.find(name)
+        return node.held_by(name) is not None
 
     await until(is_found)
 
