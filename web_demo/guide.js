@@ -45,7 +45,7 @@ const TEXTS = {
   approve: {
     title: "Approve a tool",
     text: "clear_drawing deletes everything, so this page asks you first, whichever client calls. Undo brings the drawing back.",
-    done: "The tool ran because you approved it. If you refuse, the client gets an error that says so.",
+    done: "The tool ran because you approved it. If you refuse, the client gets an error with that reason.",
   },
 };
 

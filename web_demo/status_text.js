@@ -91,7 +91,7 @@ export class StatusText {
   }
 
   /**
-   * The countdown shows that the page keeps trying. It is outside the live region, so screen readers do not read it aloud.
+   * The countdown shows that the page keeps trying. It is outside the live region, so screen readers do not read it.
    *
    * @param {number | null} retryInMs
    */

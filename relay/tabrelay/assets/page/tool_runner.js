@@ -28,7 +28,7 @@ import { eventMessages } from "./event_stream.js";
  * @property {AbortSignal} [signal] cancels the call
  * @property {(progress: Progress) => void} [onProgress]
  * @property {(question: Question) => Promise<Record<string, unknown>>} [onQuestion] answers a question of the tool, such as
- *   `{ action: "accept", content: { … } }`; without it, tools are told that this client answers none
+ *   `{ action: "accept", content: { … } }`; without it, tools get the capabilities of a client that answers none
  */
 
 const VERSION = "2026-07-28";
@@ -171,7 +171,7 @@ async function send(path, init) {
 }
 
 /**
- * Empty if this page is not paired; the relay then says so, unless it needs no token.
+ * Empty if this page is not paired; the relay then refuses, unless it needs no token.
  *
  * @param {boolean} isStale
  * @param {AbortSignal | undefined} signal

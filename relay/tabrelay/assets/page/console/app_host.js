@@ -1,7 +1,7 @@
 /**
  * Host of one app (MCP Apps): answers the messages of its page, and carries its requests to its server.
  *
- * The page is in a frame without an origin, so messages are told apart by their window. It may call tools of its own server that are
+ * The page is in a frame without an origin, so messages are distinguished by their window. It may call tools of its own server that are
  * for apps, read its resources, and nothing else. What it wants to say to a model, and links that it wants to open, are shown to the
  * person instead. Elements are made in `app_part.js`.
  */

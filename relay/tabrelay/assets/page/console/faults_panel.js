@@ -1,7 +1,7 @@
 /**
  * Buttons that inject faults: cut a server's link, or delay what is sent to its browsers. Only for a relay that allows it.
  *
- * The relay offers faults on loopback addresses only, and only if its setting `faults` is on; it says so in the stream's first event.
+ * The relay offers faults on loopback addresses only, and only if its setting `faults` is on; the stream's first event states that.
  */
 
 import { element, setText } from "../element.js";

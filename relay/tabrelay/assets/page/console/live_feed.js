@@ -43,7 +43,7 @@ export class LiveFeed extends EventTarget {
       try {
         next = await this.#read(signal);
       } catch {
-        // The state says so; status requests know the reason.
+        // The state shows that; status requests have the reason.
       }
       if (signal.aborted) return;
       this.#set(next);
