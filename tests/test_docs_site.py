@@ -163,6 +163,7 @@ async def test_the_search_finds_the_right_page_for_each_question(site: Path) -> 
     ended = await node("--input-type=module", "--eval", script)
     assert ended.code == 0, ended.err
     found = dict(zip(QUESTIONS, json.loads(ended.out), strict=True))
+    assert found["TR302"][0] == "reference/errors/#tr302"
     assert {question: urls[:4] for question, urls in found.items() if not is_answered(question, urls)} == {}
 
 

@@ -19,6 +19,8 @@ const K = 1.4;
 const B = 0.6;
 /** How much the score of a whole page counts, beside that of the section. */
 const OF_PAGE = 0.4;
+/** A question that is the address of a section, such as the code of an error, leads there. */
+const EXACT = 4;
 const OF_ONE_PAGE = 2;
 const MOST_FORMS = 12;
 const STOP_WORDS = new Set(
@@ -127,9 +129,11 @@ export class DocsIndex {
       }
     }
     const ofPages = this.#pageScores(asked);
+    const anchor = question.trim().toLowerCase().replace(/\s+/g, "-");
     const ranked = [...scores].map(([entry, { score, covered }]) => {
-      const { page } = /** @type {Entry} */ (this.#entries[entry]);
-      return { entry, score: page.weight * (score * coverage(covered / whole) + OF_PAGE * (ofPages.get(page) ?? 0)) };
+      const { page, section } = /** @type {Entry} */ (this.#entries[entry]);
+      const weight = page.weight * (section[0] === anchor ? EXACT : 1);
+      return { entry, score: weight * (score * coverage(covered / whole) + OF_PAGE * (ofPages.get(page) ?? 0)) };
     });
     ranked.sort((a, b) => b.score - a.score);
     return this.#results(ranked, [...new Set(asked.flat().map(({ word }) => word))], most);
