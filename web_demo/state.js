@@ -52,7 +52,8 @@ export function noticeOf(state, place) {
     };
   }
   const known = state.why && REASONS[state.why];
-  if (known) return known(place);
+  // The message of a page without any pairing only repeats what the notice says.
+  if (known) return state.code === "not_paired" ? { ...known(place), hasDetail: false } : known(place);
   if (state.state === "connecting") {
     return { lamp: "caution", title: "Connecting", text: `The worker connects to the relay at ${place.origin}.` };
   }

@@ -210,7 +210,7 @@ async def test_a_page_without_a_valid_code_shows_the_remedy(rival: BrowserContex
 
 
 async def test_the_command_on_the_page_carries_the_token_without_showing_it(demo: Demo, page: Page) -> None:
-    command = await page.locator("#connect code").first.inner_text()
+    command = await page.locator("#connect code", has_text="claude mcp add").inner_text()
     assert demo.token not in await page.content()
     inner = command.split("$(", 1)[1].split(")", 1)[0].replace("\n", " ")
     printed = await asyncio.create_subprocess_exec(*shlex.split(inner), stdout=asyncio.subprocess.PIPE)

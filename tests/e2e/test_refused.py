@@ -29,7 +29,7 @@ async def test_the_relays_page_names_a_refused_page_and_an_mcp_address_explains_
             await stranger.goto(f"http://127.0.0.1:{relay.port}/plain")
             await expect(stranger.locator("h1")).to_have_text("This is the address of an MCP server")
             await expect(stranger.locator("#state")).to_have_attribute("data-state", "not_paired")
-            await expect(stranger.locator("#recipes code").first).to_contain_text("claude mcp add")
+            await expect(stranger.locator("#recipes code").first).to_contain_text("install claude-code")
 
             own = await context.new_page()
             await own.goto(relay.url)

@@ -107,8 +107,10 @@ function shellWords(command) {
 /** @param {Target} target @returns {Step[]} */
 function claudeCode({ name, url, tokenCommand }) {
   const header = `"Authorization: Bearer $(${tokenCommand})"`;
-  const code = `claude mcp add --transport http ${name} ${url} --header ${header}`;
-  return [{ text: "Run this in a terminal.", code }];
+  return [
+    { text: "Run this in a terminal.", code: installCommand({ name, tokenCommand }, "claude-code") },
+    { text: "Or use Claude Code’s own command.", code: `claude mcp add --transport http ${name} ${url} --header ${header}` },
+  ];
 }
 
 /** @param {Target} target @returns {Step[]} */
