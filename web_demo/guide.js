@@ -29,7 +29,7 @@ const TEXTS = {
   },
   connect: {
     title: "Connect your agent",
-    text: "Add this tab to your own AI client. Then ask it: “Look at my drawing on demo, and add a tree.”",
+    text: "Add this tab to your AI client by a button, or by the command below. Then ask it: “Look at my drawing on demo, and add a tree.”",
     done: "Your client called a tool of this tab.",
   },
   tab: {
