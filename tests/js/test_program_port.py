@@ -44,7 +44,7 @@ async def test_a_program_that_answers_pings_may_take_its_time() -> None:
 
 async def test_a_run_that_never_ends_is_ended() -> None:
     found = await play("waits")
-    assert found["reason"] == "The program did not reach its end within 0.2 s and was stopped."
+    assert found["reason"] == "The program did not reach its end within 0.2 s and was stopped. [TR492]"
     assert found["run"] == {"error": found["reason"]}
 
 

@@ -106,7 +106,7 @@ export class ProgramPort {
     const run = ++this.#lastId;
     const { run_ms } = this.#limits;
     // A program that waits for something answers pings: an `await` that never ends.
-    const late = setTimeout(() => this.end(`The program did not reach its end within ${run_ms / 1000} s and was stopped.`), run_ms);
+    const late = setTimeout(() => this.end(`The program did not reach its end within ${run_ms / 1000} s and was stopped. [TR492]`), run_ms);
     try {
       return await new Promise((resolve, reject) => {
         this.#run = { run, resolve, reject };
