@@ -77,5 +77,9 @@ def newest() -> None:
     [own] = home.glob("lib/python*/site-packages")
     [other] = VENV.glob("lib/python*/site-packages")
     (own / "tabrelay-environment.pth").write_text(f"import site; site.addsitedir({str(other)!r})\n")
+    # Messages name the command by which users start the program, if it is on the PATH.
+    command = home / "bin" / "tabrelay"
+    command.write_text(f"#!{python}\nimport sys\n\nfrom tabrelay.cli.main import main\n\nsys.exit(main())\n")
+    command.chmod(0o755)
     shown = "import importlib.metadata as m, sys; print(*(f'{n} {m.version(n)}' for n in sys.argv[1:]), sep=', ')"
     run(python, "-c", shown, *NEWEST)

@@ -107,6 +107,7 @@ async def test_what_there_is_now_is_shown_while_it_is_there(tmp_path: Path) -> N
         await until(lambda: bool(waiting))
         during = await scrape(relay)
         worker.answer(waiting[0], {"content": []})
+        await worker.flush()
         await running
         after = await scrape(relay)
     assert figure(during, "tabrelay_calls_in_flight") == 1

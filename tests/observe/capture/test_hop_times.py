@@ -33,7 +33,6 @@ def offset_of(offset_s: float) -> ClockOffset:
 def sent(clock: Clock, kind: PeerKind = PeerKind.BROWSER) -> HopTimes:
     hops = HopTimes(9.5, clock)
     clock.now = 10.1
-    hops.look_up()
     clock.now = 10.2
     hops.send(kind)
     return hops
@@ -114,7 +113,6 @@ def test_waits_before_and_after_the_call_have_their_reason() -> None:
     clock = Clock()
     hops = HopTimes(None, clock)
     clock.now = 10.1
-    hops.look_up()
     hops.wait("offline")
     clock.now = 10.5
     assert shown(hops.spans()) == [("admit", "relay", 0.1), ("wait", "relay", 0.4)]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tabrelay.faces.mcp import modern as modern_face
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Closed, Received
 from tabserver.wire.frames import SUBPROTOCOL, Kind
@@ -84,7 +85,10 @@ async def test_a_client_that_leaves_with_a_request_behind_its_call_cancels_both(
         assert [message["id"] for _, message in scene.waiting] == [1]
 
 
-async def test_a_listener_that_leaves_with_a_request_behind_it_is_not_listened_for(tmp_path: Path) -> None:
+async def test_a_listener_that_leaves_with_a_request_behind_it_is_not_listened_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(modern_face, "STREAM_AFTER_S", 0.1)
     async with stage(tmp_path, keepalive_s=0.1) as scene:
         line = await scene.dial()
         wish = modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}})

@@ -43,8 +43,9 @@ def check_message(message: Any) -> None:
         if "id" in message and type(message["id"]) is not int and (flaw := jsonrpc.id_flaw(message["id"])) is not None:
             raise BadRequest(flaw)
         params = message.get("params")
+        is_plain = params is None or (type(params) is dict and "_meta" not in params)
         # defence: params of any type: where requests enter
-        if params is not None and (flaw := _params_flaw(params)) is not None:
+        if not is_plain and (flaw := _params_flaw(params)) is not None:
             raise BadRequest(flaw, code=jsonrpc.INVALID_PARAMS, reason="invalid_params")
     elif "id" not in message or ("result" in message) is ("error" in message):
         raise BadRequest("The body is neither a request nor a notification nor a response.")
@@ -53,11 +54,10 @@ def check_message(message: Any) -> None:
 
 
 def _params_flaw(params: Any) -> str | None:
-    """What is wrong with params for any server: many read them as an object without checking."""
+    """What is wrong with params that have a `_meta`, or are no object, for any server: many read them as an object
+    without checking."""
     if type(params) is not dict:
         return "params must be an object."
-    if "_meta" not in params:
-        return None
     meta = params["_meta"]
     if not isinstance(meta, dict):
         return "params._meta must be an object."

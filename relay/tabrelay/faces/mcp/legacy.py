@@ -138,9 +138,12 @@ class LegacyFace:
             if mcp_headers.RAW_SESSION_ID in request.first:
                 raise BadRequest("This session is already initialized.", reason="already_initialized")
             return self.initialize(request, entry, principal, message, scope)[0]
-        if self._headers(request).id is None:
+        headers = request.verified
+        if type(headers) is not SessionHeaders:
+            headers = self._headers(request)
+        if headers.id is None:
             return self._sessionless.decide(request, entry, principal, message, scope)
-        session = self._find(request, entry.name, principal)
+        session = self._sessions.find(headers.id, entry.name, principal.id)
         if method is None or "id" not in message:
             self.pass_on(session, message)
             return Answer(202)
@@ -149,7 +152,7 @@ class LegacyFace:
             if cached is not None:
                 return Answer(200, cached, session.json_headers)
         started = self.calls.start(request, entry, session, message, scope)
-        if not request.verified.prefers_stream:
+        if not headers.prefers_stream:
             return started
         return Deferred(lambda exchange: self._stream(exchange, session, started), message["id"])
 

@@ -134,7 +134,6 @@ class CapturedCall:
     # -- Trace --------------------------------------------------------------------------------------------------------
 
     def lookup_started(self, server: str, call: Call) -> None:
-        self.hops.look_up()
         self.caller, self.name = call.caller, call.name
         self.request = cut(call.payload, self._most)
         if self._inner is not None:

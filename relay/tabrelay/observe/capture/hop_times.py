@@ -44,7 +44,7 @@ class HopTimes:
     """One call. `received`: its first byte, if that came before the others."""
 
     __slots__ = (
-        *("_now", "_waits_for", "answered", "began", "clock", "ended", "kind", "looked_up", "received", "released"),
+        *("_now", "_waits_for", "answered", "began", "clock", "ended", "kind", "received", "released"),
         *("reported", "sent", "waits"),
     )
 
@@ -52,7 +52,6 @@ class HopTimes:
         self._now = now
         self.began = now()
         self.received = received
-        self.looked_up: float | None = None
         self.sent: float | None = None
         self.answered: float | None = None
         self.ended: float | None = None
@@ -64,9 +63,6 @@ class HopTimes:
         self._waits_for: tuple[str, float] | None = None
 
     # -- marks --------------------------------------------------------------------------------------------------------
-
-    def look_up(self) -> None:
-        self.looked_up = self._now()
 
     def wait(self, why: str) -> None:
         """It waits from now on."""
