@@ -10,6 +10,7 @@ import pytest
 from tabrelay.assets.package_index import MOST_PACKAGES, Package, PackageError, PackageIndex, check_file_name
 from tabrelay.cli.main import main
 from tabrelay.cli.package_sources import PythonTarget, describe_pure, needed
+from tests.support.other_origin import Site
 from tests.support.wheels import TAG, make_distribution, make_wheel
 
 pytestmark = pytest.mark.starts_process
@@ -83,6 +84,34 @@ def test_compiled_packages_come_from_a_distribution_with_their_dependencies(
     assert "this relay has Python 3.14 and ABI 2026_0" in capsys.readouterr().err
     for place in ("http://far.example/pyodide/", str(tmp_path / "nothing")):
         assert run(home, "add", "fast", "--pyodide", place) == 1
+
+
+def test_a_distribution_of_an_address_is_downloaded(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "pyodide"
+    fast, base = make_wheel(folder, "fast", tag=TAG), make_wheel(folder, "base", tag=TAG)
+    make_distribution(folder, {"fast": (fast, ["base"]), "base": (base, [])})
+    with Site(folder) as site:
+        assert run(home, "add", "fast", "--pyodide", site.origin) == 0
+        assert f"base from {site.origin}" in capsys.readouterr().err
+        assert sorted(PackageIndex(home).read()) == ["base", "fast"]
+        kept = home / "packages"
+        assert {path.read_bytes() for path in kept.glob("*.whl")} == {fast.read_bytes(), base.read_bytes()}
+        make_wheel(folder, "base", tag=TAG, text="evil = True\n")
+        assert run(home, "add", "fast", "--pyodide", site.origin) == 1
+        assert "its hash differs" in capsys.readouterr().err
+        base.unlink()
+        assert run(home, "add", "fast", "--pyodide", f"{site.origin}/") == 1
+        assert f"{base.name} can't be read from {site.origin}/ (HTTP Error 404" in capsys.readouterr().err
+        site.redirects["/pyodide-lock.json"] = "http://far.example/pyodide-lock.json"
+        assert run(home, "add", "fast", "--pyodide", site.origin) == 1
+        assert "far.example/pyodide-lock.json: a distribution has an https:// address" in capsys.readouterr().err
+    assert run(home, "add", "fast", "--pyodide", site.origin) == 1
+    assert "is no Pyodide distribution: its pyodide-lock.json can't be read" in capsys.readouterr().err
+    for place in ("https://[half", f"{site.origin}/a b", "ftp://127.0.0.1/"):
+        assert run(home, "add", "fast", "--pyodide", place) == 1
+        assert place in capsys.readouterr().err
 
 
 def test_a_compiled_wheel_of_another_source_is_refused(tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ refused. Everything is downloaded into a folder of the caller.
 
 from __future__ import annotations
 
+import http.client
 import json
 import shutil
 import subprocess
 import sys
-import urllib.error
 import urllib.request
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
@@ -90,9 +90,8 @@ class Distribution:
     def __init__(self, place: str, target: PythonTarget) -> None:
         self.place = place
         is_url = "://" in place
-        parts = urlsplit(place)
-        if is_url and not (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))):
-            raise PackageError(f"{place}: a distribution has an https:// address, or is a folder.")
+        if is_url:
+            _check_address(place)
         self._base = (place if place.endswith("/") else f"{place}/") if is_url else ""
         self._folder = None if is_url else Path(place).expanduser()
         try:
@@ -152,13 +151,31 @@ class Distribution:
         if self._folder is not None:
             return (self._folder / name).read_bytes()
         try:
-            with urllib.request.urlopen(urljoin(self._base, name), timeout=_TIMEOUT_S) as answer:
+            opener = urllib.request.build_opener(CheckedRedirects)
+            with opener.open(urljoin(self._base, name), timeout=_TIMEOUT_S) as answer:
                 body: bytes = answer.read(most + 1)
-        except urllib.error.URLError as error:
-            raise OSError(str(error)) from None
+        except (http.client.HTTPException, ValueError) as error:
+            raise OSError(repr(error)) from None
         if len(body) > most:
             raise OSError(f"more than {most // 2**20} MiB")
         return body
+
+
+class CheckedRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, request: Any, answer: Any, code: int, reason: str, headers: Any, url: str) -> Any:
+        # defence: a redirect to an address that is not encrypted
+        _check_address(url)
+        return super().redirect_request(request, answer, code, reason, headers, url)
+
+
+def _check_address(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
+    except ValueError:
+        is_safe = False
+    if not is_safe:
+        raise PackageError(f"{url}: a distribution has an https:// address, or is a folder.")
 
 
 def download_pure(
