@@ -74,6 +74,37 @@ async def test_the_text_of_a_result_is_what_the_whole_result_would_be() -> None:
         assert json.loads(text) == whole
 
 
+async def test_a_value_that_nests_too_deeply_is_named() -> None:
+    value = "(() => { let a = {}; for (let i = 0; i < 100_000; i++) a = { a }; return a; })()"
+    attempt = f"(() => {{ try {{ m.writeJson({value}, 'T'); }} catch (error) {{ return error.message; }} }})()"
+    assert str(await evaluated("client/json_values.js", attempt)).startswith(
+        "T returned a value that nests too deeply."
+    )
+
+
+async def test_a_list_that_is_called_content_is_data_unless_it_has_blocks_of_content() -> None:
+    texts = "{ content: ['a', 'b'], title: 't' }"
+    values = (
+        f"[{texts}, {{ content: [{{ type: 'text' }}] }}, {{ content: [{{ type: 'later', x: 1 }}] }}, {{ content: [] }}]"
+    )
+    data, lacking, later, empty = await evaluated(
+        "client/results.js", f"await Promise.all({values}.map((value) => m.toResult(value)))"
+    )
+    assert data["structuredContent"] == {"content": ["a", "b"], "title": "t"}
+    assert lacking["structuredContent"] == {"content": [{"type": "text"}]}
+    assert later == {"content": [{"type": "later", "x": 1}]} and empty == {"content": []}
+
+
+async def test_what_is_thrown_and_is_not_an_error_is_shown() -> None:
+    thrown = (
+        "[undefined, null, 42, { code: 5 }, {}, '', 1n, { message: 'mine' }, 'plain', new Error('why'), new Error()]"
+    )
+    said = await evaluated("client/errors.js", f"{thrown}.map(m.describe)")
+    assert said[-4:] == ["mine", "plain", "why", "Error"]
+    for text, shown in zip(said, ("undefined", "null", "42", '{"code":5}', "{}", "an empty text", "1"), strict=False):
+        assert text == f'What was thrown is not an Error: {shown}. Throw new Error("what happened") instead.'
+
+
 async def test_what_a_value_itself_throws_is_the_callers_error() -> None:
     value = "{ get x() { throw new RangeError('mine'); } }"
     attempt = f"(() => {{ try {{ m.writeJson({value}, 'T'); }} catch (error) {{ return error.message; }} }})()"

@@ -6,6 +6,8 @@
  */
 
 const INVALID_PARAMS = -32602;
+/** Characters of a thrown value that is not an Error. */
+const MOST_SHOWN = 200;
 
 /** A protocol error: the caller gets its code and data. */
 export class McpError extends Error {
@@ -71,6 +73,18 @@ export function invalidParams(message) {
  * @param {unknown} error
  */
 export function describe(error) {
-  if (!(error instanceof Error || error instanceof DOMException)) return String(error);
-  return error.message || error.name;
+  if (error instanceof Error || error instanceof DOMException) return error.message || error.name;
+  if (typeof error === "string" && error.trim()) return error;
+  const message = /** @type {any} */ (error)?.message; // an Error of another window has another class
+  if (typeof message === "string" && message.trim()) return message;
+  return `What was thrown is not an Error: ${shown(error)}. Throw new Error("what happened") instead.`;
+}
+
+/** @param {unknown} value */
+function shown(value) {
+  try {
+    return String(typeof value === "object" ? JSON.stringify(value) : String(value)).slice(0, MOST_SHOWN) || "an empty text";
+  } catch {
+    return "an object without a JSON form";
+  }
 }

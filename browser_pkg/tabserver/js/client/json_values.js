@@ -10,6 +10,9 @@ import { InvalidResult } from "./errors.js";
 /** A handler returned a value that has no JSON form. The message says what to return. */
 export class UnwritableValue extends InvalidResult {}
 
+/** How Chromium, Safari and Firefox report that the stack is full. */
+const OVERFLOW = /call stack size exceeded|too much recursion/;
+
 /**
  * The JSON text of a value. Throws UnwritableValue.
  * @param {unknown} value
@@ -17,6 +20,20 @@ export class UnwritableValue extends InvalidResult {}
  * @returns {string}
  */
 export function writeJson(value, owner) {
+  try {
+    return writeOrRefuse(value, owner);
+  } catch (error) {
+    if (!OVERFLOW.test(String(error))) throw error;
+    throw new UnwritableValue(`${owner} returned a value that nests too deeply. Return a flat list, or only its upper levels.`);
+  }
+}
+
+/**
+ * @param {unknown} value
+ * @param {string} owner
+ * @returns {string}
+ */
+function writeOrRefuse(value, owner) {
   let json;
   try {
     json = JSON.stringify(value);

@@ -19,7 +19,7 @@ const BLOCKS = {
 };
 
 /**
- * A complete result (with a `content` array) is returned unchanged, and so are the blocks of an array of content blocks. A string
+ * A complete result (with a `content` array of blocks) is returned unchanged, and so are the blocks of an array of content blocks. A string
  * becomes text, a Blob an image, audio or resource, and any other value JSON text; an object is also the structured content. With
  * an output schema every such value is structured content.
  * @param {unknown} value
@@ -58,13 +58,18 @@ export function resultText(value, owner) {
 export function resultOf(value, hasOutputSchema = false, owner = "The tool") {
   if (typeof value === "string" && !hasOutputSchema) return { content: [text(value)] };
   if (value === undefined) return { content: [] };
-  if (isRecord(value) && Array.isArray(value.content)) return value;
+  if (isRecord(value) && Array.isArray(value.content) && value.content.every(isBlock)) return value;
   if (value instanceof Blob) return toBlocks([value], owner);
   if (Array.isArray(value) && value.some(isContent)) return toBlocks(value, owner);
   const json = writeJson(value, owner);
   const content = [text(typeof value === "string" ? value : json)];
   // Decided by the JSON text, not by the value: a Date, for example, is an object whose JSON is a string.
   return hasOutputSchema || json.startsWith("{") ? { content, structuredContent: value } : { content };
+}
+
+/** A block of content, also of a kind that is not known here. Other lists called `content` are data of the app. @param {unknown} value */
+function isBlock(value) {
+  return isRecord(value) && typeof value.type === "string" && (BLOCKS[value.type] ?? []).every((member) => member in value);
 }
 
 /** @param {unknown} value */
