@@ -8,7 +8,8 @@ import enum
 import functools
 import sys
 import uuid
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Generic, Literal, NamedTuple, Optional, TypedDict, TypeVar
 
@@ -19,7 +20,7 @@ from tabserver.handlers.signature import InvalidArguments
 from tabserver.handlers.tools import ToolResult, declare
 from tabserver.schema.bounds import Bounds
 from tabserver.schema.shapes import SchemaError
-from tabserver.schema.types import to_json
+from tabserver.schema.types import NotJson, to_json
 
 T = TypeVar("T")
 U = TypeVar("U", bound=int)
@@ -244,6 +245,41 @@ def test_the_names_of_an_object_may_be_numbers_or_choices() -> None:
     assert schema_of(dict[Literal["a", "b"], int])["propertyNames"] == {"enum": ["a", "b"]}
     assert "arguments.x.c: expected one of" in fault(dict[Literal["a", "b"], int], {"c": 1})
     assert to_json({Color.RED: 1, 2: 3}, "x") == {"red": 1, "2": 3}
+
+
+class Frame:
+    """A table like that of pandas: its length is that of its columns."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["column"])
+
+    def __contains__(self, name: object) -> bool:
+        return name == "column"
+
+    def to_dict(self) -> dict[str, list[int]]:
+        return {"column": [1]}
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (array("d", [1.0]), "Return value.tolist()."),
+        (Frame(), "Return value.to_dict()."),
+        (range(3), "Return list(value)."),
+        ({"a": 1}.keys(), "Return list(value)."),
+        (iter([1]), "Return list(value)."),
+        (datetime.timedelta(1), "Return value.total_seconds(), or str(value)."),
+        (Frame, "Return what it returns."),
+        (object(), "Return a dict, a list or a dataclass"),
+    ],
+)
+def test_a_value_without_a_json_form_is_named_with_what_to_return(value: Any, told: str) -> None:
+    with pytest.raises(NotJson) as refused:
+        to_json({"a": value}, "result")
+    assert str(refused.value).startswith("result.a: a") and told in str(refused.value)
 
 
 def test_a_named_tuple_is_an_array_of_its_fields() -> None:

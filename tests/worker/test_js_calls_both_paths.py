@@ -157,6 +157,10 @@ class Rig:
             raise SystemExit(1)
 
         @tool(toolbox=box)
+        def interrupt() -> None:
+            raise KeyboardInterrupt
+
+        @tool(toolbox=box)
         def refuse() -> None:
             raise Refusal(-32000, "no", {"a": 1})
 
@@ -540,7 +544,7 @@ async def tools_of_the_worker(rig: Rig) -> None:
     for n, name in enumerate(("fail", "slow", "later")):
         rig.call(name, {"text": name}, f"d{n}")
         await rig.bench.reply(f"d{n}")
-    for n, name in enumerate(("leave", "refuse", "strange", "structured", "whose", "require")):
+    for n, name in enumerate(("leave", "interrupt", "refuse", "strange", "structured", "whose", "require")):
         rig.call(name, channel=f"e{n}", caller=ASKS)
     rig.call("later", {"text": "no caller waits"}, "f1")
     rig.bench.close("f1")

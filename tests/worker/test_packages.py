@@ -83,6 +83,7 @@ async def test_an_import_that_fails_during_a_call_has_the_command_that_adds_the_
         "tabrelay packages add numpy --pyodide FOLDER_OR_URL"
     )
     assert advice("nothing").endswith("Add it to the relay, and reload the page: tabrelay packages add nothing")
+    assert advice("tkinter") == "tkinter is a part of Python that browsers do not have. Import it where it exists only."
     assert 'connect({ packages: ["broken"] })' in advice("broken"), "the relay has it"
     assert advice("outer.part") == "", "only a part of an installed package is missing"
     assert advice(None) == ""

@@ -116,6 +116,7 @@ async def test_a_reload_changes_the_order_of_no_list(bench: ModulesHarness) -> N
         ("x = 1\n\nx + missing_name\n", "NameError: name 'missing_name' is not defined", 4),
         ("def deep():\n    raise ValueError('odd')\n\ndeep()\n", "ValueError: odd", 3),
         ("raise SystemExit('over')\n", "SystemExit: over", 2),
+        ("raise KeyboardInterrupt('over')\n", "KeyboardInterrupt: over", 2),
     ],
 )
 async def test_an_error_keeps_the_old_tools_and_names_its_line(

@@ -299,14 +299,19 @@ def _advice(value: Any) -> str:
         return "Return bytes(value)."
     if inspect.iscoroutine(value) or inspect.isawaitable(value):
         return "Await it first."
-    if isinstance(value, abc.Iterator):
-        return "Return list(value)."
     if callable(value):
         return "Return what it returns."
     if isinstance(value, BaseException):
         return "Raise it, or return str(error)."
     if hasattr(value, "to_py"):  # a JavaScript object
         return "Return value.to_py()."
+    for method in ("tolist", "to_dict", "model_dump"):  # NumPy, pandas, Pydantic
+        if hasattr(value, method):
+            return f"Return value.{method}()."
+    if isinstance(value, abc.Iterator | abc.Collection):
+        return "Return list(value)."
+    if isinstance(value, datetime.timedelta):
+        return "Return value.total_seconds(), or str(value)."
     if isinstance(value, complex | decimal.Decimal):
         return "Return float(value) or str(value)." if isinstance(value, decimal.Decimal) else "Return str(value)."
     return "Return a dict, a list or a dataclass with the values that matter."

@@ -7,6 +7,7 @@ each package that is not available, with the command that adds it. Hashes are co
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
@@ -98,6 +99,8 @@ class Packages:
         if found is not None and found[1]:
             package = found[0]
             return f"{package} is compiled. {step}: tabrelay packages add {package} --pyodide FOLDER_OR_URL"
+        if found is None and name in sys.stdlib_module_names:
+            return f"{name} is a part of Python that browsers do not have. Import it where it exists only."
         package = found[0] if found is not None else name
         beside = (
             "" if found is not None else f"There is no file {name}.py beside it, and the relay has no such package. "

@@ -94,7 +94,8 @@ class PageConsole:
         lines, self._lines = self._lines, []
         left_out, self._left_out, self._size = self._left_out, 0, 0
         if left_out:
-            text = f"{left_out:,} more lines of Python are in the worker's console only."
+            what = "1 more line of Python is" if left_out == 1 else f"{left_out:,} more lines of Python are"
+            text = f"{what} in the worker's console only."
             lines.append(("warn", text, frozenset()))
         for urls, send in list(self._pages.values()):
             for level, text, files in lines:

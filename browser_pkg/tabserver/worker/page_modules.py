@@ -137,7 +137,7 @@ class PageModules:
             problem = error
         except ModuleProblem as error:
             problem = error
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
             self._report(error, f"{url} could not be loaded")
             problem, trace = self._describe(url, error)
         is_news = has_run or _differs(problem, before) or known is None
