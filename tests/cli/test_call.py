@@ -187,6 +187,10 @@ async def test_typing_errors_are_reported_before_any_call(arguments: list[str], 
 
 
 async def test_exit_codes_distinguish_the_causes_of_failure(tmp_path: Path) -> None:
+    for name, verb in (("notes", "serve notes"), ("demo", "demo")):
+        alone = await tabrelay("call", name, "x", "--home", tmp_path, "--port", "9")
+        expected = f"No relay answers at http://127.0.0.1:9. Start one: tabrelay {verb}\n"
+        assert (alone.code, alone.out, alone.err) == (3, "", f"{expected}Help: tabrelay help TR302\n")
     flags = ("--home", tmp_path, "--grant", "none")
     assert (await tabrelay("call", "http://127.0.0.1:9/", "x", *flags)).code == 3
     async with Upstream({"server/discover": status(401)}) as server:

@@ -76,6 +76,12 @@ def test_a_bad_name_or_a_file_in_the_place_of_the_folder_is_refused(
     assert names(folder) == ["file"]
 
 
+def test_a_server_has_the_name_of_its_folder_in_ascii(folder: Path) -> None:
+    for name, server in (("Müller & Söhne", "muller-sohne"), ("日記", "app")):
+        assert main(["init", name]) == 0
+        assert f'server: "{server}"' in (folder / name / "index.html").read_text()
+
+
 def test_the_next_command_can_be_pasted_whatever_the_folder_is_called(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

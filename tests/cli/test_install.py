@@ -209,6 +209,7 @@ def test_a_file_that_can_not_be_understood_is_not_touched(
     ("argv", "hint"),
     [
         (["install", "emacs", "notes"], "claude-desktop"),
+        (["install", "cusor", "notes"], "Did you mean cursor?"),
         (["install", "windsurf", "notes", "--project"], "no file inside projects"),
         (["install", "cursor", "no name"], "not allowed"),
         (["install", "cursor", "ftp://x"], "https://"),

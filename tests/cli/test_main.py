@@ -7,6 +7,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import signal
 import socket
 import stat
@@ -113,7 +114,7 @@ def test_serve_takes_names_and_flags_in_any_order() -> None:
         (["call"], "URL|NAME and TOOL are missing."),
         (["completion"], "shell is missing."),
         (["tools", "demo", "-f", "jsn"], "'jsn' is not one of text, json, markdown.\nDid you mean json?"),
-        (["demo", "--port", "x"], "-p/--port: invalid int value: 'x'.\nAll flags: tabrelay demo --help"),
+        (["demo", "--port", "x"], "-p/--port: 'x' is not a whole number.\nAll flags: tabrelay demo --help"),
         (["call", "demo", "--agrs", "{}"], "Did you mean --args?"),
         (["--hepl"], "unrecognized arguments: --hepl\nDid you mean --help?"),
         (["serv"], "Did you mean serve?"),
@@ -176,6 +177,11 @@ def test_a_busy_port_is_answered_with_a_free_one(tmp_path: Path, capsys: pytest.
     expected += "Help: tabrelay help TR306\n"
     assert said.err == expected
     bind("127.0.0.1", free).close()
+    (tmp_path / "my app").mkdir()
+    with socket.create_server(("127.0.0.1", port)):
+        assert run(["dev", str(tmp_path / "my app"), "--port", str(port), "--no-open"]) == 2
+    hint = rf"Try: tabrelay dev '{tmp_path}/my app' --port \d+\n"
+    assert re.search(hint, capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(
@@ -189,6 +195,9 @@ def test_a_busy_port_is_answered_with_a_free_one(tmp_path: Path, capsys: pytest.
         (["--allow-origin", "app.example"], "--allow-origin"),
         (["--log-level", "loud"], "log_level"),
         (["--port", "70000"], "65535"),
+        (["--port", "abc"], "-p/--port: 'abc' is not a whole number."),
+        (["Müll"], "Server name 'Müll' is not allowed"),
+        (["a\u202eb"], r"Server name 'a\u202eb' is not allowed"),
         (["--host", "203.0.113.7"], "not an address of this computer"),
         (["-x"], "unrecognized arguments: -x\nAll flags: tabrelay serve --help"),
         (["notes", "--prot", "80"], "Did you mean --port?"),

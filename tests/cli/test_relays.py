@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -67,6 +68,23 @@ async def test_a_command_reaches_the_relay_that_has_the_server(pair: Pair, capsy
     assert relay_choice.base(args, settings, "notes") == pair.first.url
     assert relay_choice.base(args, settings, "declared") == pair.second.url
     assert relay_choice.base(args, settings, "notes~laptop") == pair.first.url
+
+
+async def test_a_misspelt_name_is_answered_with_the_one_that_was_meant(
+    pair: Pair, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    port = str(pair.first.port)
+    for given, hint in (("Notes", ["Did you mean notes?"]), ("nots", ["Did you mean notes?"]), ("xyz", [])):
+        assert await pair.run("tools", given, "-p", port) == 4
+        assert capsys.readouterr().err.splitlines()[1:-1] == hint
+    assert await pair.run("tools", "both", "-p", port) == 0
+    said = capsys.readouterr()
+    assert said.out == "The server has no tools.\n" and re.fullmatch(r"Is its page open\? See: .* status\n", said.err)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert await pair.run("install", "cursor", "nots") == 0
+    assert capsys.readouterr().err == 'No running relay has a server "nots". Did you mean notes?\n'
+    assert await pair.run("install", "cursor", "notes") == 0
+    assert capsys.readouterr().err == ""
 
 
 def main_args(home: Path, **more: object):  # type: ignore[no-untyped-def]

@@ -173,7 +173,14 @@ async def test_a_relay_that_is_started_again_finds_its_pages_and_they_it(
 ) -> None:
     await page.goto(app.relay.url)
     await page.wait_for_function(CONNECTED, timeout=settings.BOOT_TIMEOUT_MS)
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
     await app.relay.stop()
+    await until(
+        lambda: any(
+            line.endswith("Start it with: tabrelay dev. The page tries again by itself. [TR421]") for line in said
+        )
+    )
     await page.evaluate("globalThis.isOld = true")
     await app.relay.start()
     # Files may have changed meanwhile, so the page is loaded again.

@@ -72,6 +72,17 @@ async def test_the_loader_has_the_same_messages_as_the_client() -> None:
         assert f"{text} [{reasons[code]['help']}]" in loader, code
 
 
+async def test_a_page_that_the_relay_serves_names_the_command_that_started_it() -> None:
+    start = "(address, relay) => (globalThis.location = new URL(address), m.startCommand(relay))"
+    here = "http://localhost:4747"
+    pages = {f"{here}/-/demo/": "demo", f"{here}/": "serve", "http://localhost:5173/-/demo/": "serve"}
+    for address, verb in pages.items():
+        found = await evaluated("client/relay_health.js", f'({start})("{address}", "{here}")')
+        assert found == f"tabrelay {verb}"
+    problem = 'new m.Problem("relay_down", { relay: "r", start: "tabrelay dev" })'
+    assert "Start it with: tabrelay dev. The page" in await evaluated("client/reasons.js", f"{problem}.message")
+
+
 async def test_the_list_of_options_is_that_of_the_types() -> None:
     options: dict[str, list[str]] = await evaluated("client/options.js", "m.OPTIONS")
 

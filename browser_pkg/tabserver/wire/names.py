@@ -44,7 +44,7 @@ RESERVED: Final = frozenset(
 
 def check_server_name(name: str) -> str:
     """Return `name` if it is a valid server name; else raise ServerNameError with the reason."""
-    shown = ascii(name if len(name) <= MAX_NAME else name[:MAX_NAME] + "…")
+    shown = repr(name if len(name) <= MAX_NAME else name[:MAX_NAME] + "…")  # escapes what is not printable
     if not name:
         raise ServerNameError(
             "A server name can't be empty. Use letters, digits, '-', '_' and '.', such as: notes"  # style: ok, A to Z

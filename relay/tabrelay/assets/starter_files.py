@@ -6,6 +6,7 @@ The templates are in `starter/`. Writes nothing: the command does.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -31,7 +32,9 @@ def starter_files(server: str, relay: str) -> Iterator[tuple[str, bytes]]:
 
 def name_for(folder: Path) -> str:
     """A server name made of a folder's name."""
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-._").lower()[:MAX_NAME]
+    plain = unicodedata.normalize("NFKD", folder.resolve().name)  # "Müller" becomes "muller"
+    plain = "".join(letter for letter in plain if not unicodedata.combining(letter))
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip("-._").lower()[:MAX_NAME]
     try:
         return check_server_name(name)
     except ServerNameError:

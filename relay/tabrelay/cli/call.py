@@ -12,9 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from tabrelay.cli import connect, flags, running_relay
+from tabrelay.cli import connect, flags, relay_choice, running_relay
 from tabrelay.cli.output import FAILED, INTERRUPTED, OK, REFUSED, UNREACHABLE, ExitWith
 from tabserver.wire import methods
+from tabserver.wire.help_codes import BY_REASON
 
 _ERROR: Final = "tabrelay/error"  # member of a result's `_meta`
 _CODE: Final = re.compile(r"TR\d{3}")
@@ -79,6 +80,8 @@ def _tools(args: argparse.Namespace) -> int:
         if not rows:
             raise ExitWith(f"The server has no tool {args.tool!r}. See: tabrelay tools {args.target}", REFUSED)
     _show(args, render.tools(rows, args.format))
+    if not rows:
+        print(f"Is its page open? See: {running_relay.command()} status", file=sys.stderr)
     return OK
 
 
@@ -130,7 +133,7 @@ def _with_client(args: argparse.Namespace, work: Any) -> Any:
                 await client.negotiate()
                 return await work(args, client)
         except RequestFailed as error:
-            raise ExitWith(str(error), UNREACHABLE if error.is_unreachable else REFUSED, help=error.help) from None
+            raise _explained(args, error) from None
         finally:
             await outbound.close()
 
@@ -138,6 +141,22 @@ def _with_client(args: argparse.Namespace, work: Any) -> Any:
         return asyncio.run(talk())
     except KeyboardInterrupt:
         raise ExitWith("Cancelled.", INTERRUPTED) from None
+
+
+def _explained(args: argparse.Namespace, error: Any) -> ExitWith:
+    """The error of a request, with what the records of running relays add to it."""
+    from tabrelay.bridge.errors import GONE
+    from tabrelay.bridge.target import is_url
+
+    text = str(error)
+    if not is_url(args.target):
+        settings = flags.settings(args)
+        records = relay_choice.candidates(args, settings)
+        if error.help == GONE and not records:
+            return running_relay.no_relay(running_relay.base_url(settings.host, settings.port), args.target)
+        if error.help == BY_REASON["unknown_server"]:
+            text = f"{text}\n{relay_choice.similar(records, args.target)}".rstrip()
+    return ExitWith(text, UNREACHABLE if error.is_unreachable else REFUSED, help=error.help)
 
 
 async def _list(args: argparse.Namespace, client: Any) -> list[dict[str, Any]]:

@@ -57,7 +57,7 @@ def _dev(args: argparse.Namespace) -> int:
         raise ExitWith(f"dev works only on a loopback address, not on {settings.host}. Use serve.")
     if settings.public_url or settings.workers > 1:
         raise ExitWith("dev is for one developer: --public-url and --workers are for serve.")
-    sock = _listen(settings, is_port_given=args.port is not None)
+    sock = _listen(settings, args.folder, is_port_given=args.port is not None)
     port = int(sock.getsockname()[1])
     try:
         with bind(settings.host, port + 1 if port < 65535 else 0) as probe:
@@ -91,7 +91,7 @@ def _names(args: argparse.Namespace) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _listen(settings: Any, *, is_port_given: bool) -> Any:
+def _listen(settings: Any, folder: Path, *, is_port_given: bool) -> Any:
     """The app's port: without --port, the first free one from the default on."""
     from tabrelay.server.runner import BindError, bind
 
@@ -101,7 +101,8 @@ def _listen(settings: Any, *, is_port_given: bool) -> Any:
             return bind(settings.host, port)
         except BindError as problem:
             if port == last:
-                hint = f" Try: --port {problem.free_port}" if problem.free_port else ""
+                again = f"{running_relay.command()} dev {_quoted(folder)} --port {problem.free_port}"
+                hint = f" Try: {again}" if problem.free_port else ""
                 raise ExitWith(f"{problem}{hint}", help="TR306") from None
     raise AssertionError("the last port returns or raises")
 
@@ -138,6 +139,7 @@ class DevSite:
             hosts=self._hosts,
             relay_url=relay_url,
             is_stopping=lambda: drain.is_on,
+            servers=self._settings.servers,
         )
         return app, [self._sock]
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +86,20 @@ def _install(args: argparse.Namespace) -> int:
     _apply(args, lambda: file.put(changed))
     if not args.dry_run:
         print(f"{client.title} has {', '.join(changed)} now. {client.after}")
+        _warn_of_unknown(args, servers)
     return OK
+
+
+def _warn_of_unknown(args: argparse.Namespace, servers: Sequence[str]) -> None:
+    """A name that no running relay has may be misspelt, or its page is not open yet."""
+    from tabrelay.bridge.target import is_url
+
+    records = relay_choice.candidates(args, flags.settings(args))
+    known = {name for record in records for name in record.servers}
+    for server in servers if records else ():
+        if not is_url(server) and relay_choice.name_of(server) not in known:
+            hint = relay_choice.similar(records, server) or "It works when a page offers it."
+            print(f'No running relay has a server "{server}". {hint}', file=sys.stderr)
 
 
 def _all_servers(args: argparse.Namespace) -> list[str]:
@@ -142,10 +156,14 @@ def _apply(args: argparse.Namespace, make: Callable[[], Any]) -> None:
 
 
 def _client(name: str) -> KnownClient:
+    from difflib import get_close_matches
+
     from tabrelay.cli.client_files.known import BY_NAME
 
     if name not in BY_NAME:
-        raise ExitWith(f"{name!r} is not a client that is known here. There are: {', '.join(BY_NAME)}.", help="TR310")
+        close = get_close_matches(name.lower(), BY_NAME, 1)
+        hint = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(BY_NAME)}."
+        raise ExitWith(f"{name!r} is not a client that is known here. {hint}", help="TR310")
     return BY_NAME[name]
 
 

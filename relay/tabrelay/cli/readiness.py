@@ -66,11 +66,14 @@ def _steps(statuses: Sequence[dict[str, Any]], program: str) -> Iterator[Finding
     for name in upstreams:
         advice = f"Fix what is reported above. Then: {program} reconnect {name}"
         yield Finding("call", "missing", f"{name} is not connected.", advice, "TR110")
+    # The pages that `tabrelay dev` serves.
+    apps = " or ".join(f"{status['app_url']}/" for status in statuses if status.get("app_url"))
     if pages:
-        advice = f"Open the page that offers {' or '.join(pages)}"
+        advice = f"Open the page that offers {' or '.join(pages)}{f': {apps}' if apps else ''}"
         yield Finding("call", "missing", "No page is connected.", advice, "TR101")
     elif not upstreams:
         advice = f"Open a page that connects. The demo's: {program} demo" if statuses else "Open it in a browser"
+        advice = f"Open {apps}" if apps else advice
         yield Finding("call", "missing", "No page is connected.", advice, "TR101")
 
 

@@ -11,7 +11,7 @@ import argparse
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -75,6 +75,15 @@ def name_of(server: str | None) -> str | None:
     from tabserver.wire.names import server_of
 
     return None if server is None else server_of(server)
+
+
+def similar(records: Iterable[RelayRecord], server: str) -> str:
+    """The name of a running relay that was probably meant, as a question; or ""."""
+    from difflib import get_close_matches
+
+    names = {name.lower(): name for record in records for name in record.servers}
+    close = get_close_matches(server.lower(), names, 1)
+    return f"Did you mean {names[close[0]]}?" if close else ""
 
 
 def answers(record: RelayRecord, home: Path) -> bool:

@@ -69,7 +69,14 @@ def request_at(base: str, home: Path, path: str, method: str = "GET", body: Any 
     except Unproven as problem:
         raise OtherProgram(str(problem), FAILED, help="TR305") from None
     except (OSError, ValueError, http.client.HTTPException):
-        raise NoRelay(f"No relay answers at {base}. Start one: {command()} demo", UNREACHABLE) from None
+        raise no_relay(base) from None
+
+
+def no_relay(base: str, server: str = "demo") -> NoRelay:
+    """`server`: what the relay is to be started for."""
+    if server != "demo":
+        return NoRelay(f"No relay answers at {base}. Start one: {command()} serve {server}", UNREACHABLE)
+    return NoRelay(f"No relay answers at {base}. Start one: {command()} demo", UNREACHABLE)
 
 
 def proven(base: str, key: bytes, timeout_s: float | None = None) -> tuple[HTTPConnection, str]:

@@ -38,6 +38,7 @@ class App:
             hosts=hosts,
             relay_url="http://127.0.0.1:4748",
             is_stopping=lambda: self.is_stopping,
+            servers=("declared",),
         )
 
     async def get(self, path: str, *headers: tuple[str, str], method: str = "GET") -> Answer:
@@ -65,6 +66,19 @@ async def test_a_file_that_is_not_there_is_answered_with_a_hint(app: App) -> Non
     assert missing.status == 404 and b"Did you mean tools.py?" in missing.body
     other = await app.get("/%3Cscript%3E")
     assert b"Its folder has: index.html, tools.py" in other.body and b"<script>" not in other.body
+
+
+async def test_a_person_who_opens_an_mcp_address_gets_the_relays_page_about_it(app: App, tmp_path: Path) -> None:
+    browser = ("Accept", "text/html,*/*")
+    assert (await app.get("/notes", browser)).status == 404
+    (tmp_path / "index.html").write_text('<script>connect({ server: "notes" })</script>')
+    for name in ("notes", "declared"):
+        there = await app.get(f"/{name}", browser)
+        assert (there.status, there.header("location")) == (303, f"http://127.0.0.1:4748/{name}")
+    assert (await app.get("/notes")).status == 404, "not for programs"
+    assert b"Did you mean tools.py?" in (await app.get("/tool.py", browser)).body
+    (tmp_path / "notes").write_text("the app's own")
+    assert (await app.get("/notes", browser)).body == b"the app's own"
 
 
 @pytest.mark.parametrize(

@@ -330,6 +330,7 @@ export class Problem extends Error {
   constructor(code, values = {}) {
     const { help, why, happened, todo, remedy } = REASONS[code];
     const facts = { happened: fill(happened, values), todo: fill(todo, values) };
+    if (code === "relay_down" && values.start) facts.todo = facts.todo.replace("tabrelay serve", String(values.start));
     super(`${facts.happened} ${facts.todo}`);
     this.code = code;
     /** The code of the entry in the reference, also for `tabrelay help`. */

@@ -5,6 +5,7 @@
  * prompt only in a window. Nothing is sent but the request itself, since the relay has not proved itself yet.
  */
 
+import { SERVES_APP } from "../build.js";
 import { HEALTH_PATH } from "../proof.js";
 import { pause } from "./locks.js";
 import { directiveThatBlocked, VIOLATION_DELAY_MS } from "./policy.js";
@@ -44,7 +45,7 @@ export async function askHealth(relay, cancelled) {
  * @returns {Promise<Problem>}
  */
 export async function whyUnreachable(relay, server, cancelled) {
-  const values = { relay, server, origin: location.origin, socket: relay.replace(/^http/, "ws") };
+  const values = { relay, server, start: startCommand(relay), origin: location.origin, socket: relay.replace(/^http/, "ws") };
   if (isMixedContent(relay)) return new Problem("mixed_content", values);
   const permission = isLoopback(location.hostname) ? "granted" : await permissionState();
   if (permission === "denied") return new Problem("network_denied", values);
@@ -87,6 +88,16 @@ async function findProgram(relay, cancelled) {
   } catch {
     return "relay_down";
   }
+}
+
+/**
+ * The command that starts the relay of this page: that of the pages which the relay itself serves.
+ * @param {string} relay
+ */
+export function startCommand(relay) {
+  if (relay !== location.origin) return "tabrelay serve";
+  if (SERVES_APP) return "tabrelay dev";
+  return location.pathname.startsWith("/-/demo/") ? "tabrelay demo" : "tabrelay serve";
 }
 
 /** @returns {Promise<PermissionState | undefined>} undefined: the browser has no such permission */

@@ -15,7 +15,7 @@ import { describe } from "./errors.js";
 import { pause } from "./locks.js";
 import { isServerName } from "./options.js";
 import { Problem } from "./reasons.js";
-import { askHealth, isLoopback, whyUnreachable } from "./relay_health.js";
+import { askHealth, isLoopback, startCommand, whyUnreachable } from "./relay_health.js";
 import { workerAddress } from "./shared_worker.js";
 import { claimTab, holdPageLock } from "./tab_identity.js";
 import { diagnoseWorker, fileOf } from "./worker_diagnosis.js";
@@ -264,7 +264,7 @@ export class Startup {
       const { token: refused } = this.#credential.forWorker();
       const wait_ms = attempt < SOON_ATTEMPTS ? RETRY_MS : LATER_RETRY_MS;
       const { relay, server } = this.#owner;
-      const stated = Problem.stated(problem.why, problem.message, { relay, server, origin: location.origin });
+      const stated = Problem.stated(problem.why, problem.message, { relay, server, start: startCommand(relay), origin: location.origin });
       this.#state.fail("waiting", stated, { retry_in_ms: wait_ms, attempts: attempt });
       await this.#pause(wait_ms);
       // After a `retry` of the user, a page whose key the relay does not know asks to be paired again.

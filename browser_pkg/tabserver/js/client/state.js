@@ -10,6 +10,7 @@
 
 import { BUILD } from "../build.js";
 import { Problem } from "./reasons.js";
+import { startCommand } from "./relay_health.js";
 
 /** @typedef {{ retry_in_ms?: number | null, attempts?: number }} Retry */
 
@@ -58,7 +59,7 @@ export class ConnectionState {
    */
   receive(message) {
     if (message.why) {
-      const values = { relay: this.#relay, server: this.#server, origin: location.origin };
+      const values = { relay: this.#relay, server: this.#server, start: startCommand(this.#relay), origin: location.origin };
       this.#receive(message, Problem.stated(message.why, message.message, values));
     } else if (this.#isOutdated && message.state === "connected") {
       // A bundled client of another build works as far as both builds go. The state asks the app's author for an update.

@@ -15,7 +15,7 @@ import asyncio
 import json
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 from urllib.parse import quote
 
@@ -23,9 +23,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tabrelay.admission.routes import route
-from tabrelay.assets.app_folder import AppFile, AppFolder, Moved
+from tabrelay.admission.routes import is_page_request, route
+from tabrelay.assets.app_folder import AppFile, AppFolder, Moved, server_names
 from tabrelay.faces.web.routes import StoredFileResponse
+from tabrelay.http.headers import RequestHeaders
 
 EVENTS: Final = "/-/dev/events"
 MOST_STREAMS: Final = 64  # pages of one browser share one
@@ -55,11 +56,13 @@ class AppSite:
         hosts: frozenset[str],
         relay_url: str,
         is_stopping: Callable[[], bool],
+        servers: Sequence[str] = (),
     ) -> None:
-        """`port`, `hosts`: of the app's origin. `relay_url`: where the relay's own pages are."""
+        """`port`, `hosts`: of the app's origin. `relay_url`: where the relay's own pages are. `servers`: names
+        that are known from the start."""
         self._relay, self._folder = relay, folder
         self._port, self._hosts, self._relay_url = port, hosts, relay_url
-        self._is_stopping = is_stopping
+        self._is_stopping, self._servers = is_stopping, servers
         self._streams = 0
         # A page that sees another one after a pause is loaded again: files may have changed while the relay was away.
         self._run = secrets.token_hex(4)
@@ -90,7 +93,8 @@ class AppSite:
         if isinstance(found, Moved):
             return Response(status_code=308, headers={**_HEADERS, "Location": found.location})
         if found is None:
-            return await self._missing(path)
+            is_page = is_page_request(RequestHeaders(request.scope["headers"]))
+            return await self._server_page(path) if is_page else await self._missing(path)
         return _file(found, request)
 
     async def _reserved(self, request: Request, path: str, is_read: bool) -> Response | None:
@@ -107,6 +111,14 @@ class AppSite:
         if path.startswith("/.well-known/oauth-"):
             return None
         return _text(f"There is nothing at this address. The relay's own pages are at {self._relay_url}/ [TR204]", 404)
+
+    async def _server_page(self, path: str) -> Response:
+        """A person opened the address of an MCP server: the relay's own page explains it."""
+        name = path.removeprefix("/")
+        names = {*self._servers, *await asyncio.to_thread(lambda: tuple(server_names(self._folder.root)))}
+        if name not in names:
+            return await self._missing(path)
+        return Response(status_code=303, headers={**_HEADERS, "Location": f"{self._relay_url}/{name}"})
 
     async def _missing(self, path: str) -> Response:
         names = await asyncio.to_thread(self._folder.beside, path)
