@@ -73,6 +73,11 @@ MUTATIONS: Final = (
         "tests/cli/test_packages.py -k compiled_wheel",
     ),
     Mutation(
+        "a redirect to an address that is not encrypted",
+        "pass",
+        "tests/cli/test_packages.py -k of_an_address",
+    ),
+    Mutation(
         "hidden files and paths that leave the folder",
         "if False:",
         "tests/assets/test_app_folder.py -k hidden",
