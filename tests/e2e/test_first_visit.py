@@ -15,9 +15,10 @@ RELAY_SLACK = 4 * MB
 async def test_a_page_and_the_relay_stay_within_their_memory(snapshot: None) -> None:
     async with visit_site() as pages:
         async with open_page(pages.plain, LOADED) as chromium:
+            await chromium.release_memory()
             plain = renderer_pss(chromium)
         async with open_page(pages.connected, CONNECTED) as chromium, asyncio.timeout(BOUND_S):
-            # An idle browser returns the memory that it needed for the start.
+            await chromium.release_memory()  # memory that only the start needed
             while renderer_pss(chromium) - plain > LIMITS["renderer"]:  # noqa: ASYNC110
                 await asyncio.sleep(POLL_S)
             while pages.relay.rss() > LIMITS["relay"] + RELAY_SLACK:  # noqa: ASYNC110

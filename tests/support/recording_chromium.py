@@ -33,6 +33,10 @@ FLAGS = (
     "--disable-features=AimEnabled,OptimizationHints,Translate,MediaRouter,SpareRendererForSitePerProcess",
 )
 AUTO_ATTACH: dict[str, Any] = {"autoAttach": True, "waitForDebuggerOnStart": True, "flatten": True}
+RELEASES: dict[str, dict[str, Any]] = {
+    "HeapProfiler.collectGarbage": {},
+    "Memory.simulatePressureNotification": {"level": "critical"},
+}
 MAX_MESSAGE = 64 * 1024 * 1024
 
 
@@ -82,6 +86,13 @@ class RecordingChromium:
             return bool(await self.evaluate(session, condition))
 
         await until(is_so)
+
+    async def release_memory(self) -> None:
+        """Collect garbage and give free memory back, which an idle browser does after up to half a minute."""
+        for session in self._sessions.values():
+            for method, params in RELEASES.items():
+                with suppress(RuntimeError):  # a worker has no domain Memory
+                    await self.send(method, params, session)
 
     async def evaluate(self, session: str, expression: str) -> Any:
         options = {"expression": expression, "returnByValue": True, "awaitPromise": True}
