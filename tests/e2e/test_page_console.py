@@ -87,6 +87,7 @@ OFFER = """() => {
   offer("twice", () => 2);
   offer("divide", () => 1);
   offer("misspelled", () => 1, { inputschema: {} });
+  offer("careless", () => 1, { annotations: { readonlyHint: true }, inputSchema: { type: "object", required: "a" } });
   connection.offerResource({ uri: "page://odd", read: () => new Map() });
 }"""
 
@@ -185,6 +186,10 @@ async def test_what_is_missing_in_a_definition_is_a_warning(console: tuple[Repor
     assert "has no description" in await page.line('Tool "undescribed"')
     assert "replaces another one of this name" in await page.line('Tool "twice"')
     assert 'unknown member "inputschema". Did you mean "inputSchema"?' in await page.line('Tool "misspelled"')
+    careless = await page.line('Tool "careless" has an unknown')
+    assert 'member "readonlyHint". Did you mean "readOnlyHint"?' in careless
+    refused = await page.line('"careless" (tools) was refused')
+    assert 'The member "required" of its inputSchema must be a list of names' in refused
     clash = await page.line('Tool "divide" has the name of a tool of the worker')
     assert clash.endswith("Give one of them another name.")
     assert len([line for line in page.lines if 'Tool "divide" has' in line]) == 1

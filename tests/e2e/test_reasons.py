@@ -94,6 +94,13 @@ async def test_a_wrong_option_is_reported_before_anything_starts(app: App, code:
     assert named.get(code, "127.0.0.1:1") in message
 
 
+async def test_a_reserved_name_of_a_server_is_reported_with_the_reason(app: App) -> None:
+    message = await reports_once(await app.open({"server": "sse", "token": None}), "server_invalid")
+    assert (
+        message == "Server name 'sse' is reserved: browsers or MCP clients request it by themselves. Use another name."
+    )
+
+
 WRONG_FILES = {
     "/nowhere.js": ("worker_missing", "answered 404"),
     "/page.html": ("worker_is_html", "HTML page"),
@@ -145,6 +152,7 @@ async def test_an_unknown_option_is_named_with_the_one_that_was_probably_meant(a
 
 async def test_an_option_of_another_type_is_named_with_what_to_pass(app: App) -> None:
     given = {"worker": 42, "modules": [1], "packages": "numpy", "panel": "no", "dev": 1, "token": ["tr_secret"]}
+    given |= {"mode": "both", "approve": "some", "instance": "a b"}
     page = await app.open(given)
     await page.panel()
     told = [
@@ -154,7 +162,11 @@ async def test_an_option_of_another_type_is_named_with_what_to_pass(app: App) ->
         ("packages", 'the text "numpy"', "Pass a list of names"),
         ("panel", 'the text "no"', "Pass true or false."),
         ("dev", "a number", "Pass true or false."),
+        ("mode", 'the text "both"', 'Pass "shared" or "elected".'),
+        ("approve", 'the text "some"', 'Pass "destructive", "all", "none" or a list of tools.'),
+        ("instance", 'the text "a b"', "Use at most 32 "),
     ]
+    assert len(page.lines) >= len(told)
     for line, (option, value, advice) in zip(page.lines, told, strict=False):
         assert line.startswith(f'tabrelay: The option "{option}" of connect() is {value}. {advice}')
     await page.page.close()

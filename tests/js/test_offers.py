@@ -64,6 +64,22 @@ DEFINE = """(() => {
 })()"""
 
 
+async def test_a_definition_with_a_misspelt_function_or_another_type_is_refused() -> None:
+    script = """
+    const offers = new m.Offers();
+    const refusal = (tool) => {
+      try { offers.addTool({ name: "t", ...tool }); } catch (error) { return error.message; }
+    };
+    return [refusal({ excute() {} }), refusal({ handler() {} }), refusal({ description: 5, execute() {} })];
+    """
+    said = await evaluated("client/offers.js", f"(() => {{ {script} }})()")
+    assert [text.partition(" [")[0] for text in said] == [
+        'Tool "t" has no function `execute`, but one that is called `excute`.',
+        'Tool "t" has no function `execute`.',
+        'Tool "t": description must be text.',
+    ]
+
+
 async def test_hints_and_visibility_are_members_of_meta_and_have_types() -> None:
     every, written, page, none, *wrong = await evaluated("client/offers.js", DEFINE)
     assert every == {

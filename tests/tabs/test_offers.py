@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tabserver.handlers.toolbox import prompt, resource
+from tabserver.tabs.offers import check_tool
 from tests.support.fake_port import FakePort
 from tests.support.hub_harness import CoreRig
 from tests.support.server_harness import READY
@@ -276,3 +277,19 @@ async def test_reads_and_prompts_are_sent_to_the_pages_as_activity(rig: Rig) -> 
         ("prompts", "review", "a", "started"),
         ("prompts", "review", "a", "failed"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ({"required": "a"}, '"required" of its inputSchema must be a list of names'),
+        ({"required": [1]}, '"required" of its inputSchema must be a list of names'),
+        ({"properties": ["a"]}, '"properties" of its inputSchema must be an object'),
+        ({"properties": {"a": "string"}}, '"properties" of its inputSchema must be an object'),
+    ],
+)
+def test_a_schema_for_which_clients_refuse_the_whole_list_is_refused_itself(schema: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        check_tool({"name": "t", "inputSchema": {"type": "object", **schema}})
+    with pytest.raises(ValueError, match=told.replace("inputSchema", "outputSchema")):
+        check_tool({"name": "t", "outputSchema": {"type": "object", **schema}})

@@ -48,11 +48,22 @@ def check_tool(tool: Any) -> Item:
         raise ValueError('Its inputSchema must be a JSON Schema with "type": "object".')
     if not isinstance(checked.get("outputSchema", {}), dict):
         raise ValueError("Its outputSchema must be a JSON Schema.")
+    for name in ("inputSchema", "outputSchema"):
+        _check_members(name, checked.get(name, {}))
     if (execution := checked.pop("execution", None)) is not None:
         if not isinstance(execution, dict) or execution.get("taskSupport") not in TASK_SUPPORT:
             raise ValueError('Its task must be "optional" or "required".')
         checked["execution"] = {"taskSupport": execution["taskSupport"]}
     return checked
+
+
+def _check_members(name: str, schema: Item) -> None:
+    """Clients that check the list of tools refuse all of it for one schema with other members."""
+    required, properties = schema.get("required", []), schema.get("properties", {})
+    if not isinstance(required, list) or not all(isinstance(each, str) for each in required):
+        raise ValueError(f'The member "required" of its {name} must be a list of names, such as ["text"].')
+    if not isinstance(properties, dict) or not all(isinstance(each, dict) for each in properties.values()):
+        raise ValueError(f'The member "properties" of its {name} must be an object with a JSON Schema for each name.')
 
 
 def check_resource(resource: Any) -> Item:

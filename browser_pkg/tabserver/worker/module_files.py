@@ -169,7 +169,7 @@ class FileCollector:
     async def _fetch_entry(self, url: str) -> str:
         fetched = await self._get(url)
         if fetched.status in _MISSING:
-            raise FileGone(url, f"the server answers {fetched.status}")
+            raise FileGone(url, f"the server answers {fetched.status}: is there such a file?")
         if fetched.status != _OK:
             raise NotFetched(url, f"the server answers {fetched.status}")
         if fetched.is_page:

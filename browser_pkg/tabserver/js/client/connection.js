@@ -14,7 +14,7 @@
 import { makeApp } from "./apps.js";
 import { Approvals } from "./approvals.js";
 import { Offers } from "./offers.js";
-import { MergedOptions } from "./options.js";
+import { isInstance, MergedOptions } from "./options.js";
 import { mayShowPanel, ProblemReporter } from "./problem_reporter.js";
 import { bootProblem, Problem } from "./reasons.js";
 import { askHealth } from "./relay_health.js";
@@ -75,7 +75,7 @@ export class Connection extends EventTarget {
     this.#relay = relay;
     this.#server = options.server;
     this.#credential = new Credential(relay, options.server);
-    this.instance = options.instance ?? browserId();
+    this.instance = options.instance && isInstance(options.instance) ? options.instance : browserId();
     this.#modules = new WorkerModules(this.#credential.isOwn, (type, detail) => this.#dispatch(type, detail, true));
     this.#host = this.#makeHost(options.mode);
     this.#state = new ConnectionState(relay, options.server, (state, problem) => {

@@ -11,6 +11,7 @@
 import { InvalidArguments, InvalidParams, InvalidResult, invalidParams, RefusedOffer, ResourceNotFound } from "./errors.js";
 import { isPending, jsonCopy, resultOf, resultText, toCompletion, toContents, toMessages } from "./results.js";
 import { isInputRequired } from "./running_calls.js";
+import { nearest } from "./options.js";
 import { toolMeta } from "./tool_meta.js";
 import { ToolWarnings } from "./tool_warnings.js";
 import { certainlyValid } from "../schema/quick_check.js";
@@ -48,6 +49,9 @@ export class Offers {
       throw new RefusedOffer(`A tool needs a name of letters, digits, "_", "." and "-", not ${name}`);
     }
     requireFunction(tool, "execute", `Tool "${tool.name}"`);
+    for (const member of /** @type {const} */ (["title", "description"])) {
+      if (typeof (tool[member] ?? "") !== "string") throw new RefusedOffer(`Tool "${tool.name}": ${member} must be text`);
+    }
     checkCaps(tool, `Tool "${tool.name}"`);
     if (tool.task !== undefined && !TASK_SUPPORT.includes(tool.task)) {
       throw new RefusedOffer(`Tool "${tool.name}": task must be "optional" or "required", not ${JSON.stringify(tool.task)}`);
@@ -357,5 +361,8 @@ function isDeeper(value, levels) {
  * @param {string} label
  */
 function requireFunction(item, member, label) {
-  if (typeof item[member] !== "function") throw new RefusedOffer(`${label} has no function \`${member}\``);
+  if (typeof item[member] === "function") return;
+  const similar = nearest(member, Object.keys(item).filter((name) => typeof item[name] === "function"));
+  const meant = similar === undefined ? "" : `, but one that is called \`${similar}\``;
+  throw new RefusedOffer(`${label} has no function \`${member}\`${meant}`);
 }

@@ -50,9 +50,13 @@ const TYPES = {
   packages: [isList, 'Pass a list of names: packages: ["numpy"].'],
   panel: [isBoolean, TRUE_OR_FALSE],
   dev: [isBoolean, TRUE_OR_FALSE],
+  mode: [(value) => value === "shared" || value === "elected", 'Pass "shared" or "elected".'],
+  approve: [isApproval, 'Pass "destructive", "all", "none" or a list of tools.'],
+  instance: [isInstance, "Use at most 32 letters, digits, \"-\", \"_\" and \".\", and begin with a letter or digit."],
 };
 /** The grammar of wire/names.py. */
 const SERVER_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
+const INSTANCE = /^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$/;
 
 /** The options of all calls of `connect` for one connection. */
 export class MergedOptions {
@@ -123,6 +127,16 @@ function typeOf(value) {
   if (Array.isArray(value)) return value.length ? "a list with other values" : "an empty list";
   if (typeof value === "string") return value.trim() ? `the text ${JSON.stringify(value).slice(0, 80)}` : "an empty text";
   return typeof value === "object" ? "an object" : `a ${typeof value}`;
+}
+
+/** @param {unknown} value */
+function isApproval(value) {
+  return isList(value) || ["destructive", "all", "none"].includes(String(value));
+}
+
+/** @param {unknown} name */
+export function isInstance(name) {
+  return typeof name === "string" && INSTANCE.test(name);
 }
 
 /** @param {unknown} name */

@@ -20,6 +20,8 @@ const POLL_PAUSE_MS = 1_000;
 /** The relay is busy, restarting, or its disk is full: the request stays valid. */
 const RETRY_STATUSES = [429, 503, 507];
 const RETRY_MS = 3_000;
+const STATUS_BAD_NAME = 400;
+const OTHER_NAME = "Use another name.";
 const STORAGE_DELAY_MS = 2_000; // storage of another tab is visible here a few ms later, on a busy machine more
 const STORAGE_POLL_MS = 20;
 
@@ -123,6 +125,11 @@ function refusal({ status, body }, server) {
   const values = { server, origin: location.origin };
   if (body.error === "refused") return new Problem("pairing_refused", values);
   if (body.error === "expired" || body.error === "unknown") return new Problem("pairing_expired", values);
+  if (status === STATUS_BAD_NAME) {
+    // The relay's own text says which rule the name breaks, for example that browsers ask for it.
+    const happened = String(body.message);
+    return Object.assign(new Problem("server_invalid", values), { happened, todo: OTHER_NAME, message: `${happened} ${OTHER_NAME}` });
+  }
   return new Problem("pairing_failed", { detail: String(body.message ?? `The relay answered ${status}.`) });
 }
 

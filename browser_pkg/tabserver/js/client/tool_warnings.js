@@ -12,6 +12,7 @@ import { nearest } from "./options.js";
 const MOST_WARNED = 256;
 /** The members of a tool. */
 const MEMBERS = ["name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "task", "hints", "visibility", "_meta", "execute"];
+const ANNOTATIONS = ["title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
 /** The owner of the worker's items in a catalogue. */
 const WORKER = "worker";
 
@@ -66,11 +67,20 @@ class WarnedNames {
  * @param {boolean} replaces
  */
 function mistakes(tool, replaces) {
-  const unknown = Object.keys(tool).filter((member) => !MEMBERS.includes(member));
-  const similar = unknown.map((member) => ({ member, meant: nearest(member, MEMBERS) })).filter(({ meant }) => meant);
+  const similar = [...misspelt(tool, MEMBERS), ...misspelt(tool.annotations ?? {}, ANNOTATIONS)];
   return [
     ...(tool.description?.trim() ? [] : ["has no description. Models choose tools by it: write what it does and when to use it."]),
     ...(replaces ? ["replaces another one of this name. Give it another name, or withdraw the first one by its signal."] : []),
     ...similar.map(({ member, meant }) => `has an unknown member "${member}". Did you mean "${meant}"?`),
   ];
+}
+
+/**
+ * Unknown members that resemble a known one.
+ * @param {object} item
+ * @param {string[]} known
+ */
+function misspelt(item, known) {
+  const unknown = Object.keys(item).filter((member) => !known.includes(member));
+  return unknown.map((member) => ({ member, meant: nearest(member, known) })).filter(({ meant }) => meant);
 }

@@ -71,7 +71,7 @@ export class WorkerModules {
     }
     const kept = message.kept ? " The tools of its last version stay in force." : "";
     const trace = message.traceback ? `\n${message.traceback}` : "";
-    console.error(`tabrelay: ${message.url} could not be loaded: ${message.message}.${kept} [TR471]${trace}`);
+    console.error(`tabrelay: ${message.url} could not be loaded: ${message.message}${/[.?!]$/.test(message.message) ? "" : "."}${kept} [TR471]${trace}`);
     if (this.#dispatch(message.t, message) && this.#isDev) this.#panels.set(message.url, showProblem(message));
   }
 
