@@ -314,6 +314,21 @@ async def test_what_is_sent_ahead_of_an_answer_has_a_limit(relay: RunningRelay, 
             assert len(worker.calls) == 1
 
 
+@pytest.mark.parametrize("size", [10, 100_000], ids=["small", "larger than what may be sent ahead"])
+async def test_a_request_behind_the_end_of_a_body_that_was_refused_early_is_answered(
+    relay: RunningRelay, size: int
+) -> None:
+    body, headers = good()
+    body["params"]["arguments"] = {"text": "a" * size}
+    async with Line(relay) as line:
+        refused = line.written(b" " * 100_000, [], path="/-/forget")
+        line.send(refused[:50_000])
+        assert (await line.answer()).status == 413
+        line.send(refused[50_000:] + line.written(body, headers))
+        assert (await line.answer()).status == 200
+        assert await works(line)
+
+
 @pytest.mark.requirement("bad-input")
 async def test_the_end_of_a_body_is_no_request_though_its_header_asks_for_another_protocol(relay: RunningRelay) -> None:
     body, headers = good()

@@ -10,6 +10,8 @@ CAPTURED: Final = "tests/behaviour/console/test_captured_calls.py"
 
 FAULTS: Final = "tests/behaviour/console/test_link_faults.py"
 
+BODIES: Final = "tests/http/test_json_body.py"
+LOOP_TIME: Final = "tests/behaviour/console/test_console_loop_time.py"
 APP_FRAME: Final = "tests/faces/web/test_app_frame.py"
 
 MUTATIONS: Final = (
@@ -37,6 +39,47 @@ MUTATIONS: Final = (
         "tools that are not for the page of an app",
         "if (!tool) throw new Error(name);",
         "tests/e2e/test_console_apps.py -k without_an_origin",
+    ),
+    Mutation(
+        "size of a body of the relay's own routes", "body = await exchange.body(1 << 40, _reading, weigh)", BODIES
+    ),
+    Mutation("values of a body of the relay's own routes", "if False:", BODIES),
+    Mutation("levels of nesting of a body of the relay's own routes", "if False:", BODIES),
+    Mutation(
+        "loop time of breakpoints",
+        '"name": call.name or "",',
+        "tests/observe/capture/test_breakpoints.py::test_no_pattern_and_no_name_take_long",
+    ),
+    Mutation(
+        "calls that are held at the same moment",
+        "if False:",
+        "tests/observe/capture/test_breakpoints.py::test_calls_that_come_together_are_held_up_to_the_limit",
+    ),
+    Mutation("long messages that are held", "if False:", f"{LOOP_TIME}::test_messages_that_are_held"),
+    Mutation(
+        "loop time of details",
+        "return _encoded_detail(call, self._capture.row(call))",
+        f"{LOOP_TIME}::test_details_of_calls_with_long_messages",
+    ),
+    Mutation(
+        "loop time of what a console runs",
+        "server, method, params = _wanted(body, original)",
+        f"{LOOP_TIME}::test_calls_that_a_console_runs_and_sends_again",
+    ),
+    Mutation(
+        "notices and events of one captured call",
+        "if len(texts) >= most or not self.is_kept:",
+        "tests/observe/capture/test_captured_call.py::test_long_notices_of_a_call_have_a_size_together",
+    ),
+    Mutation(
+        "streams of changes",
+        "if False:",
+        "tests/faces/web/test_app_site.py::test_streams_of_changes_are_so_many_and_end_with_the_relay",
+    ),
+    Mutation(
+        "bounds: servers in a conductor's report",
+        "if False:",
+        "tests/behaviour/test_container_bounds.py::test_what_conductors_report_is_bounded",
     ),
     Mutation(
         "faults of links on loopback only",

@@ -78,7 +78,8 @@ class AppFolder:
     # -- files --------------------------------------------------------------------------------------------------------
 
     def find(self, path: str) -> AppFile | Moved | None:
-        """The file at a decoded URL path, the index page of a folder, or a list of its files."""
+        """The file at a decoded URL path, the index page of a folder, or a list of its files. Raises OSError for a file
+        that can't be read."""
         file = self._locate(path)
         if file is None:
             return None
@@ -95,9 +96,11 @@ class AppFolder:
     def beside(self, path: str) -> list[str]:
         """The names of what is in the folder of a path, for a message about a file that is not there."""
         folder = self._locate(path.rpartition("/")[0] + "/")
-        if folder is None or not folder.is_dir():
+        try:
+            names = [] if folder is None else [entry.name for entry in folder.iterdir() if not _is_refused(entry.name)]
+        except OSError:
             return []
-        return sorted(entry.name for entry in folder.iterdir() if not _is_refused(entry.name))[:MOST_LISTED]
+        return sorted(names)[:MOST_LISTED]
 
     def _locate(self, path: str) -> Path | None:
         """None for what must not be served; else a path that may not exist."""
@@ -108,7 +111,7 @@ class AppFolder:
         file = self.root.joinpath(*names)
         try:
             found = file.resolve()
-        except OSError:
+        except (OSError, RuntimeError):  # RuntimeError: links in a circle, before Python 3.13
             return None
         # defence: links that leave the folder
         if not found.is_relative_to(self.root) or any(_is_refused(part) for part in found.relative_to(self.root).parts):

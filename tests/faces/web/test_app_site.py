@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ class FakeRelayRoutes:
 
 class App:
     def __init__(self, folder: Path) -> None:
-        self.is_stopping = False
+        self.is_stopping, self.folder = False, folder
         (folder / "index.html").write_text("<p>app")
         (folder / "tools.py").write_text("x = 1\n")
         hosts = frozenset({"127.0.0.1:4747", "localhost:4747"})
@@ -168,3 +169,28 @@ async def test_the_number_of_streams_of_changes_is_bounded_and_end_with_the_rela
     assert ended.header("content-type") == "text/event-stream; charset=utf-8" and b"event: run\n" in ended.body
     app.site._streams = MOST_STREAMS
     assert (await app.get(EVENTS)).status == 503
+
+
+async def test_streams_that_are_asked_for_at_the_same_moment_are_so_many_too(app: App) -> None:
+    app.is_stopping = True
+    answers = await asyncio.gather(*(app.get(EVENTS) for _ in range(MOST_STREAMS + 3)))
+    assert sorted(answer.status for answer in answers) == [200] * MOST_STREAMS + [503] * 3
+    assert (await app.get(EVENTS)).status == 200
+
+
+async def test_what_can_not_be_read_is_answered_with_the_reason(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    (app.folder / "circle").symlink_to(app.folder / "circle")
+    assert (await app.get("/circle")).status == 404 and (await app.get("/circle/x")).status == 404
+    assert (await app.get("/" + "a" * 900)).status == 404
+
+    def refuse(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    answer = await app.get("/tools.py")
+    assert answer.status == 404 and b"Permission denied" in answer.body
+
+
+async def test_a_long_name_is_not_compared(app: App) -> None:
+    (app.folder / ("a" * 200)).write_text("")
+    assert b"Did you mean" not in (await app.get("/" + "a" * 199)).body

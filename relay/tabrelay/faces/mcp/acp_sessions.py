@@ -12,9 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from fastapi.responses import JSONResponse
 
+from tabrelay.http.json_body import LargeBody
 from tabrelay.http.problems import problem_response
 from tabserver.wire.frames import META_ACP, Acp
 
@@ -121,10 +122,10 @@ class AcpSessions:
 
     def add_routes(self, app: FastAPI) -> None:
         @app.put("/-/acp/{conductor}")
-        async def report(conductor: str, request: Request) -> JSONResponse:
+        async def report(conductor: str, body: LargeBody) -> JSONResponse:
             try:
-                self.report(conductor[:MAX_TEXT], await request.json())
-            except (ValueError, RecursionError) as problem:
+                self.report(conductor[:MAX_TEXT], body)
+            except ValueError as problem:
                 return problem_response(400, "bad_report", str(problem))
             return JSONResponse({})
 
@@ -152,8 +153,9 @@ def _read_report(body: Any) -> list[AcpServerRow]:
                 rows.append(
                     AcpServerRow(agent, _text(session.get("session")) or None, server, id, how, connections, is_used)
                 )
-    if len(rows) > MAX_ROWS:
-        raise ValueError(f"a report may have at most {MAX_ROWS} servers")
+            # defence: bounds: servers in a conductor's report
+            if len(rows) > MAX_ROWS:
+                raise ValueError(f"a report may have at most {MAX_ROWS} servers")
     return rows
 
 

@@ -15,6 +15,7 @@ from fastapi.responses import JSONResponse
 
 from tabrelay.calls.principal import Principal
 from tabrelay.errors import UnknownServer
+from tabrelay.http.json_body import SmallBody
 from tabrelay.http.problems import problem_response
 from tabrelay.observe.prometheus import CONTENT_TYPE
 
@@ -64,7 +65,7 @@ class DriftRoutes:
 
     def add_routes(self, app: FastAPI) -> None:
         @app.post("/-/drift")
-        async def accept(request: Request, body: dict[str, Any]) -> JSONResponse:
+        async def accept(request: Request, body: SmallBody) -> JSONResponse:
             return _apply(self._accept, str(body.get("accept", "")), request)
 
 
@@ -79,7 +80,7 @@ class ForgetRoutes:
 
     def add_routes(self, app: FastAPI) -> None:
         @app.post("/-/forget")
-        async def forget(request: Request, body: dict[str, Any]) -> JSONResponse:
+        async def forget(request: Request, body: SmallBody) -> JSONResponse:
             name = str(body.get("name", ""))
             principal: Principal = request.state.principal
             try:

@@ -31,6 +31,7 @@ from tabrelay.http.headers import RequestHeaders
 EVENTS: Final = "/-/dev/events"
 MOST_STREAMS: Final = 64  # pages of one browser share one
 _MOST_NAMED: Final = 20  # files in a message
+_MAX_COMPARED: Final = 64  # characters of a name that is not there
 _TICK_S: Final = 0.3
 _PING_TICKS: Final = 50
 _ASKING: Final = frozenset({"/-/ask", "/-/ask/answer", "/-/prove", "/-/reports"})
@@ -75,7 +76,7 @@ class AppSite:
         answer = await self._answer(Request(scope)) if is_of_app else None
         await (self._relay if answer is None else answer)(scope, receive, send)
 
-    async def _answer(self, request: Request) -> Response | None:
+    async def _answer(self, request: Request) -> ASGIApp | None:
         """None: the relay answers."""
         path, is_read = request.url.path, request.method in ("GET", "HEAD")
         # defence: a rebound Host at the app's address
@@ -87,7 +88,10 @@ class AppSite:
             return await self._reserved(request, path, is_read)
         if not is_read:
             return None
-        found = await asyncio.to_thread(self._folder.find, path)
+        try:
+            found = await asyncio.to_thread(self._folder.find, path)
+        except OSError as problem:
+            return _text(f"{quote(path)} can't be read: {problem.strerror}", 404)
         if found is None and "text/event-stream" in request.headers.get("accept", ""):
             return None
         if isinstance(found, Moved):
@@ -97,9 +101,9 @@ class AppSite:
             return await self._server_page(path) if is_page else await self._missing(path)
         return _file(found, request)
 
-    async def _reserved(self, request: Request, path: str, is_read: bool) -> Response | None:
+    async def _reserved(self, request: Request, path: str, is_read: bool) -> ASGIApp | None:
         if path == EVENTS and request.method == "GET":
-            return self._events()
+            return self._send_events
         if is_read and _BUILD.fullmatch(path):
             return Response(
                 BUILD_ON_APP_ORIGIN, media_type="text/javascript", headers={**_HEADERS, "Cache-Control": "no-cache"}
@@ -121,36 +125,45 @@ class AppSite:
         return Response(status_code=303, headers={**_HEADERS, "Location": f"{self._relay_url}/{name}"})
 
     async def _missing(self, path: str) -> Response:
-        names = await asyncio.to_thread(self._folder.beside, path)
+        return _text(f"{quote(path)} is not there.{await asyncio.to_thread(self._hint, path)}", 404)
+
+    def _hint(self, path: str) -> str:
+        """What the folder has instead. May take a while: many names are compared."""
         from difflib import get_close_matches  # only for a mistake
 
-        close = get_close_matches(path.rpartition("/")[2], names, 1)
-        meant = f" Did you mean {close[0]}?" if close else ""
-        there = f" Its folder has: {', '.join(names[:_MOST_NAMED])}" if names and not close else ""
-        return _text(f"{quote(path)} is not there.{meant}{there}", 404)
+        names, wanted = self._folder.beside(path), path.rpartition("/")[2]
+        close = get_close_matches(wanted, names, 1) if len(wanted) <= _MAX_COMPARED else []
+        if close:
+            return f" Did you mean {close[0]}?"
+        return f" Its folder has: {', '.join(names[:_MOST_NAMED])}" if names else ""
 
-    def _events(self) -> Response:
+    async def _send_events(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Stream of server-sent events: which of the requested files have changed."""
+        # defence: streams of changes
         if self._streams >= MOST_STREAMS:
-            return _text("Too many pages ask for changes.", 503)
-        return StreamingResponse(self._stream(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
-
-    async def _stream(self) -> AsyncIterator[str]:
+            await _text("Too many pages ask for changes.", 503)(scope, receive, send)
+            return
         self._streams += 1
         try:
-            version = self._folder.version
-            yield f"event: run\ndata: {self._run}\n\n"
-            ticks = 0
-            while not self._is_stopping():
-                await asyncio.sleep(_TICK_S)
-                changed = await asyncio.to_thread(self._folder.changes, version)
-                version, ticks = self._folder.version, ticks + 1
-                if changed:
-                    yield f"event: changed\ndata: {json.dumps(sorted(set(changed)))}\n\n"
-                elif ticks % _PING_TICKS == 0:
-                    yield ": \n\n"
+            headers = {"Cache-Control": "no-store"}
+            await StreamingResponse(self._events(), media_type="text/event-stream", headers=headers)(
+                scope, receive, send
+            )
         finally:
             self._streams -= 1
+
+    async def _events(self) -> AsyncIterator[str]:
+        version = self._folder.version
+        yield f"event: run\ndata: {self._run}\n\n"
+        ticks = 0
+        while not self._is_stopping():
+            await asyncio.sleep(_TICK_S)
+            changed = await asyncio.to_thread(self._folder.changes, version)
+            version, ticks = self._folder.version, ticks + 1
+            if changed:
+                yield f"event: changed\ndata: {json.dumps(sorted(set(changed)))}\n\n"
+            elif ticks % _PING_TICKS == 0:
+                yield ": \n\n"
 
 
 def _file(file: AppFile, request: Request) -> Response:

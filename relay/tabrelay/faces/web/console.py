@@ -8,17 +8,18 @@ that it may not see is answered like one that does not exist. What is captured a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final
 
 import orjson
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from tabrelay.calls.principal import Principal
 from tabrelay.http.exchange import Exchange
+from tabrelay.http.json_body import SmallBody
 from tabrelay.http.problems import problem_response
 from tabrelay.observe.capture.call_capture import PER_BATCH, CallCapture, TooManyStreams
 from tabrelay.observe.capture.captured_call import CapturedCall
@@ -29,6 +30,7 @@ KEEPALIVE_S: Final = 15.0
 STALL_S: Final = 30.0  # a console that reads nothing for this long is closed
 MAX_LIMIT: Final = 500  # rows of one response
 MAX_DETAILS: Final = 100  # calls of one response
+NO_STORE: Final = {"Cache-Control": "no-store"}
 
 Hello = Callable[[], Row]
 
@@ -53,17 +55,14 @@ class ConsoleRoutes:
             reader = self._capture.open(principal.may_see)
         except TooManyStreams:
             return _refusal(429, "too_many", "So many consoles are open already. Close one.")
-        first = [encode({"type": "hello", **self._hello()})]
-        try:
-            missed = [] if since is None else list(self._seen(request, lambda call: call.seq > since))[::-1]
-            for at in range(0, len(missed), PER_BATCH):
-                rows = [self._capture.row(call) for call in missed[at : at + PER_BATCH]]
-                first.append(encode({"type": "calls", "rows": rows}))
-                await asyncio.sleep(0)
-        except BaseException:
-            self._capture.close(reader)
-            raise
-        return ConsoleStream(self._capture, reader, first)
+        missed = [] if since is None else list(self._seen(request, lambda call: call.seq > since))[::-1]
+        return ConsoleStream(self._capture, reader, self._first(missed))
+
+    def _first(self, missed: list[CapturedCall]) -> Iterator[bytes]:
+        """Events before those of the feed, each made when the one before it was read."""
+        yield encode({"type": "hello", **self._hello()})
+        for at in range(0, len(missed), PER_BATCH):
+            yield encode({"type": "calls", "rows": [self._capture.row(call) for call in missed[at : at + PER_BATCH]]})
 
     def _seen(
         self, request: Request, is_wanted: Callable[[CapturedCall], bool], before: int | None = None
@@ -87,28 +86,41 @@ class ConsoleRoutes:
 
     async def _call(self, request: Request, id: str) -> Response:
         found = await self._detail(request, id)
-        return _refusal(404, "unknown_call", "This call is not captured (any more).") if found is None else _json(found)
+        if found is None:
+            return _refusal(404, "unknown_call", "This call is not captured (any more).")
+        return Response(found, media_type="application/json", headers=NO_STORE)
 
-    async def _details(self, request: Request, body: dict[str, Any]) -> Response:
+    async def _details(self, request: Request, body: SmallBody) -> Response:
         ids = body.get("ids")
         if not isinstance(ids, list) or len(ids) > MAX_DETAILS or not all(isinstance(id, str) for id in ids):
             return _refusal(400, "invalid_request", f'Expected {{"ids": [at most {MAX_DETAILS} texts]}}.')
-        found = [detail for id in ids if (detail := await self._detail(request, id)) is not None]
-        return _json({"details": found})
+        details = self._write_details(request, dict.fromkeys(ids))
+        return StreamingResponse(details, media_type="application/json", headers=NO_STORE)
 
-    async def _detail(self, request: Request, id: str) -> Row | None:
+    async def _write_details(self, request: Request, ids: Iterable[str]) -> AsyncIterator[bytes]:
+        """A JSON object in parts, so that one detail is in memory at a time."""
+        before = b'{"details":['
+        for id in ids:
+            if (detail := await self._detail(request, id)) is not None:
+                yield before + detail
+                before = b","
+        yield b"]}" if before == b"," else before + b"]}"
+
+    async def _detail(self, request: Request, id: str) -> bytes | None:
+        """As JSON."""
         principal: Principal = request.state.principal
         call = self._capture.ring.find(id)
         # defence: captured calls of a server that the principal may not see
         if call is None or not principal.may_see(call.server):
             return None
-        return await asyncio.to_thread(detail_of, call, self._capture.row(call))
+        # defence: loop time of details
+        return await asyncio.to_thread(_encoded_detail, call, self._capture.row(call))
 
 
 class ConsoleStream(Response):
     """The live stream of one console. It ends with the relay, or when its reader is gone or reads nothing."""
 
-    def __init__(self, capture: CallCapture, reader: FeedReader, first: list[bytes]) -> None:
+    def __init__(self, capture: CallCapture, reader: FeedReader, first: Iterator[bytes]) -> None:
         super().__init__()
         self._capture, self._reader, self._first = capture, reader, first
 
@@ -119,6 +131,7 @@ class ConsoleStream(Response):
             exchange.watch(reader.end)
             for known in self._first:
                 await _written(exchange.event(known))
+                await asyncio.sleep(0)
             while not reader.is_over:
                 event = await reader.next(KEEPALIVE_S)
                 await _written(exchange.comment() if event is None else exchange.event(event))
@@ -139,5 +152,9 @@ def _refusal(status: int, reason: str, message: str) -> JSONResponse:
     return problem_response(status, reason, message)
 
 
+def _encoded_detail(call: CapturedCall, row: Row) -> bytes:
+    return orjson.dumps(detail_of(call, row))
+
+
 def _json(value: Row) -> Response:
-    return Response(orjson.dumps(value), media_type="application/json", headers={"Cache-Control": "no-store"})
+    return Response(orjson.dumps(value), media_type="application/json", headers=NO_STORE)

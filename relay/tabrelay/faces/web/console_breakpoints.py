@@ -15,11 +15,13 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
 from tabrelay.calls.principal import Principal
+from tabrelay.http.json_body import LargeBody, SmallBody
 from tabrelay.http.problems import problem_response
 from tabrelay.observe.call_log import shown_text
 from tabrelay.observe.capture.breakpoints import (
     CALL,
     MAX_BREAKPOINTS,
+    MAX_EDITABLE,
     BadBreakpoint,
     Breakpoint,
     HeldMessage,
@@ -53,7 +55,7 @@ class BreakpointRoutes:
         held = [_row(each) for each in self._breakpoints.held.values() if principal.may_see(each.call.server)]
         return JSONResponse({"breakpoints": [each.shown for each in self._breakpoints.wanted], "held": held})
 
-    async def _use(self, request: Request, body: dict[str, Any]) -> Response:
+    async def _use(self, request: Request, body: SmallBody) -> Response:
         principal: Principal = request.state.principal
         given = body.get("breakpoints")
         # defence: number of breakpoints
@@ -79,10 +81,10 @@ class BreakpointRoutes:
         held = self._find(request, id)
         if held is None:
             return _unknown()
-        shown = await asyncio.to_thread(_shown, held)
-        return Response(orjson.dumps(shown), media_type="application/json", headers={"Cache-Control": "no-store"})
+        shown = await asyncio.to_thread(_shown, held, _row(held))
+        return Response(shown, media_type="application/json", headers={"Cache-Control": "no-store"})
 
-    async def _decide(self, request: Request, id: str, body: dict[str, Any]) -> Response:
+    async def _decide(self, request: Request, id: str, body: LargeBody) -> Response:
         held = self._find(request, id)
         if held is None:
             return _unknown()
@@ -127,10 +129,14 @@ def _row(held: HeldMessage) -> Row:
     }
 
 
-def _shown(held: HeldMessage) -> Row:
-    """With its content, redacted."""
-    message = redacted(orjson.loads(held.text()))
-    return {**_row(held), **{name: message[name] for name in ("params", "result", "error") if name in message}}
+def _shown(held: HeldMessage, row: Row) -> bytes:
+    """With its content, redacted, as JSON. Of a long message, only that it is too long."""
+    text = held.text()
+    # defence: long messages that are held
+    if len(text) > MAX_EDITABLE:
+        return orjson.dumps({**row, "truncated": True})
+    message = redacted(orjson.loads(text))
+    return orjson.dumps({**row, **{name: message[name] for name in ("params", "result", "error") if name in message}})
 
 
 def _unknown() -> JSONResponse:

@@ -6,11 +6,12 @@ every request is refused. How a link is cut or delayed is not decided here.
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from fastapi import FastAPI, Request, Response
 
 from tabrelay.calls.principal import Principal
+from tabrelay.http.json_body import SmallBody
 from tabrelay.http.problems import problem_response
 
 MAX_DELAY_MS: Final = 10_000
@@ -35,7 +36,7 @@ class FaultRoutes:
     def add_routes(self, app: FastAPI) -> None:
         app.add_api_route("/-/console/faults", self._inject, methods=["POST"])
 
-    async def _inject(self, request: Request, body: dict[str, Any]) -> Response:
+    async def _inject(self, request: Request, body: SmallBody) -> Response:
         principal: Principal = request.state.principal
         if self._faults is None:
             text = "This relay injects no faults. Start it with --faults, on a loopback address."

@@ -21,6 +21,7 @@ from tabrelay import __version__
 from tabrelay.calls.calls import LISTS, Call, Pending, Reply
 from tabrelay.calls.principal import Principal
 from tabrelay.errors import RelayError, UnknownServer
+from tabrelay.http.json_body import LargeBody
 from tabrelay.http.problems import problem_response
 from tabrelay.observe.capture.call_capture import CallCapture
 from tabrelay.observe.capture.captured_call import ASKS_CLIENT, CONSOLE, CapturedCall
@@ -93,19 +94,19 @@ class ConsoleRuns:
         app.add_api_route("/-/console/app", self._run_for_app, methods=["POST"])
         app.add_api_route("/-/console/calls/{id}/cancel", self._cancel, methods=["POST"])
 
-    async def _run(self, request: Request, body: dict[str, Any]) -> Response:
+    async def _run(self, request: Request, body: LargeBody) -> Response:
         try:
-            call, _ = self._start(request.state.principal, body, CAPABILITIES)
+            call, _ = await self._start(request.state.principal, body, CAPABILITIES)
         except RunRefused as refused:
             return problem_response(refused.status, refused.reason, str(refused))
         except RelayError as error:
             return _failed(error)
         return JSONResponse({"id": call.id, "group": call.group}, 202)
 
-    async def _run_for_app(self, request: Request, body: dict[str, Any]) -> Response:
+    async def _run_for_app(self, request: Request, body: LargeBody) -> Response:
         """Answered with the JSON-RPC response. The call is cancelled if the console closes the connection."""
         try:
-            _, run = self._start(request.state.principal, body, APP_CAPABILITIES)
+            _, run = await self._start(request.state.principal, body, APP_CAPABILITIES)
         except RunRefused as refused:
             return problem_response(refused.status, refused.reason, str(refused))
         except RelayError as error:
@@ -132,15 +133,16 @@ class ConsoleRuns:
 
     # -- starting -----------------------------------------------------------------------------------------------------
 
-    def _start(self, principal: Principal, body: Params, capabilities: Params) -> tuple[CapturedCall, _Run]:
+    async def _start(self, principal: Principal, body: Params, capabilities: Params) -> tuple[CapturedCall, _Run]:
         """Raises RunRefused and RelayError."""
         if not self._capture.is_on:
             raise RunRefused(409, "not_capturing", "Calls are not captured. Open /-/console/events first.")
+        original = self._original(principal, body.get("of"))
+        # defence: loop time of what a console runs
+        server, method, params = await asyncio.to_thread(_wanted, body, original)
         # defence: calls that consoles run
         if len(self._running) >= MAX_RUNS:
             raise RunRefused(429, "too_many", f"{MAX_RUNS} calls of consoles are running already.")
-        original = self._original(principal, body.get("of"))
-        server, method, params = self._wanted(body, original)
         # defence: calls that a console runs at a server that the principal may not see
         if not principal.may_see(server):
             raise UnknownServer(f'No server is called "{server}".')
@@ -166,36 +168,6 @@ class ConsoleRuns:
         if found is None or not principal.may_see(found.server):
             raise RunRefused(404, "unknown_call", NOT_CAPTURED)
         return found
-
-    def _wanted(self, body: dict[str, Any], original: CapturedCall | None) -> tuple[str, str, Params]:
-        """Server, method and params, completed by those of the original."""
-        server, method = body.get("server"), body.get("method")
-        given, responses = body.get("params"), body.get("responses")
-        if original is not None:
-            server, method = server or original.server, method or original.method
-        if not isinstance(server, str) or not isinstance(method, str):
-            raise RunRefused(400, "invalid_request", "Expected server and method, or of: the id of a captured call.")
-        if method not in RUNNABLE:
-            raise RunRefused(400, "invalid_request", f"The console does not run {method}.")
-        if not isinstance(given, dict | None) or not isinstance(responses, dict | None):
-            raise RunRefused(400, "invalid_request", "params and responses must be objects.")
-        if not isinstance(body.get("tab"), str | None):
-            raise RunRefused(400, "invalid_request", "tab must be the id of a tab.")
-        before = _params_of(original)
-        if original is not None and before is None and (given is None or responses is not None):
-            raise RunRefused(409, "truncated", "The request was too long to be captured whole.")
-        kept = {name: value for name, value in (before or {}).items() if name not in ("_meta", *ANSWERS)}
-        params: Params = dict(kept if given is None else restored(given, kept))
-        if responses is not None:
-            params |= self._answers(original, responses)
-        return server, method, params
-
-    def _answers(self, original: CapturedCall | None, responses: Params) -> Params:
-        if original is None or original.outcome != ASKS_CLIENT or original.answer.is_cut:
-            raise RunRefused(409, "not_asked", "This call asked no question.")
-        result = orjson.loads(original.answer.text)["result"]
-        state = {"requestState": result["requestState"]} if "requestState" in result else {}
-        return {"inputResponses": responses, **state}
 
     # -- running ------------------------------------------------------------------------------------------------------
 
@@ -238,6 +210,41 @@ async def _read(pending: Pending) -> Reply | RelayError:
 
 def _failed(error: RelayError) -> Response:
     return problem_response(error.status if error.status >= 400 else 409, error.reason, error.message)
+
+
+def _wanted(body: dict[str, Any], original: CapturedCall | None) -> tuple[str, str, Params]:
+    """Server, method and params, completed by those of the original. May take a while."""
+    server, method = body.get("server"), body.get("method")
+    given, responses = body.get("params"), body.get("responses")
+    if original is not None:
+        server, method = server or original.server, method or original.method
+    if not isinstance(server, str) or not isinstance(method, str):
+        raise RunRefused(400, "invalid_request", "Expected server and method, or of: the id of a captured call.")
+    if method not in RUNNABLE:
+        raise RunRefused(400, "invalid_request", f"The console does not run {method}.")
+    if not isinstance(given, dict | None) or not isinstance(responses, dict | None):
+        raise RunRefused(400, "invalid_request", "params and responses must be objects.")
+    if not isinstance(body.get("tab"), str | None):
+        raise RunRefused(400, "invalid_request", "tab must be the id of a tab.")
+    before = _params_of(original)
+    if original is not None and before is None and (given is None or responses is not None):
+        raise RunRefused(409, "truncated", "The request was too long to be captured whole.")
+    kept = {name: value for name, value in (before or {}).items() if name not in ("_meta", *ANSWERS)}
+    params: Params = dict(kept if given is None else restored(given, kept))
+    if responses is not None:
+        params |= _answers(original, responses)
+    return server, method, params
+
+
+def _answers(original: CapturedCall | None, responses: Params) -> Params:
+    if original is None or original.outcome != ASKS_CLIENT or original.answer.is_cut:
+        raise RunRefused(409, "not_asked", "This call asked no question.")
+    try:
+        result = orjson.loads(original.answer.text)["result"]
+    except (ValueError, KeyError):  # text that only the standard library reads
+        raise RunRefused(409, "truncated", "The questions can't be read again.") from None
+    state = {"requestState": result["requestState"]} if "requestState" in result else {}
+    return {"inputResponses": responses, **state}
 
 
 def _name_of(params: Params) -> str | None:

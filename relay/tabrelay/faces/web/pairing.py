@@ -13,18 +13,18 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
-import orjson
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
-from starlette.requests import ClientDisconnect
 
 from tabrelay.admission.pairing import Pairing, PairingRequest, PairingState, canonical
 from tabrelay.admission.pairing_codes import PERSON_TTL_S, PairingCodeError
 from tabrelay.admission.policy import Policy
 from tabrelay.admission.tokens import StateError, Tokens
 from tabrelay.calls.principal import SERVE
+from tabrelay.errors import BadRequest
 from tabrelay.faces.web.loopback_approvals import LoopbackApprovals
 from tabrelay.http.addresses import PolicyError, parse_origin
+from tabrelay.http.json_body import read_object
 from tabrelay.http.problems import problem_response
 from tabrelay.system.program import NAME
 from tabserver.wire.errors import ServerNameError
@@ -358,21 +358,7 @@ def _error(status: int, reason: str, message: str) -> Response:
 
 
 async def _json_object(request: Request) -> dict[str, Any] | Response:
-    """Read a small JSON object. The content type is required, because forms of other pages can't set it."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        return _error(415, "invalid_request", "Send it as application/json.")
-    body = b""
     try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > MAX_BODY:
-                return _error(413, "too_large", f"At most {MAX_BODY} bytes.")
-    except ClientDisconnect:  # no client is left to answer, and the log has no use for it
-        return _error(400, "invalid_request", "The request is not complete.")
-    try:
-        value = orjson.loads(body)
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        return _error(400, "invalid_request", "Expected a JSON object.")
-    return value
+        return await read_object(request, MAX_BODY)
+    except BadRequest as error:
+        return _error(error.status, error.reason, error.message)

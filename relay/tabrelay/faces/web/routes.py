@@ -23,9 +23,11 @@ from tabrelay.admission.routes import is_page_request
 from tabrelay.assets.files import LOADER, Asset, Assets, AssetsMissing
 from tabrelay.assets.stored_file import CHUNK, StoredFile
 from tabrelay.calls.principal import Principal
+from tabrelay.errors import BadRequest
 from tabrelay.faces.web.app_frame import ROUTE as APP_FRAME
 from tabrelay.faces.web.csp_reports import ROUTE as REPORTS
 from tabrelay.http.headers import RequestHeaders
+from tabrelay.http.json_body import refuse_body
 from tabrelay.http.problems import problem_response
 from tabserver.wire.errors import ServerNameError
 from tabserver.wire.names import check_server_name
@@ -92,7 +94,8 @@ def web_app(
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.add_exception_handler(404, not_found)
     app.add_exception_handler(405, _method_not_allowed)
-    app.add_exception_handler(RequestValidationError, _invalid_body)
+    app.add_exception_handler(RequestValidationError, _invalid_query)
+    app.add_exception_handler(BadRequest, refuse_body)
     _add_information(app, assets, status, probe, is_draining)
     for room in groups:
         room.add_routes(app)
@@ -243,8 +246,8 @@ async def _method_not_allowed(request: Request, error: Exception) -> Response:
     return problem_response(405, "method_not_allowed", f"This route has no method {request.method}.", headers)
 
 
-async def _invalid_body(request: Request, error: Exception) -> Response:
-    return problem_response(400, "invalid_request", "The body or the query is not what this route expects.")
+async def _invalid_query(request: Request, error: Exception) -> Response:
+    return problem_response(400, "invalid_request", "The query is not what this route expects.")
 
 
 async def not_found(request: Request, error: Exception) -> Response:

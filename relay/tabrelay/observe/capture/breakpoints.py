@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
 MAX_BREAKPOINTS: Final = 32
 MAX_HELD: Final = 100  # calls and results together
 MAX_PATTERN: Final = 256  # characters
+MAX_TEXT: Final = 2048  # characters of a name that are compared; no longer URI can be subscribed to
+MAX_EDITABLE: Final = 1024 * 1024  # characters of a message that is shown and edited
 CALL: Final = "call"
 RESULT: Final = "result"
 PLACES: Final = {"call": frozenset({CALL}), "result": frozenset({RESULT}), "both": frozenset({CALL, RESULT})}
@@ -59,10 +60,10 @@ class BadBreakpoint(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Breakpoint:
-    """`fields`: patterns with `*`, by what they apply to. `may_see`: the servers of the console that set it."""
+    """`fields`: patterns, cut at `*`, by what they apply to. `may_see`: the servers of the console that set it."""
 
     at: str
-    fields: tuple[tuple[str, re.Pattern[str]], ...]
+    fields: tuple[tuple[str, tuple[str, ...]], ...]
     may_see: Callable[[str], bool]
     shown: Mapping[str, str]
 
@@ -78,19 +79,33 @@ class Breakpoint:
             or any(len(each) > MAX_PATTERN for each in given.values())
         ):
             raise BadBreakpoint(f"A breakpoint has at (call, result or both) and {', '.join(FIELDS)}.")
-        fields = tuple((name, _pattern(text)) for name, text in given.items())
+        fields = tuple((name, tuple(text.split("*"))) for name, text in given.items())
         return cls(at, fields, may_see, {"at": at, **given})
 
     def matches(self, call: CapturedCall, place: str, texts: Mapping[str, str]) -> bool:
         return (
             place in PLACES[self.at]
-            and all(pattern.fullmatch(texts[name]) for name, pattern in self.fields)
+            and all(_is_match(parts, texts[name]) for name, parts in self.fields)
             and self.may_see(call.server)
         )
 
 
-def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, text.split("*"))), re.DOTALL)
+def _is_match(parts: tuple[str, ...], text: str) -> bool:
+    """`parts`: of a pattern, cut at its `*`. Each is searched for once: a regular expression would try all ways to
+    divide a text, which a client has chosen, among many `*`."""
+    first, *others = parts
+    if not others:
+        return text == first
+    *middle, last = others
+    at, end = len(first), len(text) - len(last)
+    if at > end or not text.startswith(first) or not text.endswith(last):
+        return False
+    for part in middle:
+        found = text.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
 
 
 class HeldMessage:
@@ -114,7 +129,10 @@ class HeldMessage:
     def edited(self, member: str, value: object) -> str:
         """The message with other `params`, `result` or `error`; hidden values are those of the original. May take a
         while."""
-        message = orjson.loads(self.text())
+        text = self.text()
+        if len(text) > MAX_EDITABLE:
+            raise BadBreakpoint("The message is too long to be edited. Release or refuse it.")
+        message = orjson.loads(text)
         if not isinstance(value, dict):
             raise BadBreakpoint(f"{member} must be an object.")
         before = message.get(member)
@@ -175,8 +193,9 @@ class Breakpoints:
         texts = {
             "server": call.server,
             "method": call.method,
-            "name": call.name or "",
-            "client": str((client or {}).get("name", "")),
+            # defence: loop time of breakpoints
+            "name": (call.name or "")[:MAX_TEXT],
+            "client": name[:MAX_TEXT] if isinstance(name := (client or {}).get("name"), str) else "",
         }
         return any(each.matches(call, place, texts) for each in self.wanted)
 
@@ -203,8 +222,16 @@ class Breakpoints:
 
     async def let_call_go(self, captured: CapturedCall, call: Call, until: float) -> Call:
         """Hold a call; returns it as it should be sent. Raises RelayError if it is refused, or its deadline passes."""
+        # defence: calls that are held at the same moment
+        if len(self.held) >= MAX_HELD:  # others have come since a breakpoint was found for it
+            return call
         decided: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
-        held = self._hold(captured, CALL, until, lambda: call.payload, decided.set_result)
+
+        def decide(decision: Decision) -> None:
+            if not decided.done():  # its caller may have left
+                decided.set_result(decision)
+
+        held = self._hold(captured, CALL, until, lambda: call.payload, decide)
         try:
             # defence: the deadline of a held call
             async with asyncio.timeout(max(0.0, until - time.monotonic())):

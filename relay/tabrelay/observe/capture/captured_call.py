@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 # Of one call. With more, the last ones are counted and not kept.
 MAX_NOTICES: Final = 1000
 MAX_EVENTS: Final = 200
+MAX_TEXTS: Final = 4  # so many texts of the largest size may its notices and events fill together
 # Characters that are kept of a text which is too long: searching them for secrets takes a few milliseconds.
 MAX_BEGINNING: Final = 32 * 1024
 # Bytes of a captured call beside its texts.
@@ -64,7 +65,20 @@ class CapturedCall:
     """`changed` is called whenever it has changed, with the bytes by which it grew."""
 
     __slots__ = (
-        *("_changed", "_inner", "_most", "answer", "by", "caller", "cost", "dropped", "ended_at", "error", "events"),
+        *(
+            "_changed",
+            "_inner",
+            "_kept",
+            "_most",
+            "answer",
+            "by",
+            "caller",
+            "cost",
+            "dropped",
+            "ended_at",
+            "error",
+            "events",
+        ),
         *("group", "headers", "id", "is_kept", "is_waiting", "method", "name", "notices", "outcome", "peer", "place"),
         *(
             "_breakpoints",
@@ -109,6 +123,7 @@ class CapturedCall:
         self.rounds: int = 1 if earlier is None else earlier.rounds + 1
         self.is_kept = True
         self.cost = OVERHEAD
+        self._kept = 0  # characters of notices and events
         self.started = time.time()
         self.hops = HopTimes(received)
         self._breakpoints = breakpoints
@@ -225,10 +240,12 @@ class CapturedCall:
     # -- what is kept -------------------------------------------------------------------------------------------------
 
     def _keep(self, texts: list[TimedText], most: int, kind: str, text: str) -> None:
-        if len(texts) >= most or not self.is_kept:
+        text = text[: self._most]
+        # defence: notices and events of one captured call
+        if len(texts) >= most or self._kept + len(text) > MAX_TEXTS * self._most or not self.is_kept:
             self.dropped += 1
             return
-        text = text[: self._most]
+        self._kept += len(text)
         texts.append(TimedText(time.time(), kind, text))
         self._grown(len(text) + 100)
 

@@ -155,12 +155,14 @@ class HttpProtocol(HttpConnection):
         """The request is complete; `rest` arrived behind it."""
         self._since = self.loop.time()
         self._disarm()
-        if rest:
+        was_answered = self._buffered_body is None and self.cycle.response_complete
+        if rest and was_answered:
+            self._pipelined += rest  # not sent ahead: the response came before the end of the body
+        elif rest:
             self._keep_pipelined(rest)
         if self._buffered_body is not None:
             self._decide()
             return
-        was_answered = self.cycle.response_complete
         super().on_message_complete()
         if was_answered:
             self._next_request()

@@ -144,10 +144,12 @@ export class BreakpointsPanel extends EventTarget {
    * @param {Record<string, unknown>} body
    */
   #fillHeld(entry, { id, call, at, until, server, name, method }, body) {
-    const kind = "params" in body ? "params" : "result" in body ? "result" : "error";
-    const text = element("textarea", { class: "mono", rows: 8, spellcheck: "false" });
-    const first = JSON.stringify(body[kind] ?? null, null, 2);
+    const isLong = body.truncated === true;
+    const kind = "params" in body || (isLong && at === "call") ? "params" : "result" in body || isLong ? "result" : "error";
+    const text = element("textarea", { class: "mono", rows: isLong ? 1 : 8, spellcheck: "false" });
+    const first = isLong ? "It is too long to be edited. Release or refuse it." : JSON.stringify(body[kind] ?? null, null, 2);
     text.value = first;
+    text.readOnly = isLong;
     const left = element("span", { class: "hint" });
     const tick = () => setText(left, `released in ${duration(Math.max(0, until - Date.now()))}`);
     tick();
