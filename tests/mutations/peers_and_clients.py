@@ -352,6 +352,21 @@ MUTATIONS: Final = (
         "tests/behaviour/test_table_bounds.py::test_the_number_of_unread_messages_of_a_subscription_is_bounded",
     ),
     Mutation(
+        "conductor's loop time: large requests of an agent of the handshake era",
+        "outer.call.values = None",
+        "tests/behaviour/acp/test_loop_time.py::test_an_agent_of_the_handshake_era",
+    ),
+    Mutation(
+        "conductor's loop time: large answers to an agent of the handshake era",
+        "values = None",
+        "tests/behaviour/acp/test_loop_time.py::test_an_agent_of_the_handshake_era",
+    ),
+    Mutation(
+        "notifications that an agent does not read",
+        "self._tasks.start(self._write(self._announced.popleft()))",
+        "tests/acp/test_legacy_agent.py",
+    ),
+    Mutation(
         "loop time: long notifications of a modern server are not parsed",
         "if False:",
         "tests/translation/test_to_modern.py",

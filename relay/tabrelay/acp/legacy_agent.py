@@ -9,8 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
+
+import orjson
 
 from tabrelay import __version__
 from tabrelay.acp import message as acp_message
@@ -18,7 +21,7 @@ from tabrelay.acp.connection import Write
 from tabrelay.acp.envelope_requests import EnvelopeOutcome, EnvelopeRequest, EnvelopeRequests
 from tabrelay.acp.message import AcpMessage
 from tabrelay.bridge.messages import load
-from tabrelay.bridge.parsing import parsed
+from tabrelay.bridge.parsing import LARGE, parsed
 from tabrelay.calls.calls import Call, Notice, Pending, Reply
 from tabrelay.errors import BadAnswer, BadRequest, RelayError
 from tabrelay.system.tasks import BackgroundTasks
@@ -50,6 +53,7 @@ class LegacyAgent:
         self._translator = LegacyToModern(self, INFO)
         self._running: dict[Pending, EnvelopeRequest] = {}
         self._tasks = BackgroundTasks()
+        self._announced: deque[bytes] = deque()  # notifications that are being written
 
     # -- from the agent ------------------------------------------------------------------------------------------------
 
@@ -73,13 +77,19 @@ class LegacyAgent:
         if outcome.result is None:
             await self._write(acp_message.answer(message.id_text, error=outcome.error))
             return
-        found = load(outcome.result.encode())
+        found = await parsed(load, outcome.result.encode())
         self.discovered, self.is_modern = (found if isinstance(found, dict) else {}), True
         self._translator.listen(CHANNEL, self._deliver)
         self.start_request(message, lambda: None)
 
     def _deliver(self, notice: Notice) -> None:
-        self._tasks.start(self._write(notice.payload.encode()))
+        self._announced.append(notice.payload.encode())
+
+    async def _write_announced(self) -> None:
+        """The server's next notification is read when the agent has room for those before it."""
+        while self._announced:
+            # defence: notifications that an agent does not read
+            await self._write(self._announced.popleft())
 
     async def _discover(self) -> EnvelopeOutcome:
         modern = Caller(Era.MODERN, eras.MODERN_VERSIONS[0], "agent", self._caller.client, self._caller.capabilities)
@@ -100,15 +110,17 @@ class LegacyAgent:
         assert message.method is not None
         text = message.text.removeprefix("\ufeff")
         outer = Pending(Call(CHANNEL, message.id, message.method, text, self._caller))
+        # defence: conductor's loop time: large requests of an agent of the handshake era
+        outer.call.values = message.value if message.is_large else None
         try:
             self._translator.start(outer)
         except RelayError as error:
             outer.end(error)
-        except (
-            ValueError
-        ) as problem:  # such as half of a surrogate pair, or 1e400: valid JSON that the translator can't parse
+        # Such as half of a surrogate pair, or 1e400: valid JSON that the translator can't parse or write.
+        except (ValueError, TypeError) as problem:
             text = f"This request can't be translated for the server: {problem}"
             outer.end(BadRequest(text, code=jsonrpc.INVALID_PARAMS))
+        outer.call.values = None
         self._tasks.start(self._write_replies(message.id_text, outer, on_done))
 
     async def _write_replies(self, id: str, outer: Pending, on_done: Callable[[], None]) -> None:
@@ -145,6 +157,7 @@ class LegacyAgent:
                 pending.notify(Notice(acp_message.notification(method, params).decode()))
             except ValueError as problem:
                 log.warning("A notice of the server's can't be translated: %s", problem)
+            await self._write_announced()
 
         request = await self._envelopes.start(
             message.id_text, pending.call.method, message.part("params"), on_notification
@@ -159,10 +172,12 @@ class LegacyAgent:
             return
         finally:
             self._running.pop(pending, None)
-        code = None if outcome.error is None else load(outcome.error.encode())["code"]
+        code = None if outcome.error is None else (await parsed(load, outcome.error.encode()))["code"]
         payload = acp_message.answer(message.id_text, result=outcome.result, error=outcome.error).decode()
         try:
-            pending.end(Reply(payload, code))
+            # defence: conductor's loop time: large answers to an agent of the handshake era
+            values = await asyncio.to_thread(orjson.loads, payload) if len(payload) > LARGE else None
+            pending.end(Reply(payload, code, values=values))
         except ValueError as problem:
             pending.end(BadAnswer(f"The server's answer can't be translated: {problem}"))
 

@@ -6,6 +6,7 @@ what it asked for. Sends nothing to the server and knows no transport.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Set
 from typing import Any, Final
@@ -20,12 +21,16 @@ from tabserver.wire import jsonrpc, methods
 MAX_SUBSCRIPTIONS: Final = 256  # of one caller
 MAX_URIS: Final = 4096  # of all callers of one server
 MAX_PARSED: Final = 64 * 1024  # characters of a notification that is parsed; of a longer one only the method is read
+MAX_WRITTEN: Final = 6 * MAX_URI + 16  # characters of the member `uri` and what ends the message
+_URI: Final = re.compile(r'"uri":(?P<uri>"(?:[^"\\]|\\.)*+")(?:,|\}\})')
 MAX_ANNOUNCED: Final = 16 * 1024  # characters of a notification to many callers; a longer one loses its other params
 
 
 def read_notification(text: str) -> dict[str, Any] | None:
-    """A notification that the relay has written, for `announce`. Of a long one only the method: a changed list needs no
-    more. None if there is no way to tell what it is. Raises ValueError if a short one is JSON that orjson refuses."""
+    """A notification that the relay has written, for `announce`. Of a long one only the method, and the URI of a
+    resource: `announce` needs no more. None if there is no way to tell what it is. Raises ValueError if a short one is
+    JSON that orjson refuses."""
+    whole = text
     # defence: loop time: long notifications of a modern server are not parsed
     if len(text) > MAX_PARSED:
         head, found, _ = text[:MAX_PARSED].partition(',"params":')  # its quotes can't be in the method's string
@@ -33,7 +38,21 @@ def read_notification(text: str) -> dict[str, Any] | None:
             return None
         text = head + "}"
     message = orjson.loads(text)
-    return message if isinstance(message, dict) and isinstance(message.get("method"), str) else None
+    if not isinstance(message, dict) or not isinstance(message.get("method"), str):
+        return None
+    if message["method"] == methods.RESOURCES_UPDATED and text is not whole:
+        message["params"] = {"uri": _uri_of_long(whole, len(text) - 1 + len(',"params":'))}
+    return message
+
+
+def _uri_of_long(text: str, params: int) -> str | None:
+    """The URI of a long update of a resource, if it is the first or the last of the params, which begin here."""
+    at = params + 1 if text.startswith('{"uri":"', params) else text.rfind('"uri":"', -MAX_WRITTEN)
+    found = None if at < 0 else _URI.match(text[at : at + MAX_WRITTEN])
+    if found is None or not (at == params + 1 or at + found.end() == len(text)):
+        return None
+    uri: str = orjson.loads(found["uri"])
+    return uri
 
 
 class Subscribers:

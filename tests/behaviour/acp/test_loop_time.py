@@ -133,6 +133,30 @@ async def test_mcp_requests_in_envelopes_of_their_own() -> None:
     assert slow.ms < LIMIT_MS, slow
 
 
+async def test_an_agent_of_the_handshake_era() -> None:
+    """Its requests and their answers are translated."""
+    many = largest("short strings", 7 * MIB)
+    params = f'{{"name":"a","arguments":{many}}}'
+    result = f'{{"resultType":"complete","content":[],"structuredContent":{many}}}'
+    async with ConductorHarness(profile=G4) as stage:
+        await stage.greet()
+        plug = await plugged(stage)
+        plug.send(id=1, method="initialize", params={"protocolVersion": "2025-06-18", "capabilities": {}})
+        found = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "resultType": "complete"}
+        stage.editor.send(id=(await stage.editor.next())["id"], result={"result": found})
+        assert (await plug.next())["id"] == 1
+
+        async def attack() -> None:
+            plug.raw(request("7", "tools/call", params))
+            stage.editor.raw(answer(id_of(await stage.editor.line()), f'{{"result":{result}}}'))
+            line = await plug.line()
+            assert id_of(line) == "7" and b"structuredContent" in line[:300]
+
+        with callbacks() as measured:
+            slow = await slowest(measured, attack)
+    assert slow.ms < LIMIT_MS, slow
+
+
 async def test_messages_through_a_proxy() -> None:
     """Each of them is put into an envelope or taken out of one."""
     async with ConductorHarness(proxies=1) as stage:
