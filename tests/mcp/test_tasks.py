@@ -331,12 +331,36 @@ async def test_questions_of_a_task_are_bounded_at_a_time_and_in_all(monkeypatch:
 async def test_results_that_do_not_fit_fail_their_task() -> None:
     job = Job()
     core = CoreHarness(job.box)
-    core.server.tasks.terms = TaskTerms(results=100)
     client = Client(core)
     ids = [(await begin(core, "export", f"t{number}"))["taskId"] for number in range(2)]
+    core.server.tasks.terms = TaskTerms(results=100)
     job.go.set()
     assert (await client.state(ids[0], "completed"))["result"]
     assert (await client.state(ids[1], "failed"))["error"]["data"]["reason"] == "result_too_large"
+
+
+async def test_requests_of_running_tasks_have_a_size_together() -> None:
+    box, go = Toolbox(), asyncio.Event()
+
+    @tool(toolbox=box, task=True)
+    async def keep(text: str) -> str:
+        await go.wait()
+        return "kept"
+
+    core = CoreHarness(box)
+    core.server.tasks.terms = TaskTerms(results=2500)
+    client = Client(core)
+    first = (await begin(core, "keep", "t1", text="x" * 1500))["taskId"]
+    core.open(SESSION, "s")
+    asked = {"name": "keep", "arguments": {"text": "x" * 1500}, "task": {}}
+    error = core.request("tools/call", asked, channel="s")["error"]
+    assert error["data"]["reason"] == "busy" and "too large together" in error["message"]
+    await client.ask("tasks/cancel", taskId=first)
+    second = (await begin(core, "keep", "t2", text="x" * 1500))["taskId"]
+    go.set()
+    assert (await client.state(second, "completed"))["result"]
+    go.clear()
+    assert (await begin(core, "keep", "t3", text="x" * 1500))["resultType"] == "task"
 
 
 # -- 2025-11-25 -------------------------------------------------------------------------------------------------------

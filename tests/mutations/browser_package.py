@@ -20,6 +20,12 @@ MUTATIONS: Final = (
     Mutation("tasks of another principal", "if task is None:", "tests/mcp/test_tasks.py -k another_principal"),
     Mutation("bounds: tasks of one principal, and of all", "if False:", "tests/mcp/test_tasks.py -k bound"),
     Mutation("bounds: results of tasks", "if False:", "tests/mcp/test_tasks.py -k do_not_fit"),
+    Mutation("bounds: arguments of running tasks", "if False:", "tests/mcp/test_tasks.py -k size_together"),
+    Mutation(
+        "bounds: ids of tasks of upstreams",
+        "if False:",
+        "tests/behaviour/upstreams/test_tasks.py::test_the_number_of_tasks_whose_owner_is_known_has_a_bound",
+    ),
     Mutation(
         "bounds: the time to live of a task",
         "for task in list[Task]():",

@@ -2,8 +2,8 @@
 
 A task belongs to the principal that made the call; any client of that principal may ask for it, and no other. It runs
 for its time to live at most, and its result is kept for as long again. The table is bounded for each principal, in
-total, and in the size of the results. Wire forms are in `task_forms`, requests about tasks in `task_methods`, and the
-call that runs is in `task_call`.
+total, and in the size of requests and results. Wire forms are in `task_forms`, requests about tasks in `task_methods`,
+and the call that runs is in `task_call`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ ENDED: Final = frozenset({TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CA
 
 
 class TaskTerms(NamedTuple):
-    """Bounds of the table, which the relay's settings decide. `results`: characters of all results together."""
+    """Bounds of the table, which the relay's settings decide. `results`: characters of all results together,
+    and of the requests of all running tasks."""
 
     ttl_ms: int = 3_600_000
     most_ttl_ms: int = 86_400_000
@@ -103,6 +104,7 @@ class TaskTable:
         self.terms = TaskTerms()
         self._tasks: dict[str, Task] = {}
         self._size = 0
+        self._running_size = 0
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms = 0
         # What the next worker of this server needs, where the browser has a store for it.
@@ -132,6 +134,11 @@ class TaskTable:
         self._make_room(principal)
         now, terms = self.now_ms, self.terms
         ttl_ms = terms.ttl_ms if ttl_ms is None else min(max(ttl_ms, MIN_TTL_MS), terms.most_ttl_ms)
+        # defence: bounds: arguments of running tasks
+        if self._running_size + len(call.payload) > terms.results:
+            data = {"reason": "busy", "delivered": "no", "retryable": True}
+            raise Refusal(BUSY, "The requests of running tasks are too large together. Wait for one of them.", data)
+        self._running_size += len(call.payload)
         task = Task(call.task_id, principal, call.params["name"], call.caller_key, now, now, ttl_ms, call=call)
         task.questions = TaskQuestions(lambda: self._asked(task))
         self._tasks[task.id] = task
@@ -247,6 +254,8 @@ class TaskTable:
         self._end(task, TaskStatus.FAILED)
 
     def _end(self, task: Task, status: TaskStatus) -> None:
+        if task.call is not None:
+            self._running_size -= len(task.call.payload)
         task.status, task.call = status, None
         # From now on the time to live is that of the result.
         task.ttl_ms += self.now_ms - task.created_ms

@@ -157,7 +157,9 @@ class Settings:
     max_task_ttl_s: float = _setting(86_400.0, "longest time to live that a client can request for a task")
     max_tasks: int = _setting(256, "tasks of one server, including those whose result is kept")
     max_tasks_token: int = _setting(64, "tasks that one token may have on one server")
-    task_budget: int = _setting(32 * MIB, "total size of the results of a server's tasks, in characters")
+    task_budget: int = _setting(
+        32 * MIB, "total size of the results of a server's tasks, in characters; and of the requests of running ones"
+    )
     greet_s: float = _setting(1.0, "if a plain page does not answer the handshake, it is repeated after this time")
     park_s: float = _setting(600.0, "a call that asked its client a question waits this long for the answer")
     park_caller: int = _setting(16, "calls of one caller that wait for its answer to a question")

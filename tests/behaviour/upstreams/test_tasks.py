@@ -108,4 +108,13 @@ def test_the_number_of_tasks_whose_owner_is_known_has_a_bound(monkeypatch: pytes
     asked = Call("c", 1, "tasks/get", "{}", caller)
     refused = [owners.refusal(asked, {"taskId": f"t{number}"}) is not None for number in range(4)]
     assert refused == [True, False, False, False]
+    owners.received(
+        asked_for := Call("c", 1, "tools/call", "{}", caller), {"task": {"taskId": "t" * task_owners.MAX_TASK_ID}}
+    )
+    owners.received(asked_for, {"task": {"taskId": "t" * (task_owners.MAX_TASK_ID + 1)}})
+    assert owners.refusal(asked, {"taskId": "t" * task_owners.MAX_TASK_ID}) is None
+    assert (
+        owners.refusal(asked, {"taskId": "t" * (task_owners.MAX_TASK_ID + 1)}) is not None
+        and len(owners._principals) == 3
+    )
     assert owners.refusal(asked, None) is not None and owners.refusal(asked, {"taskId": 5}) is not None

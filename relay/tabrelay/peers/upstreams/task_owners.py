@@ -13,6 +13,7 @@ from tabrelay.calls.calls import Call, Reply
 from tabserver.wire import jsonrpc, methods
 
 MOST_TASKS: Final = 4096
+MAX_TASK_ID: Final = 1024  # characters; a task with a longer id has no owner
 # Methods about one task, which `params.taskId` names.
 ABOUT_ONE: Final = frozenset({methods.TASKS_GET, methods.TASKS_UPDATE, methods.TASKS_CANCEL, methods.TASKS_RESULT})
 NOT_FOUND: Final = "Task not found: it never existed, its time to live is over, or the relay was restarted."
@@ -47,6 +48,9 @@ class TaskOwners:
         return result
 
     def _add(self, id: str, principal: str) -> None:
+        # defence: bounds: ids of tasks of upstreams
+        if len(id) > MAX_TASK_ID:
+            return
         self._principals.pop(id, None)
         self._principals[id] = principal
         # defence: bounds: tasks of upstreams
