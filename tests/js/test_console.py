@@ -84,6 +84,8 @@ KEPT = [
         "-tool:sub",
         "shopping",
     ),
+    # A term that is not complete, as while a person types, keeps all.
+    *("tool:", "-tool:", "-status:", "ms:", "-ms:fast", "-tool:,", '-""'),
     *("tool:add,sub ms:<1000", '"no such"', "relay:here", "token:admin", "-ms:>800", "tool:add$"),
 ]
 DROPPED = [
@@ -98,6 +100,7 @@ DROPPED = [
         "ms:>700",
         "ms:100-200",
     ),
+    *('client:""', "constructor:add", "__proto__:x", "tostring:x"),
     *("era:2025", "by:console", "tool:add server:other", "tokens:>76", '"item such"', "tool:ad$"),
 ]
 
@@ -186,17 +189,17 @@ async def test_the_lint_finds_what_models_and_clients_stumble_over() -> None:
         assert part in texts
 
 
-async def copied() -> dict[str, str]:
+async def copied(**more: Any) -> dict[str, str]:
     script = """const { FORMS } = await load('copy_as.js');
     return Object.fromEntries(FORMS.map(({ id, make }) => [id, make(given[0])]));"""
-    found: dict[str, str] = await run(script, CALL)
+    found: dict[str, str] = await run(script, CALL | more)
     return found
 
 
 async def test_copied_commands_are_read_by_a_shell_and_programs_by_python() -> None:
     forms = await copied()
     words = shlex.split(forms["tabrelay"])
-    assert words[:2] == ["tabrelay", "call"] and words[-3:-1] == ["my notes", "add"] and "/my home" in words
+    assert words[:2] == ["tabrelay", "call"] and words[-4:-1] == ["my notes", "add", "--args"] and "/my home" in words
     assert json.loads(words[-1]) == CALL["params"]["arguments"]  # type: ignore[index]
     sent = shlex.split(forms["curl"])
     body = json.loads(sent[sent.index("-d") + 1])
@@ -211,6 +214,69 @@ async def test_copied_commands_are_read_by_a_shell_and_programs_by_python() -> N
         ]
         assert ast.literal_eval(values[0].args[1]) == CALL["params"]["arguments"]  # type: ignore[index]
     assert 'assert result.structured_content == {"result": 5}' in forms["pytest"]
+
+
+ARGUMENT = {"name": "code", "value": "x"}
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "python", "typescript"),
+    [
+        ("resources/read", {"uri": "notes://milk"}, 'client.read_resource("notes://milk")', "client.readResource("),
+        ("prompts/get", {"name": "a"}, 'client.get_prompt("a", {})', "client.getPrompt("),
+        ("prompts/list", {"cursor": "2"}, 'client.list_prompts(cursor="2")', "client.listPrompts("),
+        (
+            "completion/complete",
+            {"ref": {"type": "ref/prompt", "name": "review"}, "argument": ARGUMENT},
+            'client.complete(types.PromptReference(name="review"), {"name": "code", "value": "x"})',
+            "client.complete(",
+        ),
+        ("server/discover", {}, "# The client has no function for server/discover.", "// The client has no function"),
+    ],
+)
+async def test_a_copied_program_makes_the_same_request(
+    method: str, params: dict[str, Any], python: str, typescript: str
+) -> None:
+    forms = await copied(method=method, params=params)
+    for form in ("python", "pytest"):
+        ast.parse(forms[form])
+        assert python in forms[form] and ("import mcp_types as types" in forms[form]) == ("types." in python)
+    assert typescript in forms["typescript"]
+    sent = shlex.split(forms["curl"])
+    body = json.loads(sent[sent.index("-d") + 1])
+    assert body["method"] == method and body["params"].items() >= params.items()
+
+
+async def test_a_copied_test_expects_the_error_or_the_result_without_hidden_values() -> None:
+    failed = (await copied(expected=None, code=-32602))["pytest"]
+    assert "with pytest.raises(MCPError) as failed:" in failed and "failed.value.code == -32602" in failed
+    hidden = {"content": [{"type": "text", "text": "[redacted]"}], "structuredContent": {"token": "[redacted]"}}
+    assert "redacted" not in (await copied(expected=hidden))["pytest"]
+
+
+async def test_a_session_file_keeps_only_what_the_console_can_show() -> None:
+    odd = {
+        "row": {
+            "id": "a",
+            "server": "b",
+            "method": "c",
+            "started": 1,
+            "state": "done",
+            "era": 5,
+            "ms": "x",
+            "error": "x",
+        },
+        "request": {"headers": []},
+        "spans": [{"name": "run", "hop": "tab", "at": 1, "ms": 2}, {"ms": "x"}, None, 7],
+        "events": "x",
+        "notices": [1, {"at": 1}],
+        "clock": {"offset_ms": "x"},
+    }
+    script = "const { readSession } = await load('exports.js'); return readSession(JSON.stringify(given[0])).calls[0];"
+    call = await run(script, {"format": "tabrelay-session", "format_version": 1, "calls": [odd]})
+    row = call["row"]
+    assert row["era"] is row["ms"] is row["error"] is None and row["group"] == "a" and row["client"]["name"] is None
+    assert [len(call[name]) for name in ("spans", "events", "notices")] == [1, 0, 1] and call["clock"] is None
 
 
 @pytest.mark.parametrize(

@@ -202,4 +202,14 @@ MUTATIONS: Final = (
         "if call is None:",
         f"{CAPTURED}::test_a_token_for_other_servers_reads_nothing_of_this_one",
     ),
+    Mutation(
+        "a node that no longer asks for rows",
+        "if False:",
+        "tests/behaviour/nodes/test_shared_console.py::test_a_relay_that_no_longer_asks_for_rows_gets_none",
+    ),
+    Mutation(
+        "definitions of tools that have changed",
+        "if False:",
+        "tests/routing/test_tool_drift.py::test_definitions_of_changed_tools_are_bounded",
+    ),
 )

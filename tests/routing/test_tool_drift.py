@@ -12,7 +12,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from tabrelay.cli.main import main
-from tabrelay.routing.tool_drift import MAX_SHOWN, Baseline, Drift
+from tabrelay.routing.tool_drift import MAX_DEFINITIONS, MAX_SHOWN, Baseline, Drift
 from tabserver.wire.events import Welcomed
 from tabserver.wire.frames import Kind
 from tests.support.link_worker import ECHO_TOOL, OTHER_TOOL, SyntheticWorker
@@ -69,6 +69,13 @@ async def drift_of(relay: RunningRelay, wanted: Any) -> None:
     await relay.has_read("notes", lambda row: row["drift"] == wanted)
 
 
+async def definitions(relay: RunningRelay) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The changed tools of `notes`, before and after."""
+    found = (await relay.http.get("/-/drift", params={"server": "notes"})).json()
+    before, after = ({one["name"]: one for one in found[when]} for when in ("before", "after"))
+    return before, after
+
+
 async def test_a_server_that_changes_after_its_first_use_is_flagged_until_it_is_accepted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -84,8 +91,13 @@ async def test_a_server_that_changes_after_its_first_use_is_flagged_until_it_is_
         said = [record for record in caplog.records if "first use" in record.getMessage()]
         assert said[-1].levelno == logging.WARNING
         assert "changed echo; added more; removed other" in said[-1].getMessage()
+        assert await definitions(relay) == (
+            {"echo": ECHO_TOOL, "other": OTHER_TOOL},
+            {"echo": SLY, "more": tool("more")},
+        )
         assert (await relay.http.post("/-/drift", json={"accept": "notes"})).status_code == 200
         await drift_of(relay, None)
+        assert await definitions(relay) == ({}, {})
         # A tool that returns unchanged is not reported; a changed one would be.
         await worker.offer([SLY])
         await drift_of(relay, {"added": [], "removed": ["more"], "changed": []})
@@ -116,6 +128,18 @@ async def test_the_baseline_outlives_a_restart(tmp_path: Path) -> None:
         worker.tools = [SLY]
         async with worker:
             await drift_of(relay, {"added": [], "removed": [], "changed": ["echo"]})
+            assert await definitions(relay) == ({"echo": ECHO_TOOL}, {"echo": SLY})
+
+
+def test_definitions_of_changed_tools_are_bounded() -> None:
+    tools = [tool(f"t{n}", description="x" * 1000) for n in range(200)]
+    baseline = Baseline.of(tools)
+    drift = baseline.drift([])
+    assert 0 < len(baseline.originals(drift, tools)) <= MAX_SHOWN
+    large = [tool(f"t{n}", description="x" * MAX_DEFINITIONS) for n in range(3)]
+    assert not Baseline.of(large).originals(Baseline.of(large).drift([]), large)
+    # A definition that is not the one at first use is not shown as such.
+    assert not baseline.originals(drift, [tool("t1", description="y")])
 
 
 async def test_only_who_manages_accepts(tmp_path: Path) -> None:

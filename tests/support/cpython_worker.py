@@ -17,10 +17,17 @@ from tests.support.cpython_dialer import RemoteWorker
 
 
 class CPythonWorker(RemoteWorker):
-    """Start it with `async with`; inside, the server is connected."""
+    """Start it with `async with`; inside, the server is connected. `reports_tabs`: the relay learns of its tabs."""
 
     def __init__(
-        self, url: str, token: str, server: str, toolbox: Toolbox = default_toolbox, timing: Timing = DEFAULTS
+        self,
+        url: str,
+        token: str,
+        server: str,
+        toolbox: Toolbox = default_toolbox,
+        timing: Timing = DEFAULTS,
+        *,
+        reports_tabs: bool = False,
     ) -> None:
         self.errors: list[Exception] = []
         self.core: Server
@@ -41,9 +48,11 @@ class CPythonWorker(RemoteWorker):
             later=later,
             on_change=lambda lists: self.core.catalogue_changed(lists),
             on_update=lambda uri: self.core.resource_updated(uri),
+            on_tabs=lambda: self.core.tabs_changed(),
             on_identity=lambda identity: self.core.use_identity(identity),
         )
-        self.core = Server(server, "1.0", self.hub, self.transport.session.send)
+        census = self.hub.census if reports_tabs else None
+        self.core = Server(server, "1.0", self.hub, self.transport.session.send, census=census)
 
     def _opened(self) -> None:
         assert self.transport.welcome is not None

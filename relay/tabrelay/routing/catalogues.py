@@ -63,9 +63,10 @@ class Catalogues:
     def keep(self, name: str, catalogue: Catalogue) -> None:
         """Keep the catalogue that was just read from the server."""
         entry = self._entries[name]
+        before = entry.catalogue
         self._set(entry, catalogue)
         entry.is_fresh = True
-        self._compare(entry)
+        self._compare(entry, before)
         self._save(entry)
 
     def add_remote(self, name: str, catalogue: Catalogue, last_seen: float | None) -> None:
@@ -127,13 +128,16 @@ class Catalogues:
             self._compare(entry)
             self._save(entry)
 
-    def _compare(self, entry: ServerEntry) -> None:
+    def _compare(self, entry: ServerEntry, earlier: Catalogue | None = None) -> None:
+        """`earlier`: what was known before the present catalogue."""
         if not entry.is_used or entry.catalogue is None or entry.instances is not None:
             return
         tools = entry.catalogue.without_statics().tools
         if entry.baseline is None:
             entry.baseline = Baseline.of(tools)
         before, entry.drift = entry.drift, entry.baseline.drift(tools)
+        known = () if earlier is None else earlier.without_statics().tools
+        entry.originals = entry.baseline.originals(entry.drift, (*entry.originals.values(), *known))
         if entry.drift and entry.drift != before and self._may_log(f"{entry.name} drift"):
             # Tools come and go with tabs. A tool that changes under its old name is what an attack looks like.
             level = self._drift_level if set(entry.drift.changed) - set(before.changed) else logging.INFO

@@ -7,6 +7,7 @@ the registry, `shared_names` and `catalogues` set the fields.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -73,6 +74,8 @@ class ServerEntry:
     is_used: bool = False
     baseline: Baseline | None = None
     drift: Drift = field(default_factory=Drift)
+    # The changed and removed tools as they were, as far as they were read by this process or kept by an earlier one.
+    originals: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     # Not set while the lists of a browser that has just connected are being read.
     is_listed: asyncio.Event = field(default_factory=asyncio.Event)
     # The browsers that share the name, if several may share it.

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 from tabrelay.calls.calls import Call
 from tabrelay.calls.peer import Peer, PeerKind
@@ -24,7 +24,7 @@ from tabrelay.routing.drain import unavailable
 from tabrelay.routing.entry import Connector, ServerEntry
 from tabrelay.routing.instances import ANY, SharedName, TabReport, TabRequest
 from tabrelay.routing.shared_names import SharedNames
-from tabrelay.routing.tool_drift import Drift
+from tabrelay.routing.tool_drift import Drift, as_many_as_shown
 from tabrelay.system.program import NAME
 from tabserver.wire.names import check_address, check_server_name, server_of
 
@@ -204,6 +204,15 @@ class Registry:
         for entry in (self.find(name), *self.shared_names.members(name)):
             self.catalogues.accept(entry)
 
+    def changed_tools(self, name: str) -> dict[str, list[Mapping[str, Any]]]:
+        """The tools that differ from those at first use: `before`, as far as that is known, and `after`."""
+        entry = next((one for one in (self.find(name), *self.shared_names.members(name)) if one.drift), None)
+        if entry is None or entry.catalogue is None:
+            return {"before": [], "after": []}
+        wanted = {*entry.drift.changed, *entry.drift.added}
+        now = (tool for tool in entry.catalogue.without_statics().tools if tool.get("name") in wanted)
+        return {"before": list(entry.originals.values()), "after": as_many_as_shown(now)}
+
     def differences(self, gone: str) -> frozenset[str]:
         """The lists that differ between a browser that is gone and the one that is in front now."""
         entry = self._entries.get(gone)
@@ -292,6 +301,11 @@ class Registry:
             entry.empty_since = self._clock()
         if entry.peer is not None:
             self._on_presence(name, entry.peer, "tabs")
+
+    def title_of_tab(self, address: str, id: str) -> str | None:
+        """None: there is no such tab now."""
+        entry = self._entries.get(address)
+        return next((tab.title for tab in entry.tabs if tab.id == id), None) if entry is not None else None
 
     # -- peers for calls ----------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ import orjson
 
 MAX_TOOLS: Final = 1024  # of one server
 MAX_SHOWN: Final = 32
+MAX_DEFINITIONS: Final = 64 * 1024  # bytes of definitions of one server
 # Members that do not affect what a client believes about a tool.
 IGNORED_KEYS: Final = frozenset({"_meta", "icons"})
 
@@ -66,6 +67,13 @@ class Baseline:
             changed=tuple(sorted(name for name in now.keys() & self.known.keys() if now[name] != self.known[name])),
         )
 
+    def originals(self, drift: Drift, tools: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+        """Those of `tools` that have changed or are gone since, and were so at first use: the differences can be shown.
+        Only digests are kept of other tools."""
+        wanted = {name: self.known[name] for name in (*drift.changed, *drift.removed)}
+        known = (tool for tool in tools if wanted and wanted.get(tool.get("name", "")) in _digests([tool]).values())
+        return {tool["name"]: tool for tool in as_many_as_shown(known)}
+
     def accepting(self, tools: Iterable[Mapping[str, Any]]) -> Baseline:
         """The baseline with the present tools accepted. Tools that are absent now may come and go later."""
         now = _digests(tools)
@@ -95,6 +103,19 @@ def _digests(tools: Iterable[Mapping[str, Any]]) -> dict[str, str]:
         if isinstance(name := tool.get("name"), str) and len(found) < MAX_TOOLS:
             compared = {key: value for key, value in tool.items() if key not in IGNORED_KEYS}
             found[name] = hashlib.sha256(orjson.dumps(compared, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
+    return found
+
+
+def as_many_as_shown(tools: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The first tools, up to a number and a size of their definitions."""
+    found: list[Mapping[str, Any]] = []
+    size = 0
+    for tool in tools:
+        size += len(orjson.dumps(tool))
+        # defence: definitions of tools that have changed
+        if size > MAX_DEFINITIONS or len(found) >= MAX_SHOWN:
+            break
+        found.append(tool)
     return found
 
 

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any
 
+from starlette.types import ASGIApp
+
 from tabrelay import __version__
 from tabrelay.bus.bus import Bus
 from tabrelay.bus.members import Membership
@@ -18,7 +20,12 @@ from tabrelay.calls.peer import PeerKind
 from tabrelay.config.settings import Settings
 from tabrelay.faces.mcp.bus_sync import BusSync
 from tabrelay.faces.nodes.cluster_status import ClusterStatus
+from tabrelay.faces.nodes.console_proxy import ConsoleProxy
 from tabrelay.faces.nodes.forwarded_calls import Forwarding
+from tabrelay.faces.nodes.leader import LeaderProxy
+from tabrelay.faces.nodes.node_requests import NodeRequests
+from tabrelay.faces.nodes.shared_console import SharedConsole
+from tabrelay.observe.capture.call_capture import CallCapture
 from tabrelay.peers.nodes.locator import BrowserLocator
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.registry import Registry
@@ -40,6 +47,7 @@ class Cluster:
         registry: Registry,
         drain: Drain,
         pending_calls: dict[str, PendingCalls[Pending]],
+        capture: CallCapture,
         count_browsers: Callable[[], int],
         count_calls: Callable[[], int],
         on_up: Callable[[str], None],
@@ -66,6 +74,20 @@ class Cluster:
         )
         self.bus_sync = BusSync(self.members)
         self.status = ClusterStatus(self.members, url, self._own_names, self._rows, self._describe_node)
+        capture.join(self.members.id)
+        self._shared_console = SharedConsole(self.members, capture)
+        self._requests: NodeRequests | None = None
+
+    def in_front_of(self, pages: ASGIApp) -> ASGIApp:
+        """The web pages, with the requests that another node answers."""
+        self._requests = requests = NodeRequests(pages, self.members)
+        return LeaderProxy(ConsoleProxy(pages, requests, self._settings.max_body), requests)
+
+    async def close(self) -> None:
+        """The relay stops: requests of other nodes, and what their consoles get, end."""
+        await self._shared_console.close()
+        if self._requests is not None:
+            await self._requests.close()
 
     def _describe_node(self) -> dict[str, Any]:
         """Sent to the other relays with every heartbeat."""

@@ -6,6 +6,7 @@ One per relay, whether a console is open or not. The routes are in `faces.web`, 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from tabrelay import __version__
@@ -26,20 +27,22 @@ class Console:
         self._parts = parts
         self._capture = parts.capture
 
-    def groups(self, switch: Switch, faults: InjectsFaults | None) -> tuple[RouteGroup, ...]:
-        """Its routes. `faults`: None if the relay offers none."""
+    def groups(
+        self, switch: Switch, faults: InjectsFaults | None, nodes: Callable[[], list[str]]
+    ) -> tuple[RouteGroup, ...]:
+        """Its routes. `faults`: None if the relay offers none. `nodes`: the other relays on the bus."""
         capture = self._capture
         return (
-            ConsoleRoutes(capture, lambda: {**self._hello(), "faults": faults is not None}),
+            ConsoleRoutes(capture, lambda: {**self._hello(nodes()), "faults": faults is not None}),
             ConsoleRuns(capture, switch),
             BreakpointRoutes(capture),
             FaultRoutes(faults),
             AppFrameRoutes(),
         )
 
-    def _hello(self) -> dict[str, Any]:
+    def _hello(self, nodes: list[str]) -> dict[str, Any]:
         parts = self._parts
-        here = {"name": parts.url, "url": parts.url}
+        here = {"name": self._capture.relay, "url": parts.url}
         return {
             "relay": here,
             "version": __version__,
@@ -47,7 +50,7 @@ class Console:
             "inspect": parts.settings.inspect,
             "is_on": self._capture.is_on,
             "limits": self._capture.limits,
-            "relays": [here],
+            "relays": [here, *({"name": node, "url": None} for node in nodes)],
         }
 
     def status_changed(self) -> None:

@@ -56,7 +56,6 @@ from tabserver.wire.names import server_of
 from tabserver.wire.pending_calls import PendingCalls
 
 if TYPE_CHECKING:
-    from tabrelay.faces.nodes.leader import LeaderProxy
     from tabrelay.peers.upstreams.pool import UpstreamPool
     from tabrelay.server.cluster import Cluster
 
@@ -79,6 +78,7 @@ class Relay:
             else Registration(settings.home, parts.record, lambda: self._status.server_states())
         )
         self._registry = self._make_registry()
+        parts.capture.use_titles(self._registry.title_of_tab)
         self._acp_sessions = AcpSessions()
         self._refusals = PageRefusals(settings)
         self._status = StatusReport(parts, self._registry, self._acp_sessions, self._refusals, lambda: self._cluster)
@@ -120,7 +120,7 @@ class Relay:
         self._pairing = self._make_pairing()
         self._widgets = make_widgets(parts, self._pairing, self._browser_endpoint, self._refusals)
         self._pages = self._make_pages()
-        self._leader_proxy = None if self._cluster is None else self._make_leader_proxy(self._cluster)
+        self._front = self._pages if self._cluster is None else self._cluster.in_front_of(self._pages)
         drain.attach(self)
 
     # -- builders -----------------------------------------------------------------------------------------------------
@@ -169,16 +169,12 @@ class Relay:
             registry=self._registry,
             drain=parts.drain,
             pending_calls=pending_calls,
+            capture=parts.capture,
             count_browsers=lambda: len(self._browser_endpoint.browsers()),
             count_calls=lambda: self._switch.in_flight,
             on_up=self._server_up,
             on_gone=self._server_gone,
         )
-
-    def _make_leader_proxy(self, cluster: Cluster) -> LeaderProxy:
-        from tabrelay.faces.nodes.leader import LeaderProxy
-
-        return LeaderProxy(self._pages, cluster.members)
 
     def _make_pages(self) -> ASGIApp:
         parts = self._parts
@@ -187,12 +183,12 @@ class Relay:
             self._status.json,
             groups=(
                 *page_routes(parts),
-                *self._console.groups(self._switch, self._browser_endpoint.faults),
+                *self._console.groups(self._switch, self._browser_endpoint.faults, self._nodes),
                 self._pairing,
                 ReconnectRoutes(self._reconnect),
                 LogRoutes(self._call_log.recent if self._call_log is not None else None),
                 MetricsRoutes(self._make_gauges()),
-                DriftRoutes(self._registry.accept_tools),
+                DriftRoutes(self._registry.accept_tools, self._registry.changed_tools),
                 ForgetRoutes(self._forget, self._registry.is_declared),
                 self._acp_sessions,
             ),
@@ -200,6 +196,10 @@ class Relay:
             is_draining=lambda: parts.drain.is_on,
             public_url=parts.settings.public_url,
         )
+
+    def _nodes(self) -> list[str]:
+        """The other relays on the bus."""
+        return [] if self._cluster is None else list(self._cluster.members.nodes)
 
     def _make_gauges(self) -> Callable[[], str] | None:
         if self._metrics is None:
@@ -234,7 +234,7 @@ class Relay:
             # A client that disconnects in the middle of its body gets no answer. It is no error of the relay.
             # defence: clients that leave in the middle of a body
             with suppress(ClientDisconnect):
-                await (self._leader_proxy or self._pages)(scope, receive, send)
+                await self._front(scope, receive, send)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -298,8 +298,8 @@ class Relay:
         await receive()
         if self._registration is not None:
             self._registration.stop()
-        if self._leader_proxy is not None:
-            await self._leader_proxy.close()
+        if self._cluster is not None:
+            await self._cluster.close()
         self._browser_endpoint.close()
         if self._cluster is not None:
             await self._cluster.members.stop()

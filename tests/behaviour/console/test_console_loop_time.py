@@ -13,9 +13,9 @@ from typing import Any
 from tabrelay.http.json_body import MAX_LARGE, MAX_VALUES
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
-from tests.behaviour.test_loop_time import ANSWER, JSON, LIMIT_MS, Answering, Slow, slowest, warm_up, with_arguments
+from tests.behaviour.test_loop_time import ANSWER, JSON, LIMIT_MS, Answering, slowest, warm_up, with_arguments
 from tests.support.json_shapes import largest
-from tests.support.measured_relay import MeasuredRelay, measured_relay
+from tests.support.measured_relay import MeasuredRelay, Slow, measured_relay
 from tests.support.running_relay import modern
 from tests.support.waiting import BOUND_S
 

@@ -35,6 +35,7 @@ class SlowPage(FakePort):
     def __init__(self, worker: CPythonWorker) -> None:
         super().__init__()
         self.post_s = self.run_s = self.return_s = 0.0
+        self.decision = ""  # what its user answers
         self._worker = worker
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -44,6 +45,9 @@ class SlowPage(FakePort):
             task = asyncio.create_task(self._run(dict(message)))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+        elif message["t"] == "approve":
+            answer = {"t": "approval", "call": message["call"], "decision": self.decision}
+            asyncio.get_running_loop().call_later(0.02, self._worker.hub.receive, self, answer)
 
     async def _run(self, message: Row) -> None:
         def now_ms() -> float:
@@ -117,11 +121,14 @@ async def rig_of(home: Path, **settings: Any) -> AsyncIterator[Rig]:
         await asyncio.sleep(DELAY_S)
         return text
 
-    async with RunningRelay(home, **settings) as relay, CPythonWorker(relay.url, relay.token, "notes", box) as worker:
+    async with (
+        RunningRelay(home, **settings) as relay,
+        CPythonWorker(relay.url, relay.token, "notes", box, reports_tabs=True) as worker,
+    ):
         page = SlowPage(worker)
         worker.hub.attach(page, {"id": "t1", "title": "Tab", "url": "http://localhost/", "visible": True})
         worker.hub.receive(page, {"t": "offer", "tools": [{"name": "echo", "inputSchema": {"type": "object"}}]})
-        await relay.has_read("notes", lambda row: len(row["tools"]) > 1)
+        await relay.has_read("notes", lambda row: len(row["tools"]) > 1 and bool(row["tabs"]))
         async with open_console(relay) as console:
             rig = Rig(relay, worker, page, console)
             async with asyncio.timeout(BOUND_S):  # the clock is read with the first calls
@@ -143,7 +150,8 @@ async def test_spans_are_in_order_and_add_up_to_the_total(tmp_path: Path) -> Non
         whole = spans[-1]["at"] + spans[-1]["ms"] - spans[0]["at"]
         assert whole == pytest.approx(detail["total_ms"], abs=0.05)
         assert detail["row"]["ms"] <= detail["total_ms"] + 0.05
-        assert detail["row"]["tab"] == "t1"
+        row = detail["row"]
+        assert (row["tab"], row["tab_title"], row["approval"]) == ("t1", "Tab", None)
         assert abs(detail["clock"]["offset_ms"]) <= detail["clock"]["error_ms"] + 1  # both clocks are one, here
 
 
@@ -191,6 +199,20 @@ async def test_a_tool_of_the_worker_runs_in_the_worker(tmp_path: Path) -> None:
         detail = await rig.clean("run", name="own")
         assert [span["hop"] for span in detail["spans"] if span["name"] == "run"] == ["worker"]
         assert detail["row"]["tab"] is None
+
+
+@pytest.mark.parametrize(("decision", "approval"), [("once", "allowed"), ("deny", "not allowed")])
+async def test_what_the_user_was_asked_is_in_the_row(tmp_path: Path, decision: str, approval: str) -> None:
+    async with rig_of(tmp_path) as rig:
+        rig.page.decision = decision
+        schema = {"type": "object"}
+        delete = {"name": "delete", "inputSchema": schema, "annotations": {"destructiveHint": True}}
+        rig.worker.hub.receive(rig.page, {"t": "offer", "tools": [delete]})
+        await rig.relay.has_read("notes", lambda row: "delete" in {one["name"] for one in row["tools"]})
+        detail = await rig.call(name="delete")
+        assert detail["row"]["approval"] == approval
+        [hold] = [span for span in detail["spans"] if span["name"] == "hold"]
+        assert hold["why"] == "The user is asked in the page."
 
 
 async def test_a_wait_for_the_browser_has_its_reason_and_a_cut_is_an_event(tmp_path: Path) -> None:

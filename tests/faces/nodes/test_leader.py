@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from tabrelay.bus.members import Membership
 from tabrelay.faces.nodes.leader import LeaderProxy
+from tabrelay.faces.nodes.node_requests import NodeRequests
 from tests.support.memory_bus import MemoryBroker, MemoryBus
 from tests.support.waiting import BOUND_S, until
 
@@ -37,8 +38,10 @@ class TwoNodes:
         self.elder, self.younger = (Membership(MemoryBus(self.hub), b"key", beat_s=0.2) for _ in range(2))
         self.elder.since -= 10
         self.room = HeldApplication()
-        self.leader = LeaderProxy(self.room, self.elder)
-        self.face = LeaderProxy(HeldApplication(), self.younger)
+        self.requests = NodeRequests(self.room, self.elder)
+        self.leader = LeaderProxy(self.room, self.requests)
+        other = HeldApplication()
+        self.face = LeaderProxy(other, NodeRequests(other, self.younger))
 
     async def ask(self) -> tuple[int, bytes]:
         """A request at the other node: status and body of the answer."""
@@ -90,7 +93,7 @@ async def test_a_leader_that_closes_ends_the_requests_of_others(nodes: TwoNodes)
     asking = asyncio.create_task(nodes.ask())
     await until(lambda: nodes.room.asked == 1)
     async with asyncio.timeout(BOUND_S):
-        await nodes.leader.close()
-    assert len(nodes.leader._tasks) == 0
+        await nodes.requests.close()
+    assert len(nodes.requests.tasks) == 0
     await nodes.elder.stop()
     assert (await asking)[0] == 503

@@ -57,13 +57,19 @@ class LogRoutes:
 
 
 class DriftRoutes:
-    """`POST /-/drift`: the user has looked at a server's changed tools and accepts them."""
+    """`GET /-/drift`: a server's changed tools, before and after. `POST /-/drift`: the user accepts them."""
 
-    def __init__(self, accept: Callable[[str], None]) -> None:
-        """`accept` raises UnknownServer."""
-        self._accept = accept
+    def __init__(self, accept: Callable[[str], None], changed: Callable[[str], dict[str, Any]]) -> None:
+        """Both raise UnknownServer."""
+        self._accept, self._changed = accept, changed
 
     def add_routes(self, app: FastAPI) -> None:
+        @app.get("/-/drift")
+        async def show(request: Request, server: str = "") -> JSONResponse:
+            found: dict[str, Any] = {}
+            refusal = _apply(lambda name: found.update(self._changed(name)), server, request)
+            return refusal if refusal.status_code >= 400 else JSONResponse({"name": server, **found})
+
         @app.post("/-/drift")
         async def accept(request: Request, body: SmallBody) -> JSONResponse:
             return _apply(self._accept, str(body.get("accept", "")), request)

@@ -210,7 +210,8 @@ class Breakpoints:
         decide: Decide,
         drop: Callable[[], None] = lambda: None,
     ) -> HeldMessage:
-        held = HeldMessage(f"h{next(self._numbers)}", call, place, until, text, decide, drop)
+        id = f"{call.id.partition('-')[0]}-h{next(self._numbers)}"
+        held = HeldMessage(id, call, place, until, text, decide, drop)
         self.held[held.id] = held
         call.happened("held", f"The {place} is held by a breakpoint.")
         self._changed()

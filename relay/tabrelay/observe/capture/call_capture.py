@@ -34,7 +34,7 @@ class CallCapture:
     """One per relay. `is_on` is read for each call; nothing else of it is used while it is off. Implements CallTap."""
 
     def __init__(self, settings: Settings, relay: str, now: Callable[[], float] = time.monotonic) -> None:
-        """`relay`: the address that rows name."""
+        """`relay`: what rows name as theirs: the address, or the node's id where several relays share a bus."""
         self.is_on = self.is_always_on = settings.inspect
         self.relay = relay
         self.limits = {
@@ -53,27 +53,54 @@ class CallCapture:
         self._changed: dict[str, CapturedCall] = {}
         self._status_changed = False
         self._left_out, self._left_out_since = 0, 0.0
+        # The first part of the ids of calls: not the same for two relays, nor after a restart.
         self._run = secrets.token_hex(4)
+        # The title of a tab, by the address of its browser and its id.
+        self._title_of: Callable[[str, str], str | None] = lambda place, tab: None
+        # Called when a console was opened or closed at this relay.
+        self.on_consoles: list[Callable[[], None]] = []
         self._seq = 0
         self._room, self._filled = float(self._rows_s), now()
         self._end_timer: asyncio.TimerHandle | None = None
 
+    def join(self, node: str) -> None:
+        """The relay is on a bus: rows and the ids of calls name it as this node, since others may have its address."""
+        self.relay = self._run = node
+
+    def use_titles(self, title_of: Callable[[str, str], str | None]) -> None:
+        """`title_of`: the title of a tab, by the address of its browser and its id."""
+        self._title_of = title_of
+
     # -- consoles -----------------------------------------------------------------------------------------------------
 
-    def open(self, may_see: Callable[[str], bool]) -> FeedReader:
-        """A console opens: capture is on from now on. Raises TooManyStreams."""
+    @property
+    def consoles(self) -> int:
+        """Open streams of consoles at this relay."""
+        return self.feed.consoles
+
+    def open(self, may_see: Callable[[str], bool], *, is_of_node: bool = False) -> FeedReader:
+        """A console opens, here or at another relay: capture is on from now on. Raises TooManyStreams."""
         # defence: consoles that are open
-        if len(self.feed) >= MAX_STREAMS:
+        if not is_of_node and self.consoles >= MAX_STREAMS:
             raise TooManyStreams
         if self._end_timer is not None:
             self._end_timer.cancel()
             self._end_timer = None
         self.is_on = True
-        return self.feed.open(may_see)
+        reader = self.feed.open(may_see, is_of_node=is_of_node)
+        if not is_of_node:
+            self._consoles_changed()
+        return reader
+
+    def _consoles_changed(self) -> None:
+        for notify in self.on_consoles:
+            notify()
 
     def close(self, reader: FeedReader) -> None:
         """A console closed. Capture ends a while after the last one: a page may only have been reloaded."""
         self.feed.close(reader)
+        if not reader.is_of_node:
+            self._consoles_changed()
         if not len(self.feed):
             self.breakpoints.clear()
         if not len(self.feed) and not self.is_always_on and self._end_timer is None:
@@ -132,6 +159,7 @@ class CallCapture:
             trace_id=None if context is None else context.trace_id,
             received=received,
             earlier=earlier or round_before(self.ring, server, message),
+            title_of=self._title_of,
         )
         self.ring.add(call)
         return call

@@ -19,6 +19,7 @@ from tabrelay.observe.capture.breakpoints import CALL, RESULT, Breakpoints
 from tabrelay.observe.capture.breakpoints import WHY as HELD
 from tabrelay.observe.capture.hop_times import HopTimes
 from tabrelay.payloads.sliced import Payload
+from tabserver.wire.call_times import APPROVAL
 
 if TYPE_CHECKING:
     from tabserver.wire.call_times import ReportedTimes
@@ -39,6 +40,9 @@ CANCELLED: Final = "cancelled"  # the reason of a call whose client hung up
 CLIENT: Final = "client"
 PEERS: Final = {PeerKind.PLAIN: "browser"}  # what a peer is called, if not by its kind
 CONSOLE: Final = "console"
+# What the user answered who was asked in the page.
+ALLOWED: Final = "allowed"
+NOT_ALLOWED: Final = "not allowed"
 REPLAY: Final = "replay"  # an event: the call was sent again
 
 
@@ -65,20 +69,8 @@ class CapturedCall:
     """`changed` is called whenever it has changed, with the bytes by which it grew."""
 
     __slots__ = (
-        *(
-            "_changed",
-            "_inner",
-            "_kept",
-            "_most",
-            "answer",
-            "by",
-            "caller",
-            "cost",
-            "dropped",
-            "ended_at",
-            "error",
-            "events",
-        ),
+        *("_changed", "_inner", "_kept", "_most", "_title_of", "answer", "approval", "by", "caller", "cost", "dropped"),
+        *("ended_at", "error", "events"),
         *("group", "headers", "id", "is_kept", "is_waiting", "method", "name", "notices", "outcome", "peer", "place"),
         *(
             "_breakpoints",
@@ -93,6 +85,7 @@ class CapturedCall:
             "server",
             "started",
             "tab",
+            "tab_title",
             "trace_id",
         ),
     )
@@ -113,9 +106,11 @@ class CapturedCall:
         trace_id: str | None = None,
         received: float | None = None,
         earlier: CapturedCall | None = None,
+        title_of: Callable[[str, str], str | None] = lambda place, tab: None,
     ) -> None:
         """`most`: bytes of each of its texts. `inner`: another observer, which gets everything too. `received`: its
-        first byte, by the monotonic clock. `earlier`: the round of the same call before this one."""
+        first byte, by the monotonic clock. `earlier`: the round of the same call before this one. `title_of`: the
+        title of a tab, by the address of its browser and its id."""
         self.seq, self.id, self.server, self.method, self.headers = seq, id, server, method, headers
         self._most, self._changed, self._inner = most, changed, inner
         self.by, self.trace_id = by, trace_id
@@ -129,6 +124,9 @@ class CapturedCall:
         self._breakpoints = breakpoints
         self.is_held_now = False
         self.tab: str | None = None
+        self.tab_title: str | None = None
+        self.approval: str | None = None
+        self._title_of = title_of
         self.replays = 0
         self.sent_at: float | None = None
         self.ended_at: float | None = None
@@ -202,6 +200,9 @@ class CapturedCall:
         self.hops.answer(reported, clock)
         if reported is not None:
             self.tab = reported.tab
+            self.tab_title = None if reported.tab is None else self._title_of(self.place, reported.tab)
+            if any(why == APPROVAL for why, *_ in reported.holds):
+                self.approval = ALLOWED if reported.posted is not None or reported.run is not None else NOT_ALLOWED
 
     def noticed(self, notice: Notice) -> None:
         if self._inner is not None:

@@ -19,10 +19,11 @@ Event = dict[str, Any]
 
 
 class FeedReader:
-    """One open stream. `may_see`: the servers whose rows it gets."""
+    """One open stream. `may_see`: the servers whose rows it gets. `is_of_node`: it is another relay's, which gets only
+    the rows of this one."""
 
-    def __init__(self, may_see: Callable[[str], bool]) -> None:
-        self.may_see = may_see
+    def __init__(self, may_see: Callable[[str], bool], *, is_of_node: bool = False) -> None:
+        self.may_see, self.is_of_node = may_see, is_of_node
         self._events: deque[bytes] = deque()
         self._size = 0
         self._missed = 0
@@ -73,8 +74,13 @@ class CaptureFeed:
     def __len__(self) -> int:
         return len(self._readers)
 
-    def open(self, may_see: Callable[[str], bool]) -> FeedReader:
-        reader = FeedReader(may_see)
+    @property
+    def consoles(self) -> int:
+        """Open streams of consoles."""
+        return sum(not reader.is_of_node for reader in self._readers)
+
+    def open(self, may_see: Callable[[str], bool], *, is_of_node: bool = False) -> FeedReader:
+        reader = FeedReader(may_see, is_of_node=is_of_node)
         self._readers.add(reader)
         return reader
 
@@ -91,10 +97,13 @@ class CaptureFeed:
         for event in self._collect():
             self.send(event)
 
-    def send(self, event: Event) -> None:
-        """Send one event to all streams. Rows go to those that may see their server."""
+    def send(self, event: Event, *, is_of_node: bool = False) -> None:
+        """Send one event to all streams. Rows go to those that may see their server. `is_of_node`: the event came from
+        another relay, so no other relay gets it from this one."""
         whole: bytes | None = None
         for reader in self._readers:
+            if is_of_node and reader.is_of_node:
+                continue
             rows = event.get("rows")
             if rows is None:
                 whole = whole or encode(event)

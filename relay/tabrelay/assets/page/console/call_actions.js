@@ -11,6 +11,7 @@ import { toast } from "../toast.js";
 import { FORMS } from "./copy_as.js";
 import { diffLines, diffTools, stableText } from "./diff.js";
 import { diffView } from "./diff_view.js";
+import { pinnedTab } from "./pinned_tabs.js";
 import { isOpen, titleOf } from "./rows.js";
 import { resendTrial } from "./trials.js";
 import { tryForm } from "./try_form.js";
@@ -70,8 +71,12 @@ function copyMenu(detail, { tokenCommand, url }, show) {
   const select = element("select", { class: "button is-small", "aria-label": "Copy as" }, element("option", { value: "" }, "Copy as …"), ...FORMS.map(({ id, label }) => element("option", { value: id }, label)), element("option", { value: "json" }, "JSON"));
   select.addEventListener("change", async () => {
     const form = FORMS.find(({ id }) => id === select.value);
-    const { row, request, response } = detail;
-    const call = { server: row.server, url: url(row.server), method: row.method, params: request.params ?? {}, tokenCommand: tokenCommand(), expected: response?.result };
+    const { row, request, response, truncated } = detail;
+    if (form && truncated && truncated.request) {
+      select.value = "";
+      return show(element("p", { class: "hint", role: "status" }, "The request was too long to be captured whole, so only its JSON can be copied."));
+    }
+    const call = { server: row.server, url: url(row.server), method: row.method, params: request.params ?? {}, tokenCommand: tokenCommand(), expected: response?.result, code: response?.error?.code };
     const text = form ? form.make(call) : JSON.stringify(detail, null, 2);
     const block = codeBlock(text, form?.language ?? "json");
     block.dataset.testid = "copied";
@@ -89,7 +94,8 @@ function copyMenu(detail, { tokenCommand, url }, show) {
  */
 async function resend({ row }, runner, { open }) {
   try {
-    const again = await runner.run({ of: row.id }, { onStart: open });
+    const tab = row.method === TOOLS_CALL ? pinnedTab(row.server) : "";
+    const again = await runner.run({ of: row.id, ...(tab ? { tab } : {}) }, { onStart: open });
     if (again.response?.result?.resultType === "input_required") toast("The server asks. Use “Edit and resend” to answer.");
   } catch (error) {
     toast(error instanceof Error ? error.message : String(error));

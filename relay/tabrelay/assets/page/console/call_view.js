@@ -94,7 +94,7 @@ function summary(row, help) {
     ["Delivered", row.delivered],
     ["Server", row.server],
     ["Method", row.method === titleOf(row) ? null : row.method],
-    ["Client", `${clientOf(row)}${version}${row.principal && row.principal !== client.name ? `, token of ${row.principal}` : ""}`],
+    ["Client", `${clientOf(row)}${version}${row.principal && row.principal !== client.name ? ` (${row.principal})` : ""}`],
     ["Era", row.era],
     ["Went to", row.peer],
     ["Tab", tabOf(row) === row.peer ? null : `${tabOf(row)}${row.tab && row.tab_title ? ` (${row.tab})` : ""}`],

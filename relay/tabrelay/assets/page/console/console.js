@@ -196,6 +196,7 @@ class ConsolePage {
     this.#drawer.show({ key: `server:${name}`, title: name, about: server.title ?? "", takesFocus }, (place) => {
       const view = serverView(place, server, this.#tokenCommand, part, {
         accept: (each) => void this.#post("/-/drift", { accept: each }),
+        changedTools: (each) => ask(`/-/drift?server=${encodeURIComponent(each)}`),
         reconnect: (each) => void this.#post(`/-/upstreams/${encodeURIComponent(each)}/reconnect`, {}),
         filter: (text) => this.#filterBar.set(text),
         chosen: (chosen) => setUrlValues({ part: chosen }),

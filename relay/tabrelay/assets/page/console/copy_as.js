@@ -2,7 +2,7 @@
  * A captured call as a command or program: `tabrelay call`, curl, Python, TypeScript, and a pytest test.
  *
  * Pure functions. No text contains a token: commands read it by the command that prints it. Values that the relay has redacted stay
- * `[redacted]`.
+ * `[redacted]`. For a method that a program's client does not offer, the text names curl.
  */
 
 import { sibling } from "../clients.js";
@@ -14,13 +14,15 @@ import {
   RESOURCES_READ,
   RESOURCES_TEMPLATES_LIST,
   TOOLS_CALL,
+  TOOLS_LIST,
 } from "../mcp_methods.js";
 
 const VERSION = "2026-07-28";
 const META = "io.modelcontextprotocol";
 
 /**
- * @typedef {{ server: string, url: string, method: string, params: Record<string, any>, tokenCommand: string, expected?: unknown }} CopiedCall
+ * @typedef {{ server: string, url: string, method: string, params: Record<string, any>, tokenCommand: string, expected?: unknown, code?: number | undefined }} CopiedCall
+ *   `expected`: its result; `code`: that of its error
  * @typedef {{ id: string, label: string, language: import("../code_block.js").Language, make: (call: CopiedCall) => string }} Form
  */
 
@@ -47,9 +49,9 @@ export function quoted(text) {
 /** @param {CopiedCall} call */
 function tabrelayCall({ server, method, params, tokenCommand }) {
   const rest = bare(params);
-  if (method !== TOOLS_CALL) return `# "tabrelay call" runs tools only; this is ${method}.\n${sibling(tokenCommand, `tools ${quoted(server)}`)}`;
+  if (method !== TOOLS_CALL) return `# "tabrelay call" runs tools only; this is ${method}. Copy it as curl.`;
   const args = JSON.stringify(rest.arguments ?? {});
-  return `${sibling(tokenCommand, "call")} ${quoted(server)} ${quoted(String(rest.name))}${args === "{}" ? "" : ` ${quoted(args)}`}`;
+  return `${sibling(tokenCommand, "call")} ${quoted(server)} ${quoted(String(rest.name))}${args === "{}" ? "" : ` --args ${quoted(args)}`}`;
 }
 
 /** @param {CopiedCall} call */
@@ -76,16 +78,34 @@ function headerText(text) {
   return `=?base64?${btoa(String.fromCharCode(...new TextEncoder().encode(text)))}?=`;
 }
 
-/** @param {CopiedCall} call @returns {[name: string, ...args: string[]]} call of the Python client */
+/** @param {string} method @param {string} comment how a comment begins */
+function notOffered(method, comment) {
+  return `${comment} The client has no function for ${method}. Copy it as curl.`;
+}
+
+/** @param {CopiedCall} call @returns {[name: string, ...args: string[]] | null} call of the Python client */
 function pythonCall({ method, params }) {
   const rest = bare(params);
-  if (method === TOOLS_CALL) return ["call_tool", literal(rest.name), literal(rest.arguments ?? {})];
-  if (method === RESOURCES_READ) return ["read_resource", literal(rest.uri)];
-  if (method === PROMPTS_GET) return ["get_prompt", literal(rest.name), literal(rest.arguments ?? {})];
-  if (method === RESOURCES_LIST) return ["list_resources"];
-  if (method === RESOURCES_TEMPLATES_LIST) return ["list_resource_templates"];
-  if (method === PROMPTS_LIST) return ["list_prompts"];
-  return ["list_tools"];
+  const { ref = {}, argument = {}, context } = rest;
+  const reference = ref.type === "ref/prompt" ? `types.PromptReference(name=${literal(ref.name)})` : `types.ResourceTemplateReference(uri=${literal(ref.uri)})`;
+  const cursor = rest.cursor === undefined ? [] : [`cursor=${literal(rest.cursor)}`];
+  /** @type {Record<string, [name: string, ...args: string[]]>} */
+  const calls = {
+    [TOOLS_CALL]: ["call_tool", literal(rest.name), literal(rest.arguments ?? {})],
+    [RESOURCES_READ]: ["read_resource", literal(rest.uri)],
+    [PROMPTS_GET]: ["get_prompt", literal(rest.name), literal(rest.arguments ?? {})],
+    [COMPLETION_COMPLETE]: ["complete", reference, literal(argument), ...(context?.arguments ? [literal(context.arguments)] : [])],
+    [TOOLS_LIST]: ["list_tools", ...cursor],
+    [RESOURCES_LIST]: ["list_resources", ...cursor],
+    [RESOURCES_TEMPLATES_LIST]: ["list_resource_templates", ...cursor],
+    [PROMPTS_LIST]: ["list_prompts", ...cursor],
+  };
+  return Object.hasOwn(calls, method) ? (calls[method] ?? null) : null;
+}
+
+/** @param {string} method */
+function pythonTypes(method) {
+  return method === COMPLETION_COMPLETE ? ["import mcp_types as types"] : [];
 }
 
 /** @param {string} url @param {string} indent */
@@ -103,11 +123,14 @@ const PYTHON_TOKEN = 'HEADERS = {"Authorization": "Bearer " + os.environ["TABREL
 
 /** @param {CopiedCall} call */
 function python(call) {
-  const [name, ...args] = pythonCall(call);
+  const found = pythonCall(call);
+  if (!found) return notOffered(call.method, "#");
+  const [name, ...args] = found;
   return [
     `# TABRELAY_TOKEN="$(${call.tokenCommand})" python call.py`,
     "import asyncio",
     ...PYTHON_IMPORTS,
+    ...pythonTypes(call.method),
     "",
     PYTHON_TOKEN,
     "",
@@ -123,14 +146,20 @@ function python(call) {
 
 /** @param {CopiedCall} call */
 function pytest(call) {
-  const [name, ...args] = pythonCall(call);
+  const found = pythonCall(call);
+  if (!found) return notOffered(call.method, "#");
+  const [name, ...args] = found;
   const title = String(bare(call.params).name ?? call.method).replaceAll(/\W+/gu, "_").toLowerCase();
-  const expected = call.expected;
+  const { expected, code } = call;
+  const made = `await client.${name}(${args.join(", ")})`;
   const check = expected && typeof expected === "object" ? expectedLines(/** @type {Record<string, any>} */ (expected)) : ["        assert result"];
+  const fails = ["        with pytest.raises(MCPError) as failed:", `            ${made}`, `        assert failed.value.code == ${code}`];
   return [
     `# TABRELAY_TOKEN="$(${call.tokenCommand})" python -m pytest test_${title}.py   (needs pytest-asyncio)`,
     ...PYTHON_IMPORTS,
+    ...pythonTypes(call.method),
     "import pytest",
+    ...(code === undefined ? [] : ["from mcp import MCPError"]),
     "",
     PYTHON_TOKEN,
     "",
@@ -138,8 +167,7 @@ function pytest(call) {
     "@pytest.mark.asyncio",
     `async def test_${title}() -> None:`,
     ...pythonClient(call.url, "    "),
-    `        result = await client.${name}(${args.join(", ")})`,
-    ...check,
+    ...(code === undefined ? [`        result = ${made}`, ...check] : fails),
   ].join("\n");
 }
 
@@ -148,6 +176,8 @@ function expectedLines(result) {
   const lines = [];
   if (Array.isArray(result.content)) lines.push(`        assert ${result.isError ? "" : "not "}result.is_error`);
   const texts = (result.content ?? []).filter((/** @type {any} */ block) => block?.type === "text").map((/** @type {any} */ block) => block.text);
+  // A hidden value is not what the server returns.
+  if (JSON.stringify([result.structuredContent, texts]).includes("[redacted]")) return lines.length ? lines : ["        assert result"];
   if (result.structuredContent !== undefined) lines.push(`        assert result.structured_content == ${literal(result.structuredContent)}`);
   else if (texts.length) lines.push(`        assert [block.text for block in result.content if block.type == "text"] == ${literal(texts)}`);
   return lines.length ? lines : ["        assert result"];
@@ -163,12 +193,15 @@ function typescript({ url, method, params, tokenCommand }) {
     [RESOURCES_READ]: "readResource",
     [PROMPTS_GET]: "getPrompt",
     [COMPLETION_COMPLETE]: "complete",
+    [TOOLS_LIST]: "listTools",
     [RESOURCES_LIST]: "listResources",
     [RESOURCES_TEMPLATES_LIST]: "listResourceTemplates",
     [PROMPTS_LIST]: "listPrompts",
   };
+  const name = Object.hasOwn(names, method) ? names[method] : undefined;
+  if (!name) return notOffered(method, "//");
   return [
-    `// TABRELAY_TOKEN="$(${tokenCommand})" npx tsx call.ts`,
+    `// TABRELAY_TOKEN="$(${tokenCommand})" npx tsx call.mts   (needs @modelcontextprotocol/sdk)`,
     'import { Client } from "@modelcontextprotocol/sdk/client/index.js";',
     'import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";',
     "",
@@ -177,7 +210,7 @@ function typescript({ url, method, params, tokenCommand }) {
     "  requestInit: { headers: { Authorization: `Bearer ${process.env.TABRELAY_TOKEN}` } },",
     "});",
     "await client.connect(transport);",
-    `console.log(await client.${names[method] ?? "listTools"}(${argument === "{}" ? "" : argument}));`,
+    `console.log(await client.${name}(${argument === "{}" ? "" : argument}));`,
     "await client.close();",
   ].join("\n");
 }

@@ -6,6 +6,8 @@
  * read.
  */
 
+import { TOOLS_CALL } from "../mcp_methods.js";
+
 /**
  * @typedef {import("./rows.js").Row} Row
  * @typedef {import("./relay_api.js").Detail} Detail
@@ -114,7 +116,7 @@ function otlpSpans({ row, spans = [], events }) {
     attribute("tabrelay.server", row.server),
     attribute("tabrelay.state", row.state),
     attribute("tabrelay.peer", row.peer),
-    ...(row.name ? [attribute("gen_ai.tool.name", row.name)] : []),
+    ...(row.name ? [attribute(row.method === TOOLS_CALL ? "gen_ai.tool.name" : "tabrelay.name", row.name)] : []),
     ...(row.era ? [attribute("mcp.protocol.version", row.era)] : []),
     ...(row.client.name ? [attribute("tabrelay.client", row.client.name)] : []),
     ...(row.error ? [attribute("error.type", row.error.reason)] : []),
@@ -197,13 +199,71 @@ export function readSession(text) {
 /** @param {any} detail @param {number} index @returns {Detail} */
 function checked(detail, index) {
   const row = detail?.row;
-  const isRow = typeof row?.id === "string" && typeof row.server === "string" && typeof row.method === "string" && typeof row.started === "number" && STATES.has(row.state);
-  if (!isRow || typeof detail.request !== "object") throw new Error(`Call ${index + 1} of the file is not complete.`);
+  const isRow = typeof row?.id === "string" && typeof row.server === "string" && typeof row.method === "string" && Number.isFinite(row.started) && STATES.has(row.state);
+  if (!isRow || !isObject(detail.request)) throw new Error(`Call ${index + 1} of the file is not complete.`);
+  const { request, response, clock, truncated } = detail;
   return {
-    ...detail,
-    row: { ...row, seq: Number(row.seq) || 0, group: String(row.group ?? row.id), client: { name: row.client?.name ?? null, version: row.client?.version ?? null }, bytes_in: Number(row.bytes_in) || 0, bytes_out: Number(row.bytes_out) || 0 },
-    notices: Array.isArray(detail.notices) ? detail.notices : [],
-    events: Array.isArray(detail.events) ? detail.events : [],
-    dropped: Number(detail.dropped) || 0,
+    row: checkedRow(row),
+    request: { method: String(request.method ?? row.method), params: request.params, headers: isObject(request.headers) ? request.headers : {} },
+    response: isObject(response) ? response : null,
+    notices: listOf(detail.notices, ({ at }) => Number.isFinite(at)),
+    events: listOf(detail.events, ({ at, kind, text }) => Number.isFinite(at) && typeof kind === "string" && typeof text === "string"),
+    spans: listOf(detail.spans, ({ name, hop, at, ms }) => typeof name === "string" && typeof hop === "string" && Number.isFinite(at) && Number.isFinite(ms)),
+    total_ms: numberOr(detail.total_ms, null),
+    clock: Number.isFinite(clock?.offset_ms) && Number.isFinite(clock.error_ms) ? { offset_ms: clock.offset_ms, error_ms: clock.error_ms } : null,
+    truncated: isObject(truncated) ? { request: Boolean(truncated.request), response: Boolean(truncated.response) } : false,
+    dropped: numberOr(detail.dropped, 0),
   };
+}
+
+/** @param {any} row @returns {Row} */
+function checkedRow(row) {
+  const text = (/** @type {any} */ value) => (typeof value === "string" ? value : null);
+  const { client, error } = row;
+  return {
+    id: row.id,
+    seq: numberOr(row.seq, 0),
+    group: text(row.group) ?? row.id,
+    server: row.server,
+    method: row.method,
+    name: text(row.name),
+    kind: text(row.kind) ?? "call",
+    client: { name: text(client?.name), version: text(client?.version) },
+    era: text(row.era),
+    principal: text(row.principal),
+    by: text(row.by) ?? "client",
+    peer: text(row.peer) ?? "",
+    tab: text(row.tab),
+    tab_title: text(row.tab_title),
+    started: row.started,
+    ms: numberOr(row.ms, null),
+    state: row.state,
+    code: numberOr(row.code, null),
+    error: isObject(error) && typeof error.reason === "string" ? { reason: error.reason, message: text(error.message) } : null,
+    delivered: text(row.delivered),
+    approval: text(row.approval),
+    bytes_in: numberOr(row.bytes_in, 0),
+    bytes_out: numberOr(row.bytes_out, 0),
+    tokens_in: numberOr(row.tokens_in, null),
+    tokens_out: numberOr(row.tokens_out, null),
+    trace: text(row.trace),
+    rounds: numberOr(row.rounds, 1),
+    replays: numberOr(row.replays, 0),
+    relay: text(row.relay) ?? "",
+  };
+}
+
+/** @param {unknown} value @returns {value is Record<string, any>} */
+function isObject(value) {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** @template Other @param {any} value @param {Other} other @returns {number | Other} */
+function numberOr(value, other) {
+  return Number.isFinite(value) ? value : other;
+}
+
+/** @param {unknown} list @param {(each: any) => boolean} isRight */
+function listOf(list, isRight) {
+  return Array.isArray(list) ? list.filter((each) => isObject(each) && isRight(each)) : [];
 }

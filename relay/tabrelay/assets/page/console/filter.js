@@ -10,7 +10,8 @@ import { clientOf, isError, isOpen, msOf, outcomeOf, tabOf, titleOf } from "./ro
 
 /**
  * @typedef {import("./rows.js").Row} Row
- * @typedef {{ key: string, value: string, isNot: boolean, matches: (row: Row, now: number) => boolean }} Term
+ * @typedef {{ key: string, value: string, isNot: boolean, isIncomplete?: boolean, matches: (row: Row, now: number) => boolean }} Term
+ *   an incomplete term, such as `tool:` while a person types, keeps all rows
  * @typedef {{ text: string, terms: Term[], problems: string[], matches(row: Row, now?: number): boolean }} Filter
  */
 
@@ -78,7 +79,7 @@ export function parseFilter(text) {
     text: text.trim(),
     terms,
     problems,
-    matches: (row, now = Date.now()) => terms.every((each) => each.matches(row, now) !== each.isNot),
+    matches: (row, now = Date.now()) => terms.every((each) => each.isIncomplete || each.matches(row, now) !== each.isNot),
   };
 }
 
@@ -115,14 +116,20 @@ function term(word, problems) {
   const at = bare.indexOf(":");
   const key = at > 0 && !bare.startsWith('"') ? bare.slice(0, at).toLowerCase() : "";
   const value = unquoted(bare.slice(at + 1));
-  if (key === "status") return { key, value, isNot, matches: statusMatcher(value) };
-  const text = TEXTS[key];
-  if (text) return { key, value, isNot, matches: textMatcher(value, bare.slice(at + 1).startsWith('"'), text) };
-  const number = NUMBERS[key];
-  if (number) return { key, value, isNot, matches: numberMatcher(key, value, number, problems) };
+  const isQuoted = bare.slice(at + 1).startsWith('"');
+  const isIncomplete = !isQuoted && !value.replaceAll(",", "");
+  if (key === "status") return { key, value, isNot, isIncomplete, matches: statusMatcher(value) };
+  const text = Object.hasOwn(TEXTS, key) ? TEXTS[key] : undefined;
+  if (text) return { key, value, isNot, isIncomplete, matches: textMatcher(value, isQuoted, text) };
+  const number = Object.hasOwn(NUMBERS, key) ? NUMBERS[key] : undefined;
+  if (number) {
+    const matches = numberMatcher(value, number);
+    if (!matches && value) problems.push(`“${key}:” needs a number, such as ${key}:>500 or ${key}:100-200.`);
+    return { key, value, isNot, isIncomplete: !matches, matches: matches ?? (() => true) };
+  }
   if (/^[a-z]+$/u.test(key) && value !== "" && !value.startsWith("//")) problems.push(`There is no key “${key}”.`);
   const wanted = unquoted(bare).toLowerCase();
-  return { key: "", value: wanted, isNot, matches: (row) => searchText(row).includes(wanted) };
+  return { key: "", value: wanted, isNot, isIncomplete: !wanted, matches: (row) => searchText(row).includes(wanted) };
 }
 
 /** @param {string} text */
@@ -144,7 +151,7 @@ function searchText(row) {
  */
 function textMatcher(value, isQuoted, text) {
   const wanted = (isQuoted ? [value] : value.split(",")).map((each) => each.toLowerCase()).filter(Boolean);
-  if (!wanted.length) return (row) => !value || text(row) === "";
+  if (!wanted.length) return (row) => text(row) === "";
   return (row) => {
     const found = text(row).toLowerCase();
     return wanted.some((each) => (each.endsWith("$") ? found === each.slice(0, -1) : found.includes(each)));
@@ -166,20 +173,15 @@ function statusMatcher(value) {
 }
 
 /**
- * @param {string} key
  * @param {string} value
  * @param {(row: Row, now: number) => number} number
- * @param {string[]} problems
- * @returns {Term["matches"]}
+ * @returns {Term["matches"] | null} null: it is no number
  */
-function numberMatcher(key, value, number, problems) {
+function numberMatcher(value, number) {
   const range = RANGE.exec(value);
   if (range) return (row, now) => number(row, now) >= Number(range[1]) && number(row, now) <= Number(range[2]);
   const found = NUMBER.exec(value);
-  if (!found) {
-    if (value) problems.push(`“${key}:” needs a number, such as ${key}:>500 or ${key}:100-200.`);
-    return () => true;
-  }
+  if (!found) return null;
   const limit = Number(found[2]);
   /** @type {Record<string, (value: number) => boolean>} */
   const compares = {

@@ -8,6 +8,7 @@
 import { duration, element } from "../element.js";
 import { appButton } from "./app_part.js";
 import { modelPart } from "./model_part.js";
+import { pinnedTab, pinTab } from "./pinned_tabs.js";
 import { isOpen } from "./rows.js";
 import { tasksPart } from "./tasks_part.js";
 import { promptTrial, resourceTrial, templateTrial, toolTrial } from "./trials.js";
@@ -170,23 +171,29 @@ function tabsPart(first, updates, context) {
     if (JSON.stringify(tabs) === drawn) return;
     drawn = JSON.stringify(tabs);
     none.hidden = tabs.length > 0;
-    list.replaceChildren(...tabs.map((tab) => tabItem(tab, context)));
+    list.replaceChildren(...tabs.map((tab) => tabItem(first.name, tab, context)));
   };
   updates.addEventListener("update", (event) => draw(/** @type {CustomEvent<Server>} */ (event).detail));
   draw(first);
   return element("div", {}, none, list);
 }
 
-/** @param {import("../browsers.js").Tab & { url?: string }} tab @param {PartContext} context */
-function tabItem({ id, title, visible, url }, context) {
+/** @param {string} server @param {import("../browsers.js").Tab & { url?: string }} tab @param {PartContext} context */
+function tabItem(server, { id, title, visible, url }, context) {
   const show = element("button", { type: "button", class: "button is-small" }, "Show its calls");
   show.addEventListener("click", () => context.filter(`tab:${id}`));
+  const isPinned = String(pinnedTab(server) === id);
+  const pin = element("button", { type: "button", class: "button is-small", "data-pin": id, "aria-pressed": isPinned, title: "Calls of the console go to this tab" }, "Pin");
+  pin.addEventListener("click", () => {
+    pinTab(server, pinnedTab(server) === id ? "" : id);
+    for (const each of pin.closest("ul")?.querySelectorAll("[data-pin]") ?? []) each.setAttribute("aria-pressed", String(each.getAttribute("data-pin") === pinnedTab(server)));
+  });
   const isWeb = /^https?:\/\//u.test(url ?? "");
   const open = isWeb ? element("a", { class: "button is-small", href: url, target: "_blank", rel: "noreferrer noopener" }, "Open") : null;
   return element(
     "li",
     { "data-tab": id },
-    element("div", { class: "row" }, element("p", { class: "name" }, title || "Untitled"), visible ? element("span", { class: "badge is-ok" }, "in view") : null, show, open),
+    element("div", { class: "row" }, element("p", { class: "name" }, title || "Untitled"), visible ? element("span", { class: "badge is-ok" }, "in view") : null, pin, show, open),
     element("p", { class: "about mono" }, [url ?? "", id].filter(Boolean).join(" · ")),
   );
 }

@@ -17,6 +17,7 @@ import { tabStrip } from "./tab_strip.js";
  *
  * @typedef {object} ServerActions
  * @property {(name: string) => void} accept the tools are fine as they are
+ * @property {(name: string) => Promise<import("./drift_view.js").ChangedTools>} changedTools
  * @property {(name: string) => void} reconnect connect to an upstream now
  * @property {(filter: string) => void} filter show calls
  * @property {(server: Server, updates: EventTarget) => import("./tab_strip.js").Part[]} parts further parts of the drawer, before
@@ -82,11 +83,11 @@ export function serverView(place, first, tokenCommand, part, actions) {
       setText(leftOut, flawsOf(server.left_out ?? [], server.suspicious ?? []));
       browsers.update(server.instances ?? []);
       updates.dispatchEvent(new CustomEvent("update", { detail: server }));
-      const next = JSON.stringify(server.drift ?? null);
+      const next = JSON.stringify(server.drift ? [server.drift, server.tools] : null);
       if (next !== drawnDrift) {
         drawnDrift = next;
         drift.hidden = !server.drift;
-        drift.replaceChildren(...(server.drift ? driftView(server.drift, () => actions.accept(name)) : []));
+        drift.replaceChildren(...(server.drift ? driftView(server.drift, () => actions.accept(name), () => actions.changedTools(name)) : []));
       }
     },
   };

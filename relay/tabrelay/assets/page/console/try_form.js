@@ -10,6 +10,7 @@ import { COMPLETION_COMPLETE, PROGRESS } from "../mcp_methods.js";
 import { toolForm } from "../tool_form.js";
 import { contentView } from "./content_view.js";
 import { jsonTree } from "./json_tree.js";
+import { pinnedTab } from "./pinned_tabs.js";
 import { askQuestions } from "./question_form.js";
 
 const MAX_ROUNDS = 16;
@@ -97,13 +98,14 @@ export function tryForm(trial, { runner, open }) {
 }
 
 /** The form's elements. @param {Trial} trial */
-function makeForm({ schema, values, of, note = "", tabs = [] }) {
+function makeForm({ server, schema, values, of, note = "", tabs = [] }) {
   const fields = toolForm(schema, values);
   const raw = element("textarea", { class: "mono", rows: 8, spellcheck: "false", "aria-label": "Parameters as JSON" });
   const rawField = element("label", { class: "field", hidden: true }, element("span", {}, "Parameters"), raw);
   const toggle = element("button", { type: "button", class: "button is-quiet is-small", "aria-pressed": "false" }, "Raw JSON");
   const options = tabs.map(({ id, title }) => element("option", { value: id }, title || id));
   const tab = tabs.length ? element("select", {}, element("option", { value: "" }, "As for any client"), ...options) : null;
+  if (tab && tabs.some(({ id }) => id === pinnedTab(server))) tab.value = pinnedTab(server);
   const run = element("button", { type: "submit", class: "button is-primary" }, of ? "Send" : "Run");
   const cancel = element("button", { type: "button", class: "button", hidden: true }, "Cancel");
   const status = element("p", { class: "hint", role: "status" });
