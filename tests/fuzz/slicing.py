@@ -15,8 +15,3 @@ def sliced(data: bytes) -> list[bytes]:
     places, rest = data[1 : 1 + count], data[1 + count :]
     cuts = sorted(place * len(rest) // 256 for place in places)
     return [rest[start:end] for start, end in zip([0, *cuts], [*cuts, len(rest)], strict=True)]
-
-
-def unsliced(data: bytes, *places: int) -> bytes:
-    """The input that `sliced` cuts at these 256ths of `data`."""
-    return bytes([len(places), *places]) + data

@@ -34,7 +34,3 @@ async def until(is_so: Callable[[], object], timeout_s: float = WAIT_S) -> None:
     async with asyncio.timeout(timeout_s):
         while not is_so():  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.02)
-
-
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))

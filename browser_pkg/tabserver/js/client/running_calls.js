@@ -305,7 +305,7 @@ function toInputRequired(value) {
  * @param {Ask} ask
  * @returns {Pick<CallContext, "elicit" | "elicitUrl" | "sample" | "roots">}
  */
-export function clientRequests(ask) {
+function clientRequests(ask) {
   return {
     /**
      * @param {string} message

@@ -23,7 +23,7 @@ const META_TAB = "tabrelay/tab";
 /** @typedef {import("./tool_list.js").Tool} Tool */
 
 /** The address of the app that shows a tool's results. @param {Tool} tool @returns {string} */
-export function appOf({ _meta }) {
+function appOf({ _meta }) {
   const uri = _meta?.ui?.resourceUri ?? _meta?.["ui/resourceUri"];
   return typeof uri === "string" && uri.startsWith("ui://") ? uri : "";
 }
