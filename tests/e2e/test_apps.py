@@ -261,6 +261,7 @@ async def test_a_skill_that_clients_would_refuse_is_refused(stage: Stage) -> Non
     for files, problem in (
         ({}, "needs a file SKILL.md"),
         ({"SKILL.md": "", "../x": ""}, "no path of a file"),
+        ({"SKILL.md": "", "..\\x": ""}, "no path of a file"),
         ({"SKILL.md": 5}, "must be a text"),
     ):
         assert problem in await stage.page.evaluate(script, files)

@@ -108,6 +108,11 @@ async def test_the_number_of_pages_that_wait_for_a_change_is_bounded() -> None:
         ("<!DOCTYPE html><p>A</p>", "<!DOCTYPE html>"),
         ("<p>A</p>", ""),
         ('<html lang="en"><body>', '<html lang="en">'),
+        ("<!-- <head> -->\n<html><head><title>", "<!-- <head> -->\n<html><head>"),
+        ("<html data-x='>'>\n<HEAD data-y=\">\">x", "<html data-x='>'>\n<HEAD data-y=\">\">"),
+        ("<script>const a = '<head>'</script>", ""),
+        ("<header><p>", ""),
+        ("<!-- never ends", ""),
     ],
 )
 def test_the_script_comes_before_all_others_and_keeps_the_document_type_first(html: str, before: str) -> None:

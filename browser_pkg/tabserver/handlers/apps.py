@@ -41,7 +41,13 @@ MAX_NAME: Final = 100
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _CSP: Final = ("connectDomains", "resourceDomains", "frameDomains", "baseUriDomains")
 _PERMISSIONS: Final = ("camera", "microphone", "geolocation", "clipboardWrite")
-_HEAD: Final = re.compile(r"<head\b[^>]*>|<html\b[^>]*>|^\s*<!doctype[^>]*>", re.IGNORECASE)
+_COMMENTS: Final = r"(?:\s*<!--(?s:.*?)-->)*"
+_MEMBERS: Final = r"""\b(?:[^>"']|"[^"]*"|'[^']*')*>"""
+# Where a page begins, up to the tag of its head. Comments and attributes may contain anything.
+_HEAD: Final = re.compile(
+    rf"{_COMMENTS}(?:\s*<!doctype[^>]*>)?{_COMMENTS}(?:\s*<html{_MEMBERS})?{_COMMENTS}(?:\s*<head{_MEMBERS})?",
+    re.IGNORECASE,
+)
 # Read when the module is loaded: a worker that starts from a memory snapshot has no files.
 _VIEW: Final = (Path(__file__).parents[1] / "js" / "app_view.js").read_text(encoding="utf-8")
 
@@ -126,10 +132,7 @@ def with_view(html: str, name: str, watch: str | None) -> str:
     """The page with the script that connects it to its client, before all others. client/apps.js does the same."""
     watched = f' data-watch="{escape(watch)}"' if watch else ""
     script = f'<script data-app="{escape(name)}"{watched}>\n{_VIEW}</script>\n'
-    found = None
-    for found in _HEAD.finditer(html):
-        if found[0].lower().startswith("<head"):
-            break
+    found = _HEAD.match(html)
     at = found.end() if found is not None else 0
     return html[:at] + script + html[at:]
 

@@ -35,7 +35,7 @@ MAX_FILES: Final = 512
 MAX_SIZE: Final = 16 * 1024 * 1024
 MAX_DESCRIPTION: Final = 1024
 _NAME: Final = re.compile(r"(?!.*--)[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?")
-_PATH: Final = re.compile(r"(?!.*(^|/)\.{1,2}(/|$))[^/\x00-\x1f]+(/[^/\x00-\x1f]+)*")
+_PATH: Final = re.compile(r"(?!.*(^|/)\.{1,2}(/|$))[^/\\\x00-\x1f]+(/[^/\\\x00-\x1f]+)*")
 _TYPES: Final = {
     "md": MARKDOWN,
     "txt": "text/plain",
@@ -107,7 +107,7 @@ def _offer(box: Toolbox, about: dict[str, Any], files: Mapping[str, str | bytes]
         text = write_frontmatter(about) + text
     elif not is_named:
         about = {"name": str(_parsed(lines, about["name"]).get("name"))}
-    contents = {path: body.encode() if isinstance(body, str) else body for path, body in files.items()}
+    contents = {path: _bytes(about["name"], path, body) for path, body in files.items()}
     contents[MANIFEST] = text.encode()
     root = f"skill://{about['name']}"
     for path in contents:
@@ -136,6 +136,15 @@ def _offer(box: Toolbox, about: dict[str, Any], files: Mapping[str, str | bytes]
     box.add(manifest)
     if len(contents) > 1:
         box.add(declare_resource(f"{root}/{{path*}}", _reader(root, contents), name=f"Files of {front['name']}"))
+
+
+def _bytes(name: str, path: str, body: object) -> bytes:
+    try:
+        if isinstance(body, str | bytes | bytearray):
+            return body.encode() if isinstance(body, str) else bytes(body)
+        raise SchemaError(f"skill {name}: {path!r} must be a text or bytes, not {type(body).__name__}")
+    except UnicodeEncodeError:
+        raise SchemaError(f"skill {name}: {path!r} has half of a surrogate pair, which no file can contain") from None
 
 
 def _reader(root: str, contents: Mapping[str, bytes]) -> Callable[[str], dict[str, Any]]:

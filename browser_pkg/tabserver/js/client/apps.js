@@ -181,12 +181,16 @@ function withView(html, script, name, watch) {
   return inHead(html, `<script data-app="${name}"${watched}>\n${script}</script>\n`);
 }
 
+const COMMENTS = String.raw`(?:\s*<!--[^]*?-->)*`;
+const MEMBERS = String.raw`\b(?:[^>"']|"[^"]*"|'[^']*')*>`;
+/** Where a page begins, up to the tag of its head. Comments and attributes may contain anything. */
+const HEAD = new RegExp(String.raw`^${COMMENTS}(?:\s*<!doctype[^>]*>)?${COMMENTS}(?:\s*<html${MEMBERS})?${COMMENTS}(?:\s*<head${MEMBERS})?`, "i");
+
 /**
  * @param {string} html
  * @param {string} first
  */
 function inHead(html, first) {
-  const head = /<head\b[^>]*>/i.exec(html) ?? /<html\b[^>]*>/i.exec(html) ?? /^\s*<!doctype[^>]*>/i.exec(html);
-  const at = head ? head.index + head[0].length : 0;
+  const at = HEAD.exec(html)?.[0].length ?? 0;
   return html.slice(0, at) + first + html.slice(at);
 }

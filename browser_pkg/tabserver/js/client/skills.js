@@ -13,7 +13,7 @@ import { RefusedOffer, ResourceNotFound } from "./errors.js";
 const MANIFEST = "SKILL.md";
 const META_SKILL = "io.modelcontextprotocol.skills/entry";
 const NAME = /^(?!.*--)[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$/;
-const PATH = /^(?!.*(^|\/)\.{1,2}(\/|$))[^/\u0000-\u001f]+(\/[^/\u0000-\u001f]+)*$/;
+const PATH = /^(?!.*(^|\/)\.{1,2}(\/|$))[^/\\\u0000-\u001f]+(\/[^/\\\u0000-\u001f]+)*$/;
 /** What every client accepts. The limits of handlers/skills.py. */
 const MAX_FILES = 512;
 const MAX_SIZE = 16 * 1024 * 1024;
