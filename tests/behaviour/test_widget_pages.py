@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,7 +20,9 @@ from tabrelay.admission.policy import Policy, Refuse
 from tabrelay.admission.tokens import Tokens
 from tabrelay.admission.widget_pages import MAX_ASKED, WidgetPages, name_of
 from tabrelay.peers.browsers import widget_endpoint
-from tabrelay.peers.browsers.widget_page import MAX_LIST
+from tabrelay.peers.browsers.widget_page import MAX_GREETING, MAX_LIST, WidgetPage
+from tabserver.wire.frames import CLOSE_PROTOCOL
+from tests.support.json_shapes import SHAPES, largest
 from tests.support.running_relay import RunningRelay
 from tests.support.waiting import BOUND_S, pause
 
@@ -237,3 +240,59 @@ def test_a_request_lasts_and_is_asked_again_and_a_refused_page_is_not_admitted(t
     for number in range(MAX_ASKED + 9):
         pages.admit(f"https://{number}.example")
     assert len(pages._asked) == MAX_ASKED and status() is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":' * 300 + "1" + "}" * 300,
+        '{"a":' * 900 + "1" + "}" * 900,
+        '{"content":[],"a":"\\ud800"}',
+        '{"content":NaN}',
+        "[",
+    ],
+    ids=["deep", "very deep", "surrogate", "NaN", "cut"],
+)
+async def test_a_result_that_can_not_be_read_ends_its_call_and_no_other(relay: RunningRelay, text: str) -> None:
+    async with admitted(relay) as widget:
+        await relay.has_read("shop.example", lambda row: len(row["tools"]) == 1)
+        calling = asyncio.create_task(relay.call("shop.example", "price"))
+        invoke = await widget.receive()
+        await widget.send(f'{{"type":"result","callId":"{invoke["callId"]}","result":{text}}}')
+        assert "error" in (await calling).json() or (await calling).json()["result"]["isError"]
+        calling = asyncio.create_task(relay.call("shop.example", "price"))
+        invoke = await widget.receive()
+        await widget.send({"type": "result", "callId": invoke["callId"], "result": {"content": []}})
+        assert (await calling).json()["result"]["content"] == []
+
+
+async def test_a_tool_that_nests_too_deeply_breaks_nothing(relay: RunningRelay) -> None:
+    schema = '{"properties":' * 300 + "{}" + "}" * 300
+    async with admitted(relay) as widget:
+        await relay.has_read("shop.example", lambda row: len(row["tools"]) == 1)
+        await widget.send(f'{{"type":"tools/changed","tools":[{{"name":"deep","inputSchema":{schema}}}]}}')
+        await widget.send({"type": "tools/changed", "tools": [TOOL, {**TOOL, "name": "other"}]})
+        await relay.has_read("shop.example", lambda row: len(row["tools"]) == 2)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_no_message_of_a_widget_takes_long(shape: str) -> None:
+    page = WidgetPage(None, None)  # type: ignore[arg-type]
+    texts = [f'{{"type":"tools/list","tools":{largest(shape, MAX_LIST - 100, most)}}}' for most in (None, 99_000)]
+    for text in texts:
+        times = []
+        for _ in range(6):
+            began = time.thread_time()
+            page._received(text)
+            times.append(time.thread_time() - began)
+            page._ready.clear()
+        assert min(times) < 0.05
+
+
+async def test_a_widget_that_sends_other_messages_before_its_tools_is_closed(relay: RunningRelay) -> None:
+    async with dial(relay) as socket:
+        widget = Widget(socket)
+        await widget.receive()
+        await widget.send(*[HELLO] * (MAX_GREETING + 1), {"type": "tools/list", "tools": [TOOL]})
+        assert await widget.closed() == CLOSE_PROTOCOL
+    assert (await relay.http.get("/-/status")).json()["servers"] == []

@@ -7,6 +7,12 @@ from typing import Final
 from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
+    Mutation("loop time of a widget's messages", "if False:", "tests/behaviour/test_widget_pages.py -k takes_long"),
+    Mutation(
+        "levels of nesting in a widget's messages",
+        "return found if isinstance(found, dict) else {}",
+        "tests/behaviour/test_widget_pages.py -k can_not_be_read",
+    ),
     Mutation(
         "a widget that is hosted by another site than its page",
         "if False:",

@@ -75,3 +75,11 @@ async def test_what_is_no_list_of_origins_adds_nothing(web: WebRoutes, csp: Any)
 async def test_the_number_of_origins_has_a_bound(web: WebRoutes) -> None:
     found = await rules(web, {"connectDomains": [f"https://{number}.example" for number in range(MAX_ORIGINS + 9)]})
     assert len(found["connect-src"].split()) == MAX_ORIGINS
+
+
+@pytest.mark.parametrize(
+    "csp", ["[" * 8000, '{"connectDomains":' + "[" * 3000, '{"a":"\\ud800"}', "9" * 5000, "\udcff"]
+)
+async def test_a_parameter_of_any_form_is_answered(web: WebRoutes, csp: str) -> None:
+    answer = await web.get(f"{ROUTE}?csp={quote(csp, errors='surrogateescape')}")
+    assert answer.status == 200 and "connect-src 'none'" in (answer.header("content-security-policy") or "")

@@ -7,10 +7,10 @@ without an origin of its own, no storage, no key of the relay, and no network bu
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Final
 
+import orjson
 from fastapi import FastAPI, Request, Response
 
 ROUTE: Final = "/-/page/app-frame"
@@ -80,7 +80,7 @@ def app_policy(csp: dict[str, list[str]]) -> str:
 
 def _read(text: str) -> dict[str, list[str]]:
     try:
-        given: Any = json.loads(text) if text and len(text) <= MAX_CSP else {}
+        given: Any = orjson.loads(text) if text and len(text) <= MAX_CSP else {}
     except ValueError:
         given = {}
     return {kind: _sources(found) for kind, found in given.items()} if isinstance(given, dict) else {}

@@ -117,7 +117,10 @@ class WidgetEndpoint:
             except TimeoutError:
                 socket.close(CLOSE_PROTOCOL, f"no hello within {settings.hello_deadline_s:g} s")
                 return
-            admitted = await self._approved(page, origin) if greeted else None
+            if not greeted:
+                socket.close(CLOSE_PROTOCOL, "no list of tools within the first messages")
+                return
+            admitted = await self._approved(page, origin)
             if isinstance(admitted, Refuse):
                 socket.close(CLOSE_FORBIDDEN, admitted.message)
             elif admitted is not None:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import orjson
 
+from tabrelay.payloads.json_limits import is_deeper_than, is_heavy
 from tabrelay.peers.browsers.plain_session import PlainSocket
 from tabserver.wire import eras, jsonrpc, methods
 
@@ -27,6 +28,11 @@ CHANGED: Final = "tools/changed"
 LARGE: Final = 64 * 1024
 MAX_LIST: Final = 1024 * 1024
 MAX_TOOLS: Final = 1000
+# As `payloads.json_limits` counts them: parsing and checking so many takes up to 20 ms.
+MAX_VALUES: Final = 100_000
+MAX_DEPTH: Final = 200  # levels of nesting, fewer than can be written
+MAX_GREETING: Final = 8  # messages of a widget before its tools
+_CALL: Final = re.compile(r'\{"type":"result","callId":"([0-9]{1,15})"')
 _RESULT: Final = re.compile(r'\{"type":"result","callId":"([0-9]{1,15})","result":(?=\{)')
 
 Message = dict[str, Any]
@@ -51,9 +57,12 @@ class WidgetPage:
         self._tools: list[Message] = []
 
     async def greet(self) -> bool:
-        """Wait for the widget's `hello` and its tools. False: it has gone."""
-        while (text := await self._receive()) is not None:
+        """Wait for the widget's `hello` and its tools. False: it has gone, or sends other messages."""
+        for _ in range(MAX_GREETING):
+            if (text := await self._receive()) is None:
+                return False
             message = _parsed(text)
+            await asyncio.sleep(0)
             if message.get("type") == "hello":
                 self.origin, self._title = str(message.get("origin")), str(message.get("title") or "")[:200]
             elif message.get("type") == methods.TOOLS_LIST:
@@ -149,7 +158,9 @@ class WidgetPage:
             return
         message = _parsed(text)
         kind = message.get("type")
-        if kind == "result":
+        if not message and (call := _CALL.match(text)) is not None:
+            self._say(jsonrpc.error_message(int(call[1]), jsonrpc.INTERNAL_ERROR, "The tool's result can't be read."))
+        elif kind == "result":
             self._received_result(message)
         elif kind in (methods.TOOLS_LIST, CHANGED):
             self._tools = _tools(message)
@@ -169,12 +180,16 @@ class WidgetPage:
 
 
 def _parsed(text: str) -> Message:
-    """A message of the widget. Empty: it has another form, or is too long."""
+    """A message of the widget. Empty: it has another form, is too long, has too many values or nests too deeply."""
+    # defence: loop time of a widget's messages
+    if len(text) > MAX_LIST or is_heavy(text, MAX_VALUES):
+        return {}
     try:
-        found = orjson.loads(text) if len(text) <= MAX_LIST else None
+        found = orjson.loads(text)
     except ValueError:
-        found = None
-    return found if isinstance(found, dict) else {}
+        return {}
+    # defence: levels of nesting in a widget's messages
+    return found if isinstance(found, dict) and not is_deeper_than(found, MAX_DEPTH) else {}
 
 
 def _tools(message: Message) -> list[Message]:
