@@ -5,6 +5,8 @@
  */
 
 const REPORT_EVERY_MS = 100;
+/** How many times larger a compressed file of Python is when it is read: about. */
+const COMPRESSION = 3;
 
 export class DownloadProgress {
   /** Rejects when the boot can't succeed; never resolves. @type {Promise<never>} */
@@ -80,13 +82,18 @@ export class DownloadProgress {
    */
   async #count(reader, headers) {
     const length = Number(headers.get("content-length"));
-    // A compressed response has a Content-Length that differs from the number of bytes that are read.
-    if (!length || headers.get("content-encoding")) this.#isTotalKnown = false;
+    if (!length) this.#isTotalKnown = false;
     this.#total += length;
+    // The Content-Length of a compressed response is that of the download; what is read is larger. So its progress is an estimate.
+    const ratio = headers.get("content-encoding") ? COMPRESSION : 1;
+    let counted = 0;
     for (;;) {
       const { done, value } = await reader.read();
+      const before = counted;
+      if (length) counted = done ? length : Math.min(counted + value.byteLength / ratio, length);
+      else counted += value?.byteLength ?? 0;
+      this.#loaded += counted - before;
       if (done) return;
-      this.#loaded += value.byteLength;
       if (!this.#isDownloading) continue;
       this.#rearm();
       this.#reportProgress();
@@ -98,7 +105,7 @@ export class DownloadProgress {
     if (now - this.#reportedAt < REPORT_EVERY_MS) return;
     this.#reportedAt = now;
     const isTotalKnown = this.#isTotalKnown && this.#loaded <= this.#total;
-    this.#report?.(this.#loaded, isTotalKnown ? this.#total : undefined);
+    this.#report?.(Math.round(this.#loaded), isTotalKnown ? this.#total : undefined);
   }
 
   /** Restart the timeout. */
