@@ -143,5 +143,5 @@ def _command(text: str) -> tuple[str, ...]:
     except ValueError as problem:
         raise ExitWith(f"--proxy {text!r} can't be read as a command: {problem}.") from None
     if not parts:
-        raise ExitWith("--proxy wants a command.")
+        raise ExitWith("--proxy needs a command.")
     return parts

@@ -89,7 +89,7 @@ def _call(args: argparse.Namespace) -> int:
     from tabrelay.cli import render
 
     if not args.tool.strip():
-        raise ExitWith("Which tool? Its name is empty.")
+        raise ExitWith("The name of the tool is empty.")
     _check_output(args)
     args.arguments = _whole_arguments(args)
     args.pairs = [*args.pairs, *args.words]
@@ -210,7 +210,7 @@ def _whole_arguments(args: argparse.Namespace) -> dict[str, Any]:
     except (ValueError, RecursionError) as problem:
         raise ExitWith(f"--args is not JSON: {problem}", help="TR320") from None
     if not isinstance(found, dict):
-        raise ExitWith('--args has to be a JSON object, such as {"a": 2}', help="TR320")
+        raise ExitWith('--args must be a JSON object, such as {"a": 2}', help="TR320")
     return found
 
 
@@ -220,7 +220,7 @@ def _check_output(args: argparse.Namespace) -> None:
         return
     path = Path(args.output)
     if ".." in path.parts:
-        raise ExitWith("-o: a path without .. please.", help="TR316")
+        raise ExitWith('-o: the path must not contain "..".', help="TR316")
     if path.is_dir() or not path.parent.is_dir():
         raise ExitWith(
             f"-o: {path} can't be written: {'it is' if path.is_dir() else 'there is no'} directory.", help="TR316"

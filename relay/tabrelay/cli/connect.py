@@ -72,12 +72,12 @@ def headers(given: list[str], env: Any) -> dict[str, str]:
 def _expand(text: str, env: Any) -> str:
     def value(match: re.Match[str]) -> str:
         if match[1] not in env:
-            raise ExitWith(f"The environment has no variable {match[1]}, which --header wants.")
+            raise ExitWith(f"The environment has no variable {match[1]}, which --header needs.")
         return str(env[match[1]])
 
     expanded = VARIABLE.sub(value, text)
     if not expanded.isprintable():
-        raise ExitWith("A header's value has to be one line of printable characters.")
+        raise ExitWith("The value of a header must be one line of printable characters.")
     return expanded
 
 

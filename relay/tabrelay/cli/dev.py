@@ -56,7 +56,7 @@ def _dev(args: argparse.Namespace) -> int:
     if not is_loopback(settings.host):
         raise ExitWith(f"dev works only on a loopback address, not on {settings.host}. Use serve.")
     if settings.public_url or settings.workers > 1:
-        raise ExitWith("dev is for one developer: --public-url and --workers are for serve.")
+        raise ExitWith("--public-url and --workers do not work with `tabrelay dev`. Use `tabrelay serve`.")
     sock = _listen(settings, args.folder, is_port_given=args.port is not None)
     port = int(sock.getsockname()[1])
     try:

@@ -68,7 +68,7 @@ def _install(args: argparse.Namespace) -> int:
     client, file = _client(args.client), _file(args)
     servers = args.servers or _all_servers(args)
     if args.entry is not None and len(servers) > 1:
-        raise ExitWith("--as is for one server at a time.")
+        raise ExitWith("--as needs exactly one server.")
     wanted = {args.entry or _entry_name(server): client.entry(_launch(args, server)) for server in servers}
     known = _servers(file)
     taken = [name for name, entry in wanted.items() if name in known and known[name] != entry]
@@ -162,8 +162,8 @@ def _client(name: str) -> KnownClient:
 
     if name not in BY_NAME:
         close = get_close_matches(name.lower(), BY_NAME, 1)
-        hint = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(BY_NAME)}."
-        raise ExitWith(f"{name!r} is not a client that is known here. {hint}", help="TR310")
+        hint = f"Did you mean {close[0]}?" if close else f"Known are: {', '.join(BY_NAME)}."
+        raise ExitWith(f"{name!r} is not a known client. {hint}", help="TR310")
     return BY_NAME[name]
 
 

@@ -25,7 +25,7 @@ def _mcp(args: argparse.Namespace) -> int:
 
     nonce = os.environ.get(stdio_shim.NONCE, "")
     if not nonce:
-        raise ExitWith(f"{stdio_shim.NONCE} is not set. Agents start this program, and `tabrelay acp` tells them how.")
+        raise ExitWith(f"{stdio_shim.NONCE} is not set. Agents start this program, as `tabrelay acp` configures them.")
     if not 0 < args.shim_port < 65536:
         raise ExitWith(f"{args.shim_port} is not a port.")
     return stdio_shim.run(args.shim_port, nonce)

@@ -91,7 +91,7 @@ def _add(args: argparse.Namespace) -> int:
     except PackageError as problem:
         raise ExitWith(_with_advice(str(problem), args.names), FAILED, help="TR311") from None
     except OSError as problem:
-        raise ExitWith(f"The packages can't be kept: {problem}", FAILED, help="TR311") from None
+        raise ExitWith(f"The packages can't be stored: {problem}", FAILED, help="TR311") from None
     for package in packages.values():
         print(f"  added  {package.name} {package.version} ({package.size / 1e6:.1f} MB)")
     if missing:

@@ -218,7 +218,9 @@ def _run(commands: Sequence[Sequence[str]], must_work: bool = True) -> None:
     for command in commands:
         if shutil.which(command[0]) is None:
             if must_work:
-                raise ExitWith(f"{command[0]} is not here. When it is: {_shown(commands)}", FAILED, help="TR312")
+                raise ExitWith(
+                    f"{command[0]} was not found. When it is installed, run: {_shown(commands)}", FAILED, help="TR312"
+                )
             return
         ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if ended.returncode and must_work:

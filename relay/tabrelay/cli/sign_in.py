@@ -69,7 +69,7 @@ def credentials(
 
     if header is not None:
         if args.token_env or args.token_file or args.token_command:
-            raise ExitWith("There are two tokens: one by --header Authorization, one by another flag.", help="TR314")
+            raise ExitWith("Two tokens were given: by --header Authorization, and by another flag.", help="TR314")
         return Fixed(bearer(header), "The server refused the token of --header.")
     if args.token_env:
         return Fixed(

@@ -36,7 +36,7 @@ def _stdio(args: argparse.Namespace) -> int:
     import asyncio
 
     if args.json and not args.check:
-        raise ExitWith("--json is for --check: without it, stdout has the messages of the server.")
+        raise ExitWith("--json works only with --check: otherwise stdout carries the messages of the server.")
     return asyncio.run(_run(args))
 
 

@@ -58,7 +58,7 @@ export const REASONS = {
   worker_option_missing: {
     help: "TR407",
     why: "misconfigured",
-    happened: "connect() got no worker file, and {origin} is another origin than the relay's.",
+    happened: "connect() got no worker file, but the page's origin {origin} is not the relay's.",
     todo: `${LOADER} Put it beside the page, and pass its address: connect({ server, worker: "/tabrelay.js" }).`,
   },
   worker_other_origin: {
@@ -234,7 +234,7 @@ export const REASONS = {
   client_outdated: {
     help: "TR439",
     why: "version",
-    happened: "This app's copy of the client has another version than the relay.",
+    happened: "This app's copy of the client and the relay have different versions.",
     todo: "Update it: npm install {relay}/-/tabrelay.tgz",
     remedy: "none",
   },
