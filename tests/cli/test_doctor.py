@@ -139,6 +139,13 @@ def hang_up(server: socket.socket) -> None:
             server.accept()[0].close()
 
 
+def test_a_state_directory_that_is_a_file_is_bad(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "home").write_text("")
+    code, found = ask(capsys, "--home", tmp_path / "home", "--port", "9")
+    assert code == 1 and states(found)["state"] == "bad" and states(found)["token"] == "note"
+    assert found["state"][0]["text"].endswith("home is a file, not a directory.")
+
+
 def test_a_port_that_another_program_has_is_bad(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -72,6 +72,10 @@ def test_a_bad_name_or_a_file_in_the_place_of_the_folder_is_refused(
     (folder / "file").write_text("")
     assert main(["init", "file"]) == 2
     assert main(["init", "--server=a b"]) == 2
+    assert main(["init", "file/inside"]) == 1
+    assert "wrote" not in capsys.readouterr().out
+    assert main(["init", "file"]) == 2
+    assert main(["init", "--server=a b"]) == 2
     assert "is not a folder" in (said := capsys.readouterr().err) and "not allowed" in said
     assert names(folder) == ["file"]
 

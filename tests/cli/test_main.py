@@ -116,6 +116,8 @@ def test_serve_takes_names_and_flags_in_any_order() -> None:
         (["tools", "demo", "-f", "jsn"], "'jsn' is not one of text, json, markdown.\nDid you mean json?"),
         (["demo", "--port", "x"], "-p/--port: 'x' is not a whole number.\nAll flags: tabrelay demo --help"),
         (["call", "demo", "--agrs", "{}"], "Did you mean --args?"),
+        (["call", "demo", "add", "--a", "2"], "arguments: --a\nArguments of the tool have no dashes, as in: "),
+        (["call", "demo", "add", "--b=2"], "arguments: --b=2\nArguments of the tool have no dashes, as in: "),
         (["--hepl"], "unrecognized arguments: --hepl\nDid you mean --help?"),
         (["serv"], "Did you mean serve?"),
         (["token", "revok", "x"], "Did you mean revoke?"),

@@ -42,6 +42,7 @@ def add(commands: Any) -> None:
         "  tabrelay call demo add -a a=2 -a b=3 -o sum.txt",
     )
     call.mixes = True
+    call.advice = "Arguments of the tool have no dashes, as in: tabrelay call demo add a=2 b=3"
     connect.add_flags(call, asks=True)
     call.add_argument("tool", metavar="TOOL", help="its name")
     call.add_argument(

@@ -105,6 +105,10 @@ def _program(relay: DiagnosedRelay) -> Findings:
 def _state(relay: DiagnosedRelay) -> Findings:
     """The state directory exists, is writable, and is closed to other users."""
     home = relay.settings.home
+    if home.exists() and not home.is_dir():
+        advice = "Name another one: --home DIRECTORY, or TABRELAY_HOME"
+        yield Finding("state", "bad", f"{home} is a file, not a directory.", advice, "TR315")
+        return
     if not home.is_dir():
         yield Finding("state", "note", f"{home} is not there yet: the first start makes it.")
         return
@@ -122,7 +126,7 @@ def _token(relay: DiagnosedRelay) -> Findings:
     try:
         mode = path.stat().st_mode
         token = path.read_text(encoding="ascii").strip()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         yield Finding("token", "note", "There is none yet: the first start makes it.")
         return
     except (OSError, UnicodeDecodeError) as problem:

@@ -65,8 +65,8 @@ def _write(path: Path, body: bytes, is_forced: bool, is_dry: bool) -> bool:
     if is_there and (not is_forced or path.is_symlink() or not path.is_file()):
         print(f"  exists     {path}, left as it is")
         return True
-    print(f"  {'would write' if is_dry else 'replaced  ' if is_there else 'wrote     '} {path}")
     if is_dry:
+        print(f"  would write {path}")
         return False
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -80,6 +80,7 @@ def _write(path: Path, body: bytes, is_forced: bool, is_dry: bool) -> bool:
             draft.unlink(missing_ok=True)
     except OSError as problem:
         raise ExitWith(f"{path} can't be written: {problem.strerror or problem}", FAILED, help="TR316") from None
+    print(f"  {'replaced  ' if is_there else 'wrote     '} {path}")
     return False
 
 

@@ -63,6 +63,8 @@ class Parser(argparse.ArgumentParser):
             names = message.removeprefix(_MISSING).split(", ")
             verb = "is" if len(names) == 1 else "are"
             self._end(f"{' and '.join(names)} {verb} missing.", f"Example: {self._example()}")
+        if message.startswith("ambiguous option: ") and self.advice:
+            self._refuse([message.removeprefix("ambiguous option: ").split()[0]])
         message = re.sub(r"invalid int value: (.*)", r"\1 is not a whole number", message)
         self._end(message.removeprefix("argument ") + ".", self._all())
 
