@@ -22,6 +22,8 @@ ATTACKERS = {
     "a route that is not listed",
     "a page that probes which servers exist",
     "DNS rebinding",
+    "a program with a token that sends the relay's own routes",
+    "a page with the embed widget of MCP-B, or a program that pretends",
     "a wheel that was replaced, or a page that reads the packages of another",
     "code of an app that `tabrelay dev` serves",
     "the port on which `tabrelay demo` serves its example",

@@ -74,7 +74,7 @@ MUTATIONS: Final = (
     Mutation(
         "streams of changes",
         "if False:",
-        "tests/faces/web/test_app_site.py::test_streams_of_changes_are_so_many_and_end_with_the_relay",
+        "tests/faces/web/test_app_site.py::test_the_number_of_streams_of_changes_is_bounded_and_end_with_the_relay",
     ),
     Mutation(
         "bounds: servers in a conductor's report",
