@@ -32,6 +32,7 @@ class FakeCall:
     server, method = "notes", "tools/call"
 
     def __init__(self, name: str, client: Any = None) -> None:
+        self.id = "a-1"
         self.name, self.caller = name, Caller(Era.MODERN, "2026-07-28", "me", client)
 
     def happened(self, kind: str, text: str) -> None: ...
