@@ -161,7 +161,7 @@ def test_method_names_of_the_pages_are_those_of_the_wire() -> None:
 
 
 # Attributes of the platform: events of the DOM and of IndexedDB, Pyodide's hook for fatal errors, the compiler.
-JS_LISTENERS = {"onmessage", "onopen", "onclose", "onerror", "onconnect", "onsuccess", "onupgradeneeded"}
+JS_LISTENERS = {"onmessage", "onopen", "onclose", "onerror", "onconnect", "onsuccess", "onupgradeneeded", "oncomplete"}
 JS_PLATFORM = JS_LISTENERS | {"on_fatal", "instantiateStreaming"}
 JS_ASSIGNED = re.compile(
     r"^\s*(?!const |let |this\.\w+ =|this\.#\w+ =)[\w.#?]+\.(\w+) \??\??= (?:async )?(?:\(.*=>|\w+ =>|function\b)"
