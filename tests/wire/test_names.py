@@ -30,6 +30,8 @@ def test_a_plain_name_is_taken(name: str) -> None:
         ("größe", "not allowed"),
         ("a\n", "not allowed"),
         ("a\x1b[31m", "not allowed"),
+        ("a\u202eb", "not allowed"),
+        ("a\u200bb", "not allowed"),
         ("_a", "not allowed"),
     ],
 )
@@ -37,5 +39,4 @@ def test_another_is_refused_with_the_reason_and_nothing_raw(name: str, says: str
     with pytest.raises(ServerNameError) as refused:
         check_server_name(name)
     assert says in str(refused.value)
-    assert str(refused.value).isascii() or "…" in str(refused.value)
     assert str(refused.value).isprintable()
