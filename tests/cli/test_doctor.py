@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tabrelay.cli import doctor
+from tabrelay.cli import doctor, readiness
 from tabrelay.cli.main import main
 from tabserver.handlers.toolbox import Toolbox, tool
 from tests.support.cpython_worker import CPythonWorker
@@ -137,6 +137,21 @@ def hang_up(server: socket.socket) -> None:
     with suppress(OSError):
         while True:
             server.accept()[0].close()
+
+
+@pytest.mark.parametrize(
+    ("app_url", "count", "advice"),
+    [
+        ("", 1, "Open the page that offers s0"),
+        ("", 9, "Open the page that offers s0 or s1 or s2 or s3 or s4 or s5 or another one"),
+        ("http://127.0.0.1:4747", 9, "Open http://127.0.0.1:4747/"),
+        ("http://127.0.0.1:4747", 0, "Open http://127.0.0.1:4747/"),
+    ],
+)
+def test_the_page_to_open_is_named(app_url: str, count: int, advice: str) -> None:
+    rows = [{"name": f"s{number}", "state": "offline", "tools": []} for number in range(count)]
+    (found,) = readiness.findings([{"servers": rows, "asking": [], "app_url": app_url}], "tabrelay")
+    assert (found.text, found.advice) == ("No page is connected.", advice)
 
 
 def test_a_state_directory_that_is_a_file_is_bad(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

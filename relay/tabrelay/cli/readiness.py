@@ -15,6 +15,7 @@ from tabrelay.cli.colours import Colours
 MARKS: Final = {"ok": "ok  ", "note": "note", "bad": "BAD ", "missing": "TODO"}
 COLOURS: Final = {"ok": "green", "note": "dim", "bad": "red", "missing": "yellow"}
 ADVICE_COLUMN: Final = 17
+SHOWN_NAMES: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,8 @@ def _steps(statuses: Sequence[dict[str, Any]], program: str) -> Iterator[Finding
     # The pages that `tabrelay dev` serves.
     apps = " or ".join(f"{status['app_url']}/" for status in statuses if status.get("app_url"))
     if pages:
-        advice = f"Open the page that offers {' or '.join(pages)}{f': {apps}' if apps else ''}"
+        more = " or another one" if len(pages) > SHOWN_NAMES else ""
+        advice = f"Open {apps}" if apps else f"Open the page that offers {' or '.join(pages[:SHOWN_NAMES])}{more}"
         yield Finding("call", "missing", "No page is connected.", advice, "TR101")
     elif not upstreams:
         advice = f"Open a page that connects. The demo's: {program} demo" if statuses else "Open it in a browser"
