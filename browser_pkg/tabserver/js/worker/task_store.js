@@ -107,14 +107,14 @@ function withStore(operation) {
       const database = opening.result;
       const transaction = database.transaction(STORE, "readwrite");
       const found = operation(transaction.objectStore(STORE));
-      transaction.oncomplete = () => {
+      transaction.addEventListener("complete", () => {
         database.close();
         resolve(found);
-      };
-      transaction.onabort = transaction.onerror = () => {
+      });
+      transaction.addEventListener("abort", () => {
         database.close();
         reject(transaction.error);
-      };
+      });
     };
   });
 }
