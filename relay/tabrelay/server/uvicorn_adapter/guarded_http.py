@@ -174,7 +174,9 @@ class GuardedHttp(asyncio.Protocol):
         if self.is_finished:
             return
         self._disarm()
-        if rest:
+        if rest and self._is_answered:
+            self._pipelined += rest  # not sent ahead: the response came before the end of the body
+        elif rest:
             self._keep_pipelined(rest)
         if self._is_answered:
             self._next_request()
