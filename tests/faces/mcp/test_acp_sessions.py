@@ -54,7 +54,7 @@ def test_who_may_not_see_a_server_does_not_see_its_sessions() -> None:
 async def test_a_report_that_is_none_does_no_harm(tmp_path: Path, told: Any) -> None:
     async with RunningRelay(tmp_path) as relay:
         answer = await relay.http.put("/-/acp/x", json=told)
-        assert answer.status_code in (200, 400)
+        assert answer.status_code in (200, 400, 415)  # without a body it has no content type
         assert (await relay.http.get("/-/status")).json()["acp"] == []
         stranger = await relay.http.put("/-/acp/x", json=told, headers={"Authorization": "Bearer no"})
         assert stranger.status_code == 401
