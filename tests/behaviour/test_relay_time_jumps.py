@@ -208,6 +208,7 @@ WALL_CLOCK = {
     "browser_pkg/tabserver/mcp/server.py": "expiry of state that outlives the worker",
     "browser_pkg/tabserver/worker/service.py": "since when a state lasts, for the page",
     "browser_pkg/tabserver/worker/snapshot_reset.py": "names it in a comment",
+    "browser_pkg/tabserver/js/worker/task_store.js": "expiry of tasks that outlive the worker",
     "browser_pkg/tabserver/js/client/offers.js": "which of two tabs offered a tool first",
     "browser_pkg/tabserver/js/client/state.js": "since when a state lasts, for the page",
     "browser_pkg/tabserver/js/client/request_pairing.js": "when a code expires, for people",

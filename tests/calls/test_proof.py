@@ -282,7 +282,8 @@ async def test_a_client_that_leaves_in_the_middle_of_a_body_leaves_nothing_in_th
     challenge."""
     async with RunningRelay(tmp_path) as relay:
         before = len(asyncio.all_tasks())
-        head = f"Host: 127.0.0.1:{relay.port}\r\nAuthorization: Bearer {relay.token}\r\nContent-Length: 200\r\n\r\n{{"
+        head = f"Host: 127.0.0.1:{relay.port}\r\nAuthorization: Bearer {relay.token}\r\n"
+        head += "Content-Type: application/json\r\nContent-Length: 200\r\n\r\n{"
         method = "POST" if path == proof.ROUTE else "PUT"
         _, writer = await asyncio.open_connection("127.0.0.1", relay.port)
         writer.write(f"{method} {path} HTTP/1.1\r\n{head}".encode())
