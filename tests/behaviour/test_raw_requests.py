@@ -315,6 +315,7 @@ async def test_what_is_sent_ahead_of_an_answer_has_a_limit(relay: RunningRelay, 
 
 
 @pytest.mark.parametrize("size", [10, 100_000], ids=["small", "larger than what may be sent ahead"])
+@pytest.mark.requirement("bad-input")
 async def test_a_request_behind_the_end_of_a_body_that_was_refused_early_is_answered(
     relay: RunningRelay, size: int
 ) -> None:
