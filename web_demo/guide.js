@@ -61,6 +61,8 @@ export class Guide {
   /** @type {Place | null} */
   #place = null;
   #isCutting = false;
+  /** The label of the button that has the focus, or gets it back when it is enabled again. */
+  #focusedLabel = "";
   /** @type {Map<StepId, HTMLButtonElement>} */
   #tabs = new Map();
 
@@ -129,7 +131,8 @@ export class Guide {
     this.#body.replaceChildren(text, element("div", { class: "row actions" }, ...buttons), ...this.#more(step));
     if (!hadFocus) return;
     // The focus stays: on the same button, or on the step while its button is disabled.
-    const same = buttons.find(({ textContent }) => textContent === focused?.textContent) ?? buttons[0];
+    if (focused !== this.#body) this.#focusedLabel = focused?.textContent ?? "";
+    const same = buttons.find(({ textContent }) => textContent === this.#focusedLabel) ?? buttons[0];
     (same?.matches(":disabled") ? this.#body : (same ?? this.#body)).focus({ preventScroll: true });
   }
 

@@ -253,7 +253,7 @@ async def test_no_secret_is_logged_even_at_trace() -> None:
         (["notes", "--header", "X:${NOT_SET_ANYWHERE}"], "NOT_SET_ANYWHERE"),
         (["notes", "--token-env", "NOT_SET_ANYWHERE"], "NOT_SET_ANYWHERE"),
         (["notes", "--token-env", "A", "--token-command", "b"], "not allowed with"),
-        (["notes", "--header", "Authorization: x", "--token-env", "HOME"], "two tokens"),
+        (["notes", "--header", "Authorization: x", "--token-env", "HOME"], "Two tokens"),
         (["notes", "--token-command", "no-such-program-here"], "can't be started"),
         (["notes", "--token-file", "/no/such/file"], "token file"),
         (["notes", "--timeout", "0"], "--timeout"),

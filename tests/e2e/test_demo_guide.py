@@ -138,7 +138,7 @@ async def test_a_call_that_loses_its_connection_is_answered_once_and_the_step_is
     await expect(page.locator("#last-about")).to_contain_text("The connection is cut.")
     await expect(page.locator("#line")).to_have_attribute("data-cut", "")
     await is_done(page, "cut")
-    await expect(step.get_by_role("button", name="Next")).to_be_focused()
+    await expect(step.get_by_role("button", name="cut the connection")).to_be_focused()
     await expect(page.locator("#last-call")).to_contain_text("→ Drew a purple line through 180 points")
     await expect(page.locator("#line")).not_to_have_attribute("data-cut", "")
     await expect(page.locator("#calls [data-call]")).to_have_count(before + 1)
