@@ -7,6 +7,7 @@ import base64
 import json
 import os
 import pty
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -22,6 +23,7 @@ from tabrelay.bridge.credentials import Fixed
 from tabrelay.bridge.http import HttpEndpoint as Http
 from tabrelay.bridge.outbound import Outbound, OutboundLimits
 from tabrelay.bridge.target import UrlTarget
+from tabrelay.cli import wait_notice
 from tabserver import Context, Elicit, Image, ToolError
 from tabserver.handlers.toolbox import Toolbox, tool
 from tests.support.cpython_worker import CPythonWorker
@@ -202,6 +204,41 @@ async def test_exit_codes_distinguish_the_causes_of_failure(tmp_path: Path) -> N
         assert (unknown.code, unknown.err) == (4, "No such tool\nHelp: tabrelay help TR308\n")
 
 
+async def test_a_call_that_waits_for_a_page_prints_until_when_and_succeeds_with_the_page(tmp_path: Path) -> None:
+    pipe, home = asyncio.subprocess.PIPE, tmp_path / "home"
+    async with RunningRelay(home, servers=("notes",), is_registered=True, away_wait_s=BOUND_S) as relay:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tabrelay", "call", "notes", "add", "a=2", "--json", "--home", str(home)),
+            stdout=pipe,
+            stderr=pipe,
+        )
+        assert process.stderr is not None
+        async with asyncio.timeout(WAIT_S):
+            waits = await process.stderr.readline()
+            async with CPythonWorker(relay.url, relay.token, "notes", Tools()):
+                out, more = await process.communicate()
+    assert re.fullmatch(r'Waiting until \d\d:\d\d:\d\d for a page that offers "notes". Open it.\n', waits.decode())
+    assert (process.returncode, json.loads(out)["structuredContent"], more) == (0, {"result": 3}, b"")
+
+
+def test_the_wait_for_a_page_ends_at_the_time_that_is_shown() -> None:
+    row = {"name": "notes", "state": "offline", "kind": "browser"}
+    status = {"away_wait_s": 10.0, "servers": [row]}
+    assert wait_notice.waits_until(status, "notes", 5.0) == wait_notice.waits_until(status, "notes~1", 5.0) == 15.0
+    assert wait_notice.waits_until(status, "other", 5.0) is None
+    for change in ({"state": "online"}, {"state": "idle"}, {"kind": "http"}):
+        assert wait_notice.waits_until({**status, "servers": [row | change]}, "notes", 5.0) is None
+
+
+async def test_without_a_page_the_error_is_that_it_is_away_also_for_a_name_that_is_given_twice(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path, servers=("notes",), is_registered=True, away_wait_s=0.1):
+        away = await tabrelay("call", "notes", "add", "list=a", "list=b", "--home", tmp_path)
+    assert (away.code, away.err.splitlines()) == (
+        4,
+        ['Server "notes" is not connected. Open its page (it was never seen here).', "Help: tabrelay help TR101"],
+    )
+
+
 async def test_a_question_of_the_server_is_asked_at_the_terminal_and_the_bar_is_drawn(stage: Stage) -> None:
     """A real terminal: only there the user is asked and a progress bar is drawn."""
     for name, typed, expected in (("greet", b"y\nAda\n", "Hello Ada"), ("steps", b"", "done")):
@@ -273,7 +310,8 @@ async def test_a_check_that_succeeds_prints_one_screen(stage: Stage) -> None:
 
 async def test_a_check_that_fails_prints_the_problem_and_the_remedy(tmp_path: Path) -> None:
     down = await tabrelay("stdio", "notes", "--home", tmp_path, "--port", 9, "--check")
-    assert down.code == 1 and "Connection refused" in down.out and "tabrelay serve notes" in down.out
+    expected = "  failed     No relay answers at http://127.0.0.1:9. Start one: tabrelay serve notes\n"
+    assert down.code == 1 and expected in down.out and down.out.endswith("\nHelp: tabrelay help TR302\n")
     async with Upstream({"server/discover": status(401)}) as server:
         refused = await tabrelay("stdio", server.url, "--grant", "none", "--home", tmp_path, "--check")
         assert refused.code == 1 and "upstream returned 401" in refused.out
@@ -288,7 +326,8 @@ async def test_a_check_prints_json_for_programs(stage: Stage, tmp_path: Path) ->
     assert found["entry"]["args"][-2:] == ["stdio", "notes"]
     down = await tabrelay("stdio", "notes", "--home", tmp_path, "--port", 9, "--check", "--json")
     failed = json.loads(down.out)
-    assert (down.code, failed["ok"]) == (1, False) and "Connection refused" in failed["error"]
+    assert (down.code, failed["ok"], failed["help"]) == (1, False, "TR302")
+    assert failed["error"].startswith("No relay answers at http://127.0.0.1:9. Start one: ")
     assert (await tabrelay("stdio", "notes", "--json")).code == 2
 
 

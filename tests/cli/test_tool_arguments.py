@@ -80,8 +80,9 @@ def test_arguments_that_are_probably_mistakes_are_reported_before_the_call(words
 
 
 def test_without_a_schema_a_value_is_json_or_a_string() -> None:
-    words = ["a=2", "b=two", "c=[1]", "d=NaN"]
-    assert tool_arguments.read(words, None) == {"a": 2, "b": "two", "c": [1], "d": "NaN"}
+    words = ["a=2", "b=two", "c=[1]", "d=NaN", "e=x", "e=2", "e=y", "f=null", "f=1"]
+    expected = {"a": 2, "b": "two", "c": [1], "d": "NaN", "e": ["x", 2, "y"], "f": [None, 1]}
+    assert tool_arguments.read(words, None) == expected
 
 
 def test_a_schema_that_refers_to_itself_has_an_end() -> None:

@@ -78,6 +78,7 @@ class McpClient:
 
     def __init__(self, outbound: Outbound, *, answer: Answer | None = None, has_server_stream: bool = False) -> None:
         self.broken = asyncio.Event()  # part of the bridge's Output protocol; never set here
+        self._outbound = outbound
         self._bridge = Bridge(outbound, self, has_server_stream=has_server_stream)
         self._answer = answer
         self._capabilities: dict[str, Any] = {} if answer is None else {"elicitation": {"form": {}, "url": {}}}
@@ -96,6 +97,11 @@ class McpClient:
         await self._tasks.cancel()
         self._lines.put_nowait(b"")
         await self._running
+
+    @property
+    def where(self) -> str:
+        """The URL of the server."""
+        return self._outbound.where
 
     async def negotiate(self) -> ServerDescription:
         """Finds out the server's era and description. Raises RequestFailed."""

@@ -12,10 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from tabrelay.cli import connect, flags, relay_choice, running_relay
+from tabrelay.cli import connect, flags, running_relay
 from tabrelay.cli.output import FAILED, INTERRUPTED, OK, REFUSED, UNREACHABLE, ExitWith
 from tabserver.wire import methods
-from tabserver.wire.help_codes import BY_REASON
 
 _ERROR: Final = "tabrelay/error"  # member of a result's `_meta`
 _CODE: Final = re.compile(r"TR\d{3}")
@@ -134,7 +133,8 @@ def _with_client(args: argparse.Namespace, work: Any) -> Any:
                 await client.negotiate()
                 return await work(args, client)
         except RequestFailed as error:
-            raise _explained(args, error) from None
+            text, help = connect.explained(args, error)
+            raise ExitWith(text, UNREACHABLE if error.is_unreachable else REFUSED, help=help) from None
         finally:
             await outbound.close()
 
@@ -142,22 +142,6 @@ def _with_client(args: argparse.Namespace, work: Any) -> Any:
         return asyncio.run(talk())
     except KeyboardInterrupt:
         raise ExitWith("Cancelled.", INTERRUPTED) from None
-
-
-def _explained(args: argparse.Namespace, error: Any) -> ExitWith:
-    """The error of a request, with what the records of running relays add to it."""
-    from tabrelay.bridge.errors import GONE
-    from tabrelay.bridge.target import is_url
-
-    text = str(error)
-    if not is_url(args.target):
-        settings = flags.settings(args)
-        records = relay_choice.candidates(args, settings)
-        if error.help == GONE and not records:
-            return running_relay.no_relay(running_relay.base_url(settings.host, settings.port), args.target)
-        if error.help == BY_REASON["unknown_server"]:
-            text = f"{text}\n{relay_choice.similar(records, args.target)}".rstrip()
-    return ExitWith(text, UNREACHABLE if error.is_unreachable else REFUSED, help=error.help)
 
 
 async def _list(args: argparse.Namespace, client: Any) -> list[dict[str, Any]]:
@@ -168,19 +152,22 @@ async def _list(args: argparse.Namespace, client: Any) -> list[dict[str, Any]]:
 async def _run(args: argparse.Namespace, client: Any) -> dict[str, Any]:
     import shutil
 
-    from tabrelay.cli import tool_arguments
+    from tabrelay.cli import tool_arguments, wait_notice
     from tabrelay.cli.progress import ProgressBar
+    from tabrelay.system.tasks import BackgroundTasks
 
     if args.pairs:
         try:
             args.arguments |= tool_arguments.read(args.pairs, await _schema(args, client))
         except tool_arguments.ArgumentError as problem:
             raise ExitWith(str(problem), help="TR320") from None
-    bar = ProgressBar(sys.stderr, shutil.get_terminal_size().columns)
+    bar, background = ProgressBar(sys.stderr, shutil.get_terminal_size().columns), BackgroundTasks()
+    background.start(wait_notice.show(args, client.where))
     try:
         result: dict[str, Any] = await client.call(args.tool, args.arguments, bar.step)
         return result
     finally:
+        await background.cancel()
         bar.end()
 
 

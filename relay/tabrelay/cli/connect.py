@@ -1,6 +1,7 @@
 """Flags for the connection to an MCP server, and the HTTP client made from them.
 
-Shared by the commands that are clients: `stdio`, `tools`, `call`. Flags for tokens and OAuth are in `sign_in`.
+Shared by the commands that are clients: `stdio`, `tools`, `call`; so is the text of a request that failed.
+Flags for tokens and OAuth are in `sign_in`.
 """
 
 from __future__ import annotations
@@ -8,10 +9,13 @@ from __future__ import annotations
 import argparse
 import re
 import signal
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tabrelay.cli import flags, relay_choice, running_relay, sign_in
 from tabrelay.cli.output import USAGE, ExitWith
+
+if TYPE_CHECKING:
+    from tabrelay.bridge.client import RequestFailed
 
 VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(|B|K|KB|KIB|M|MB|MIB|G|GB|GIB)", re.IGNORECASE)
@@ -122,6 +126,25 @@ async def prepare(credentials: Any) -> None:
         await credentials.prepare()
     except CredentialsError as problem:
         raise ExitWith(str(problem), USAGE, help="TR314") from None
+
+
+def explained(args: argparse.Namespace, error: RequestFailed) -> tuple[str, str | None]:
+    """The text of a failed request and the code of its entry, with what the records of running relays add to it."""
+    from tabrelay.bridge.errors import GONE
+    from tabrelay.bridge.target import is_url
+    from tabserver.wire.help_codes import BY_REASON
+
+    text = str(error)
+    if not is_url(args.target):
+        settings = flags.settings(args)
+        records = relay_choice.candidates(args, settings)
+        if error.help == GONE and not records:
+            base = running_relay.base_url(settings.host, settings.port)
+            none = running_relay.no_relay(base, args.target)
+            return str(none), none.help
+        if error.help == BY_REASON["unknown_server"]:
+            text = f"{text}\n{relay_choice.similar(records, args.target)}".rstrip()
+    return text, error.help
 
 
 def _target(args: argparse.Namespace, settings: Any, is_local: bool) -> Any:

@@ -101,8 +101,9 @@ async def _check(args: argparse.Namespace, outbound: Any, credentials: Any) -> i
             _show_server(found, show)
             tools = await client.all(methods.TOOLS_LIST, "tools") if "tools" in server.capabilities else []
     except RequestFailed as error:
-        found |= {"error": str(error), "help": error.help}
-        show("failed", str(error))
+        text, help = connect.explained(args, error)
+        found |= {"error": text, "help": help}
+        show("failed", text)
     else:
         found |= {"ok": True, "tools": [str(tool.get("name")) for tool in tools]}
         names = found["tools"]

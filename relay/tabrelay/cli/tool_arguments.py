@@ -1,8 +1,9 @@
 """Arguments of a tool from NAME=VALUE words: each value gets the type that the tool's schema names.
 
 A value whose type is a string is taken as it is; other types are read as JSON. A name that is given several times
-makes a list, if the schema has a list there. Without a schema, a value is JSON if it is, otherwise a string. The server
-checks the arguments; this module reports only what can't be meant. Pure.
+makes a list, if the schema has a list there. Without a schema, a value is JSON if it is, otherwise a string, and a
+name that is given several times is a list. The server checks the arguments; this module reports only what can't be
+meant. Pure.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ def read(words: Sequence[str], schema: dict[str, Any] | None) -> dict[str, Any]:
         items = [item for shape in shapes if "array" in _types(shape) and (item := shape.get("items")) is not None]
         if name in found or (items and not value.lstrip().startswith("[")):
             value_of = _value(name, value, list(_shapes(items[0] if items else {}, schema or {})))
-            before = found.get(name)
-            found[name] = [*before, value_of] if isinstance(before, list) else [value_of]
-            if before is not None and not isinstance(before, list):
+            before = found.get(name, [])
+            if schema is not None and not isinstance(before, list):
                 raise ArgumentError(f"{name} is given twice, and is not a list.")
+            found[name] = [*(before if isinstance(before, list) else [before]), value_of]
         else:
             found[name] = _value(name, value, shapes)
     return found

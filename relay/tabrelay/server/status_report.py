@@ -51,6 +51,7 @@ class StatusReport:
             "url": parts.url,
             **({"app_url": parts.app_url} if parts.app_url else {}),
             "token_command": parts.token_command,
+            "away_wait_s": parts.settings.away_wait_s,
         }
         more: dict[str, Any] = {
             "acp": self._acp_sessions.describe(principal.may_see),

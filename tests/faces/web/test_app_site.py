@@ -69,6 +69,14 @@ async def test_a_file_that_is_not_there_is_answered_with_a_hint(app: App) -> Non
     assert b"Its folder has: index.html, tools.py" in other.body and b"<script>" not in other.body
 
 
+async def test_a_page_without_an_icon_causes_no_error_in_the_console(app: App) -> None:
+    none = await app.get("/favicon.ico")
+    assert (none.status, none.body) == (204, b"")
+    (app.folder / "favicon.ico").write_bytes(b"icon")
+    own = await app.get("/favicon.ico")
+    assert (own.status, own.body) == (200, b"icon")
+
+
 async def test_a_person_who_opens_an_mcp_address_gets_the_relays_page_about_it(app: App, tmp_path: Path) -> None:
     browser = ("Accept", "text/html,*/*")
     assert (await app.get("/notes", browser)).status == 404

@@ -30,6 +30,7 @@ from tabrelay.http.headers import RequestHeaders
 
 EVENTS: Final = "/-/dev/events"
 MOST_STREAMS: Final = 64  # pages of one browser share one
+_ICON: Final = "/favicon.ico"  # browsers request it for a page that declares no icon
 _MOST_NAMED: Final = 20  # files in a message
 _MAX_COMPARED: Final = 64  # characters of a name that is not there
 _TICK_S: Final = 0.3
@@ -92,6 +93,8 @@ class AppSite:
             found = await asyncio.to_thread(self._folder.find, path)
         except OSError as problem:
             return _text(f"{quote(path)} can't be read: {problem.strerror}", 404)
+        if found is None and path == _ICON:
+            return Response(status_code=204, headers=_HEADERS)  # 404 would be an error in the console of every page
         if found is None and "text/event-stream" in request.headers.get("accept", ""):
             return None
         if isinstance(found, Moved):
