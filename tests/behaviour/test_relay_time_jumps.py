@@ -197,7 +197,7 @@ WALL_CLOCK = {
     "relay/tabrelay/assets/page/console/filter.js": "calls that run, by their time so far",
     "relay/tabrelay/assets/page/console/lanes.js": "calls of the last minutes, for people",
     "relay/tabrelay/assets/page/console/overview.js": "how long ago, for people",
-    "relay/tabrelay/assets/page/console/server_parts.js": "how long ago, for people",
+    "relay/tabrelay/assets/page/console/clients_part.js": "how long ago, for people",
     "relay/tabrelay/assets/page/console/traffic.js": "how long a call runs, for people",
     "relay/tabrelay/assets/page/console/waterfall.js": "how long a call runs, for people",
     "relay/tabrelay/bridge/oauth/assertions.py": "dates in assertions",

@@ -187,6 +187,26 @@ async def test_a_server_has_a_drawer_with_tools_and_how_to_connect(console: Cons
     await page.keyboard.press("Escape")
 
 
+async def test_the_drawer_of_a_server_lists_its_sessions_and_clients(console: ConsolePage) -> None:
+    sessions = console.drawer.get_by_test_id("sessions")
+    async with console.client("with a session", mode="legacy") as client:
+        await client.call_tool("echo", {"text": "called"})
+        await console.open("?server=notes&part=clients")
+        row = sessions.locator("[data-session='with a session']")
+        await expect(row).to_have_count(1)
+        await expect(row.locator("td").nth(0)).to_contain_text("with a session 1.2")
+        await expect(row.locator("td").nth(1)).to_have_text("2025-11-25")
+        await expect(row.locator("td").nth(2)).to_contain_text("token:")
+        await expect(row.locator("td").nth(5)).to_have_text("0")
+        # The clients below are those of the calls in the console.
+        await expect(console.page.locator("#calls-list .client", has_text="with a session")).not_to_have_count(0)
+        await console.drawer.get_by_role("button", name="Read again").click()
+        await expect(console.drawer.locator("tr:not([data-session])", has_text="with a session 1.2")).to_have_count(1)
+    await console.drawer.get_by_role("button", name="Read again").click()
+    await expect(sessions.get_by_role("status")).to_contain_text("No client has a session.")
+    await console.page.keyboard.press("Escape")
+
+
 async def test_markup_of_a_result_is_text_and_an_image_is_shown(console: ConsolePage) -> None:
     async with console.client() as client:
         await client.call_tool("page", {})

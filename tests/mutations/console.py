@@ -12,6 +12,7 @@ FAULTS: Final = "tests/behaviour/console/test_link_faults.py"
 
 BODIES: Final = "tests/http/test_json_body.py"
 LOOP_TIME: Final = "tests/behaviour/console/test_console_loop_time.py"
+SESSIONS: Final = "tests/faces/mcp/test_session_routes.py"
 APP_FRAME: Final = "tests/faces/web/test_app_frame.py"
 
 MUTATIONS: Final = (
@@ -45,6 +46,12 @@ MUTATIONS: Final = (
     ),
     Mutation("values of a body of the relay's own routes", "if False:", BODIES),
     Mutation("levels of nesting of a body of the relay's own routes", "if False:", BODIES),
+    Mutation(
+        "sessions of a server that the principal may not see",
+        "found = self._sessions.of_server(server)",
+        f"{SESSIONS} -k other_servers",
+    ),
+    Mutation("length of the list of sessions", "newest = found", f"{SESSIONS} -k hundred"),
     Mutation(
         "loop time of breakpoints",
         '"name": call.name or "",',

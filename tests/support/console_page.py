@@ -6,7 +6,7 @@ import asyncio
 import struct
 import zlib
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -104,6 +104,22 @@ class Notes:
             return "gone"
 
 
+@asynccontextmanager
+async def client_of(relay: RunningRelay, name: str, mode: str = "auto", **more: Any) -> AsyncIterator[Client]:
+    """The official SDK's client of `notes`."""
+    headers = {"Authorization": f"Bearer {relay.token}"}
+    async with (
+        httpx2.AsyncClient(headers=headers, trust_env=False, timeout=60) as http,
+        Client(
+            streamable_http_client(f"{relay.url}/notes", http_client=http),
+            mode=mode,
+            client_info=types.Implementation(name=name, version="1.2"),
+            **more,
+        ) as client,
+    ):
+        yield client
+
+
 class ConsolePage:
     """Start it with `async with`."""
 
@@ -163,17 +179,5 @@ class ConsolePage:
     def drawer(self) -> Locator:
         return self.page.get_by_test_id("drawer")
 
-    @asynccontextmanager
-    async def client(self, name: str = "tester", mode: str = "auto", **more: Any) -> AsyncIterator[Client]:
-        """The official SDK's client of `notes`."""
-        headers = {"Authorization": f"Bearer {self.relay.token}"}
-        async with (
-            httpx2.AsyncClient(headers=headers, trust_env=False, timeout=60) as http,
-            Client(
-                streamable_http_client(f"{self.relay.url}/notes", http_client=http),
-                mode=mode,
-                client_info=types.Implementation(name=name, version="1.2"),
-                **more,
-            ) as client,
-        ):
-            yield client
+    def client(self, name: str = "tester", mode: str = "auto", **more: Any) -> AbstractAsyncContextManager[Client]:
+        return client_of(self.relay, name, mode, **more)

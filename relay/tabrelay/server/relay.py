@@ -184,6 +184,7 @@ class Relay:
             groups=(
                 *page_routes(parts),
                 *self._console.groups(self._switch, self._browser_endpoint.faults, self._nodes),
+                self.mcp_endpoint.session_routes,
                 self._pairing,
                 ReconnectRoutes(self._reconnect),
                 LogRoutes(self._call_log.recent if self._call_log is not None else None),

@@ -67,6 +67,7 @@ class McpEndpoint:
         self._body_reader = BodyReader(settings, acp_sessions)
         self._modern = ModernFace(switch, settings, drain, traces)
         self._legacy = LegacyFace(switch, settings, drain, session_ids, traces)
+        self.session_routes = self._legacy.session_routes
         self._sse = SseFace(self._legacy, self._body_reader, settings, drain)
 
     @property

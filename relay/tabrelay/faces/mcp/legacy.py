@@ -28,6 +28,7 @@ from tabrelay.faces.mcp.outcomes import Answer, Deferred, Outcome
 from tabrelay.faces.mcp.resumable_response import ResumableResponses
 from tabrelay.faces.mcp.session_ids import SessionIdCodec
 from tabrelay.faces.mcp.session_replay import SessionReplay
+from tabrelay.faces.mcp.session_routes import SessionRoutes
 from tabrelay.faces.mcp.session_store import SessionStore, digest
 from tabrelay.faces.mcp.sessions import Session, Sessions
 from tabrelay.http.accept import prefers_stream
@@ -67,6 +68,7 @@ class LegacyFace:
             new_channel=switch.new_channel,
             on_end=self._ended,
         )
+        self.session_routes = SessionRoutes(self._sessions)
         self.session_replay = SessionReplay(switch, self._sessions)
         self.calls = SessionCalls(switch, drain, traces, self._sessions, self.session_replay, self._responses)
         self._sessionless = SessionlessCalls(switch, drain, traces)

@@ -5,11 +5,11 @@
  * change. Without an answer, the names of the relay's status stay.
  */
 
-import { duration, element } from "../element.js";
+import { element } from "../element.js";
 import { appButton } from "./app_part.js";
+import { clientsPart } from "./clients_part.js";
 import { modelPart } from "./model_part.js";
 import { pinnedTab, pinTab } from "./pinned_tabs.js";
-import { isOpen } from "./rows.js";
 import { tasksPart } from "./tasks_part.js";
 import { promptTrial, resourceTrial, templateTrial, toolTrial } from "./trials.js";
 import { drawTools } from "./tool_list.js";
@@ -196,37 +196,4 @@ function tabItem(server, { id, title, visible, url }, context) {
     element("div", { class: "row" }, element("p", { class: "name" }, title || "Untitled"), visible ? element("span", { class: "badge is-ok" }, "in view") : null, pin, show, open),
     element("p", { class: "about mono" }, [url ?? "", id].filter(Boolean).join(" · ")),
   );
-}
-
-/** Clients that have called this server, from the calls that the console has. @param {Server} server @param {PartContext} context */
-function clientsPart({ name }, context) {
-  const body = element("tbody");
-  const none = element("p", { class: "empty" }, "No client has called this server since the console was opened.");
-  const table = element("table", {}, element("thead", {}, element("tr", {}, ...["Client", "Era", "Token", "Calls", "Open", "Last"].map((text) => element("th", { scope: "col" }, text)))), body);
-  const frame = element("div", { class: "table", tabindex: 0, role: "group", "aria-label": "Clients" }, table);
-  const draw = () => {
-    /** @type {Map<string, { cells: string[], calls: number, open: number, last: number, client: string }>} */
-    const found = new Map();
-    for (const row of context.store.rows) {
-      if (row.server !== name) continue;
-      const client = row.by === "console" ? "Tabrelay console" : (row.client.name ?? "");
-      const cells = [`${client || "unknown"} ${row.client.version ?? ""}`.trim(), row.era ?? "", row.principal ?? ""];
-      const entry = found.get(cells.join("\n")) ?? { cells, calls: 0, open: 0, last: 0, client };
-      entry.calls++;
-      entry.last = Math.max(entry.last, row.started);
-      if (isOpen(row)) entry.open++;
-      found.set(cells.join("\n"), entry);
-    }
-    none.hidden = found.size > 0;
-    frame.hidden = found.size === 0;
-    body.replaceChildren(
-      ...[...found.values()].map(({ cells, calls, open, last }) =>
-        element("tr", {}, ...cells.map((text) => element("td", {}, text)), element("td", { class: "number" }, String(calls)), element("td", { class: "number" }, String(open)), element("td", {}, `${duration(Math.max(0, Date.now() - last))} ago`)),
-      ),
-    );
-  };
-  draw();
-  const again = element("button", { type: "button", class: "button is-small" }, "Read again");
-  again.addEventListener("click", draw);
-  return element("div", { class: "stack is-close" }, none, frame, element("div", { class: "row" }, again));
 }
