@@ -36,6 +36,7 @@ TOOLS = {
     "change": "says that its tools have changed",
     "count": "says how often it was called",
     "job": "becomes a task, for clients with tasks",
+    "for_page": "is for the page of an app only",
 }
 
 SKILL = {
@@ -136,7 +137,9 @@ class Server:
         if method == "tools/list":
             # In an unsorted order.
             listed = sorted(TOOLS.items(), key=lambda item: item[0][::-1])
-            return {"tools": [{"name": n, "description": d, "inputSchema": {"type": "object"}} for n, d in listed]}
+            tools: list[Message] = [{"name": n, "description": d, "inputSchema": {"type": "object"}} for n, d in listed]
+            next(tool for tool in tools if tool["name"] == "for_page")["_meta"] = {"ui": {"visibility": ["app"]}}
+            return {"tools": tools}
         if method == "resources/list":
             return {"resources": []}
         if method.startswith("tasks/"):
@@ -188,6 +191,9 @@ class Server:
 
     def tool_echo(self, id: Any, params: Message, **arguments: Any) -> Message:
         return text(arguments)
+
+    def tool_for_page(self, id: Any, params: Message) -> Message:
+        return text("for_page")
 
     def tool_pid(self, id: Any, params: Message) -> Message:
         return text(str(os.getpid()))

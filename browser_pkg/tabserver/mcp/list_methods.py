@@ -37,7 +37,7 @@ class ListMethods:
         self._listed_tools: tuple[list[Item], dict[bool, str]] = ([], {})
 
     def tools(self, session: CallerSession, id: RequestId, params: Params) -> Result | None:
-        tools, has_apps = self._catalogue.tools(), _sees_apps(session.caller)
+        tools, has_apps = self._catalogue.tools(), extensions.gets_app_tools(session.caller)
         if session.era is not Era.MODERN or params.get("cursor") is not None:
             return _listed(session, "tools", _visible(tools, session.caller, has_apps), params)
         # The catalogue returns the same list until something changes, and most clients read the first page.
@@ -82,10 +82,6 @@ class ListMethods:
         if not children:
             raise Refusal(INVALID_PARAMS, f"Not a directory of a skill: {uri}", {"uri": uri})
         return _listed(session, "resources", children, params)
-
-
-def _sees_apps(caller: Caller) -> bool:
-    return caller.principal == RELAY or extensions.shows_apps(caller.capabilities)
 
 
 def _visible(tools: list[Item], caller: Caller, has_apps: bool) -> list[Item]:

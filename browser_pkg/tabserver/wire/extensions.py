@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from .control_messages import RELAY
 from .eras import META_PREFIX
+from .frames import Caller
 
 APPS: Final = META_PREFIX + "ui"
 SKILLS: Final = META_PREFIX + "skills"
@@ -29,6 +31,11 @@ def shows_apps(capabilities: Mapping[str, Any]) -> bool:
     """Does the client declare that it shows apps?"""
     extensions = capabilities.get("extensions")
     return isinstance(extensions, dict) and isinstance(extensions.get(APPS), dict)
+
+
+def gets_app_tools(caller: Caller) -> bool:
+    """Does this caller's list contain the tools that only pages of apps may call? That of the relay does."""
+    return caller.principal == RELAY or shows_apps(caller.capabilities)
 
 
 def is_for_apps_only(tool: Mapping[str, Any]) -> bool:

@@ -1,7 +1,8 @@
-"""Filter for the results of tools/list and the other list methods: leaves out items that are unsafe.
+"""Filter for the results of tools/list and the other list methods: leaves out items that the caller must not get.
 
 A long list takes several iterations of the event loop: one to parse it, some to check its items, one to encode it. The
-call ends after the last of them. `payloads.list_checks` decides which items are unsafe.
+call ends after the last of them. `payloads.list_checks` decides which items are unsafe. Tools for
+pages of apps go only to clients that show apps, also if the server does not filter its list.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tabrelay.errors import BadAnswer, ResultTooLarge
 from tabrelay.payloads.json_limits import is_heavy
 from tabrelay.payloads.list_checks import ListBounds, Rejection, checking_reply, run_to_end
 from tabrelay.system.loop_turns import run_in_turns
+from tabserver.wire import extensions, methods
 
 SHORT_LIST: Final = 16 * 1024
 """Characters of a list that is filtered at once."""
@@ -90,6 +92,10 @@ class ListFilter:
     ) -> None:
         message, flaws = filtered
         if message is not None:
+            call = pending.call
+            if call.method == methods.TOOLS_LIST and not extensions.gets_app_tools(call.caller):
+                result = message["result"]
+                result["tools"] = extensions.without_app_tools(result["tools"])
             reply = replace(reply, raw=orjson.dumps(message).decode())
         on_flaws(flaws, reply.payload)
         pending.end(reply)

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from mcp.client.client import Client
+from mcp.client.extension import advertise
 from mcp.shared.exceptions import MCPError
 from mcp_types import Request, Result
 from pydantic import ConfigDict
 
+from tabserver.wire.extensions import APPS
 from tests.support.child_specs import child
 from tests.support.running_relay import RunningRelay
 from tests.support.upstream_relays import MODES, client, named, text
@@ -47,6 +49,15 @@ async def test_a_client_lists_and_calls(relay: RunningRelay, mode: str, era: str
         names = [tool.name for tool in (await one.list_tools()).tools]
         assert names == sorted(names) and "echo" in names
         assert await text(one, "echo", word="hi") == '{"word": "hi"}'
+
+
+@everywhere
+async def test_tools_for_apps_are_listed_for_clients_that_show_apps(relay: RunningRelay, mode: str, era: str) -> None:
+    for more, is_listed in (({}, False), ({"extensions": [advertise(APPS)]}, True)):
+        async with client(relay, era, mode, **more) as one:
+            names = [tool.name for tool in (await one.list_tools()).tools]
+            assert ("for_page" in names) is is_listed and "echo" in names
+            assert await text(one, "for_page") == "for_page"
 
 
 @everywhere
