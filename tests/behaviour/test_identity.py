@@ -13,6 +13,7 @@ from tabserver.handlers.server_description import describe_server
 from tabserver.handlers.toolbox import Toolbox, tool
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.fake_port import FakePort
+from tests.support.relay_pair import meeting
 from tests.support.running_relay import RunningRelay
 from tests.support.waiting import until
 
@@ -108,3 +109,14 @@ async def test_hidden_text_of_a_page_reaches_no_client(relay: RunningRelay) -> N
         result, _ = await discover(relay)
         assert "instructions" not in result
         assert "instructions" not in await initialize(relay, "2025-11-25")
+
+
+async def test_other_relays_of_a_bus_read_it_again_when_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with meeting(tmp_path) as pair, CPythonWorker(pair.a.url, pair.a.token, "notes", offered := box()):
+        await pair.b.has_found("notes")
+        # The status of B has its own row of a server if A does not answer.
+        monkeypatch.setattr(pair.hub.nodes[0], "answer", lambda reply, data: None)
+        describe_server(title="First", toolbox=offered)
+        await until(lambda: _is(pair.b, "First"))

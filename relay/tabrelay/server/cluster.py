@@ -26,7 +26,9 @@ from tabrelay.faces.nodes.leader import LeaderProxy
 from tabrelay.faces.nodes.node_requests import NodeRequests
 from tabrelay.faces.nodes.shared_console import SharedConsole
 from tabrelay.observe.capture.call_capture import CallCapture
+from tabrelay.peers.browsers.name_claims import NameClaims
 from tabrelay.peers.nodes.locator import BrowserLocator
+from tabrelay.peers.nodes.name_release import NameRelease
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.registry import Registry
 from tabrelay.routing.status import describe
@@ -77,6 +79,10 @@ class Cluster:
         capture.join(self.members.id)
         self._shared_console = SharedConsole(self.members, capture)
         self._requests: NodeRequests | None = None
+
+    def share_claims(self, claims: NameClaims) -> None:
+        """Pages may claim names of browsers at other relays, and pages at other relays those of this one's."""
+        NameRelease(self.members, self.locator, claims)
 
     def in_front_of(self, pages: ASGIApp) -> ASGIApp:
         """The web pages, with the requests that another node answers."""

@@ -112,10 +112,10 @@ class Relay:
             tokens.state_key,
             self._metrics,
             pending_calls,
-            self._switch.locate if parts.bus is not None else None,
             self._refusals,
-            self._catalogue_reader.describe_again,
         )
+        if self._cluster is not None:
+            self._cluster.share_claims(self._browser_endpoint.claims)
         self._upstreams: UpstreamPool | None = None
         self._pairing = self._make_pairing()
         self._widgets = make_widgets(parts, self._pairing, self._browser_endpoint, self._refusals)

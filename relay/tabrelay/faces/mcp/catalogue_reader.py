@@ -25,7 +25,7 @@ from tabrelay.routing.catalogue_store import Catalogue
 from tabrelay.routing.switch import Switch
 from tabrelay.system.loop_turns import run_in_turns
 from tabserver.wire import eras, jsonrpc, methods
-from tabserver.wire.control_messages import RELAY
+from tabserver.wire.control_messages import ABOUT, RELAY
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 from tabserver.wire.names import server_of
@@ -114,12 +114,6 @@ class CatalogueReader:
         entry.is_listed.clear()
         self._read(server)
 
-    def describe_again(self, server: str) -> None:
-        """The server says something else of itself: initialize again."""
-        if server in self._digests:
-            self._forget_state(server)
-            self._read(server)
-
     def _forget_state(self, server: str) -> None:
         state = self._read_states.pop(server, None)
         if state is not None:
@@ -166,7 +160,15 @@ class CatalogueReader:
         for task in self._readings.values():
             task.cancel()
 
+    def _describe_again(self, server: str) -> None:
+        """The server says something else of itself: initialize again."""
+        if server in self._digests:
+            self._forget_state(server)
+            self._read(server)
+
     def _receive_notice(self, server: str, notice: Notice) -> None:
+        if ABOUT in notice.payload and orjson.loads(notice.payload).get("method") == ABOUT:
+            self._describe_again(server)
         changed = changed_list(notice)
         if changed is None:
             return

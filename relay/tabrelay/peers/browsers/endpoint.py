@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -22,7 +21,6 @@ from tabrelay.admission.policy import Refuse
 from tabrelay.calls.calls import Pending
 from tabrelay.calls.principal import Principal
 from tabrelay.config.settings import Settings
-from tabrelay.errors import RelayError
 from tabrelay.http.headers import RequestHeaders
 from tabrelay.observe.call_metrics import CallMetrics
 from tabrelay.payloads.sliced import SlicedCodec
@@ -73,14 +71,12 @@ class BrowserEndpoint:
         state_key: Callable[[str, str], str],
         metrics: CallMetrics | None = None,
         calls_by_name: dict[str, PendingCalls[Pending]] | None = None,
-        locate: Callable[[str], Awaitable[None]] | None = None,
         refusals: PageRefusals | None = None,
-        on_about: Callable[[str], None] = lambda server: None,
     ) -> None:
         """`on_up` and `on_gone` are called with the names of browsers that connected, and whose session ended.
         `state_key`: the key with which a server of a principal seals the state that clients carry for it. `metrics`
         counts connections, disconnections and refusals. `calls_by_name`: the pending calls of each name, shared with
-        the peers of other relays. `locate` finds out which other relay has a name."""
+        the peers of other relays."""
         self._metrics = metrics or CallMetrics(0)
         self._refusals = PageRefusals(settings) if refusals is None else refusals
         self._registry = registry
@@ -88,7 +84,6 @@ class BrowserEndpoint:
         self._build = build
         self._on_up = on_up
         self._on_gone = on_gone
-        self._on_about = on_about
         self._state_key = state_key
         self._drain = drain
         self._epoch = secrets.token_hex(8)
@@ -104,9 +99,8 @@ class BrowserEndpoint:
         self._sessions: dict[str, BrowserPeer] = {}
         self.faults = LinkFaults.for_settings(settings, self._sessions.values)
         self._plain = PlainEndpoint(registry, settings, on_up)
-        self._claims = NameClaims(registry, settings, drain)
+        self.claims = NameClaims(registry, settings, drain)
         self._calls_by_name: dict[str, PendingCalls[Pending]] = {} if calls_by_name is None else calls_by_name
-        self._locate = locate
         # Large messages wait when three quarters are spent; the rest is for what is on its way by then.
         self._budget = MemoryBudget(settings.replay_budget * 3 // 4, slack=settings.replay_budget // 4)
         self._writers: dict[SocketWriter, BrowserPeer | None] = {}  # and the session that has the socket
@@ -126,10 +120,8 @@ class BrowserEndpoint:
                 scope, send, Refuse(400, "subprotocol", f"Offer the WebSocket subprotocol {SUBPROTOCOL}.")
             )
             return
-        if self._locate is not None:
-            with suppress(RelayError):
-                await self._locate(server)
-        refusal = self._claims.refusal(principal, server) or (self._plain.refusal(server) if is_plain else None)
+        refusal = await self.claims.refusal_at_dial(principal, server)
+        refusal = refusal or (self._plain.refusal(server) if is_plain else None)
         if refusal is not None:
             await self._refuse(scope, send, refusal)
             return
@@ -195,7 +187,7 @@ class BrowserEndpoint:
         if hello is None:
             return
         # L8: the name may have been taken since the handshake.
-        refusal = self._claims.held_by_another(principal, server)
+        refusal = self.claims.held_by_another(principal, server)
         # defence: take-over: the holder of a name is looked up at the hello
         if refusal is not None:
             self._refuse_greeting(socket, refusal)
@@ -253,7 +245,7 @@ class BrowserEndpoint:
 
     def refusal(self, principal: Principal, server: str) -> Refuse | None:
         """Why this principal can't have the name now, if it can't. A page shows it when its dial was refused."""
-        return self._claims.refusal(principal, server)
+        return self.claims.refusal(principal, server)
 
     def _is_shared(self, server: str) -> bool:
         return server in self._settings.instances
@@ -314,7 +306,6 @@ class BrowserEndpoint:
             on_away=self._away,
             on_gone=self._gone,
             on_tabs=self._tabs_changed,
-            on_about=self._about_changed,
             browser=browser_name(RequestHeaders(scope["headers"]).first.get(b"user-agent", "")),
         )
         return peer
@@ -361,10 +352,6 @@ class BrowserEndpoint:
         known = read_tabs(message)
         if known is not None and self._registry.holder(peer.server) is peer:
             self._registry.set_tabs(peer.server, known)
-
-    def _about_changed(self, peer: BrowserPeer) -> None:
-        if self._registry.holder(peer.server) is peer:
-            self._on_about(peer.server)
 
     @property
     def budget(self) -> MemoryBudget:

@@ -2,36 +2,79 @@
 
 L8: a name belongs to the principal of the browser that holds it, also during that browser's grace. A browser without
 tabs, calls and calls that wait releases it: to pages of the same origin at once, to others after the grace. Pages of
-one port under several loopback names count as one origin here. Checked at the handshake and again at the hello.
+one port under several loopback names count as one origin here. Checked at the handshake and again at the hello. For a
+browser at another relay of the bus, that relay decides.
 
-Does not decide who may offer a name at all: the gate has checked the token. Browsers at other relays keep their names.
+Does not decide who may offer a name at all: the gate has checked the token.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from contextlib import suppress
+from typing import Final, Protocol
 
 from tabrelay.admission.policy import Refuse
 from tabrelay.calls.peer import Peer, PeerKind
 from tabrelay.calls.principal import Principal
 from tabrelay.config.settings import Settings
+from tabrelay.errors import RelayError
 from tabrelay.http.addresses import loopback_siblings
+from tabrelay.peers.browsers.peer import BrowserPeer
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.entry import ServerEntry
 from tabrelay.routing.registry import Registry
+from tabserver.wire.frames import CLOSE_REPLACED
 from tabserver.wire.names import INSTANCE_SEPARATOR
 
 # The name of a browser in its grace is free soon.
 RESERVED_RETRY_MS: Final = 3000
+TAKEN: Final = "taken"
+RESERVED: Final = "reserved"
+
+
+class OtherRelays(Protocol):
+    """The other relays on the bus of this one."""
+
+    async def find(self, server: str) -> None:
+        """Enter the server's holder into the registry. May raise RelayError."""
+
+    async def ask_release(self, principal: Principal, server: str) -> None:
+        """Ask the relays that have browsers of this server to end those that have released it to this principal."""
 
 
 class NameClaims:
-    """Reads the registry; changes nothing."""
+    """Reads the registry. Changes nothing, except that `release` ends sessions."""
 
     def __init__(self, registry: Registry, settings: Settings, drain: Drain) -> None:
         self._registry = registry
         self._settings = settings
         self._drain = drain
+        self.others: OtherRelays | None = None
+
+    async def refusal_at_dial(self, principal: Principal, server: str) -> Refuse | None:
+        """`refusal`, after the other relays of the bus were asked."""
+        if self.others is None:
+            return self.refusal(principal, server)
+        with suppress(RelayError):
+            await self.others.find(server)
+        refusal = self.refusal(principal, server)
+        peers = [entry.peer for entry in self._registry.holding(server)]
+        is_remote = any(peer is not None and peer.kind is PeerKind.NODE for peer in peers)
+        if refusal is not None and refusal.reason in (TAKEN, RESERVED) and is_remote:
+            await self.others.ask_release(principal, server)
+            refusal = self.refusal(principal, server)
+        return refusal
+
+    def release(self, principal: Principal, server: str) -> list[str]:
+        """End the browsers of this relay that have released the name to this principal, for a page at another relay.
+        None, if one of them keeps it. Returns their addresses."""
+        holding = [(one, peer) for one in self._registry.holding(server) if isinstance(peer := one.peer, BrowserPeer)]
+        if any(self._holder_refusal(principal, server, entry, peer) is not None for entry, peer in holding):
+            return []
+        released = [(entry.name, peer) for entry, peer in holding if peer.principal != principal.id]
+        for _, peer in released:
+            peer.retire(CLOSE_REPLACED, "a browser at another relay now offers this server")
+        return [address for address, _ in released]
 
     def refusal(self, principal: Principal, server: str) -> Refuse | None:
         """Why this principal can't have the name now, if it can't."""
@@ -63,11 +106,11 @@ class NameClaims:
             return None
         if peer.is_up:
             text = f'"{server}" is held by a page of another origin or token. It is free when that page is closed.'
-            return Refuse(403, "taken", text)
+            return Refuse(403, TAKEN, text)
         # defence: take-over: a name is kept during the grace
         if peer.is_reserved:
             text = f'"{server}" is kept for a page of another origin or token that has just lost its connection.'
-            return Refuse(403, "reserved", text, retry_after_ms=RESERVED_RETRY_MS)
+            return Refuse(403, RESERVED, text, retry_after_ms=RESERVED_RETRY_MS)
         return None
 
     def _is_released(self, principal: Principal, entry: ServerEntry, peer: Peer) -> bool:

@@ -78,7 +78,6 @@ class BrowserPeer(LinkShell):
         on_away: Callable[[BrowserPeer], None],
         on_gone: Callable[[BrowserPeer], None],
         on_tabs: Callable[[BrowserPeer, object], None] = lambda peer, message: None,
-        on_about: Callable[[BrowserPeer], None] = lambda peer: None,
         browser: str = "",
     ) -> None:
         """`server`: the name that it holds, or its own address where browsers share a name. `browser`: the browser's
@@ -95,7 +94,6 @@ class BrowserPeer(LinkShell):
         self._on_away = on_away
         self._on_gone = on_gone
         self._on_tabs = on_tabs
-        self._on_about = on_about
         self._sinks: dict[str, Callable[[Notice], None]] = {}
         self._measured = MeasuredCalls(link, self._loop)
         self.is_resumed = False  # did the current socket resume the session?
@@ -339,7 +337,10 @@ class BrowserPeer(LinkShell):
         elif method == TABS:
             self._on_tabs(self, params)
         elif method == ABOUT:
-            self._on_about(self)
+            caller = self._opened.get(event.channel)
+            # Of this relay, or of another one on its bus: each reads it for itself.
+            if caller is not None and caller.principal == RELAY and event.channel in self._sinks:
+                self._sinks[event.channel](Notice(payload))
         elif method == PIN:
             tab = params.get("tab")
             # defence: the length of a pinned tab's id

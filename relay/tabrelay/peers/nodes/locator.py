@@ -318,6 +318,12 @@ class BrowserLocator:
         if isinstance(used, int | float):
             self._registry.shared_names.record_remote_use(address, float(used))
 
+    def left(self, address: str, node: str) -> None:
+        """A relay says that it has ended the session of this browser."""
+        known = self._remote.get(address)
+        if known is not None and known.location.node == node:
+            self._drop(known)
+
     def _drop(self, peer: RemotePeer) -> None:
         address = peer.location.address
         if self._remote.departed(peer):

@@ -100,7 +100,7 @@ class RemotePeer:
 
     @property
     def is_releasable(self) -> bool:
-        return False  # names at other relays are kept
+        return False  # its relay decides: see `NameRelease`
 
     @property
     def identity(self) -> str | None:
