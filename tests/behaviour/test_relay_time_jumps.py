@@ -188,6 +188,7 @@ WALL_CLOCK = {
     "relay/tabrelay/server/otel.py": "dates in traces",
     "relay/tabrelay/cli/pairs.py": "ages, for people",
     "relay/tabrelay/cli/token.py": "ages, for people",
+    "relay/tabrelay/cli/wait_notice.py": "until when a call waits, for people",
     "relay/tabrelay/cli/serve.py": "which of several relays was started last",
     "relay/tabrelay/system/relay_records.py": "age of files that were left over",
     "browser_pkg/tabserver/browser/file_fetcher.py": "dates of files, beside those of their server",

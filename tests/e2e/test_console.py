@@ -198,9 +198,7 @@ async def test_the_drawer_of_a_server_lists_its_sessions_and_clients(console: Co
         await expect(row.locator("td").nth(1)).to_have_text("2025-11-25")
         await expect(row.locator("td").nth(2)).to_contain_text("token:")
         await expect(row.locator("td").nth(5)).to_have_text("0")
-        # The clients below are those of the calls in the console.
-        await expect(console.page.locator("#calls-list .client", has_text="with a session")).not_to_have_count(0)
-        await console.drawer.get_by_role("button", name="Read again").click()
+        # The clients below are those of the calls in the console, which come after the drawer was opened.
         await expect(console.drawer.locator("tr:not([data-session])", has_text="with a session 1.2")).to_have_count(1)
     await console.drawer.get_by_role("button", name="Read again").click()
     await expect(sessions.get_by_role("status")).to_contain_text("No client has a session.")

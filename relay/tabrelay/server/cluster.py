@@ -28,7 +28,7 @@ from tabrelay.faces.nodes.shared_console import SharedConsole
 from tabrelay.observe.capture.call_capture import CallCapture
 from tabrelay.peers.browsers.name_claims import NameClaims
 from tabrelay.peers.nodes.locator import BrowserLocator
-from tabrelay.peers.nodes.name_release import NameRelease
+from tabrelay.peers.nodes.name_release import NameRelease, answer_releases
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.registry import Registry
 from tabrelay.routing.status import describe
@@ -71,6 +71,7 @@ class Cluster:
             on_gone=on_gone,
             has_moved=lambda pending: self._forwarding.moved(pending),
         )
+        self.name_release = NameRelease(self.members, self.locator)
         self._forwarding = Forwarding(
             self.members, registry, drain, self.locator.local, lambda peer: peer.kind is PeerKind.BROWSER
         )
@@ -81,8 +82,8 @@ class Cluster:
         self._requests: NodeRequests | None = None
 
     def share_claims(self, claims: NameClaims) -> None:
-        """Pages may claim names of browsers at other relays, and pages at other relays those of this one's."""
-        NameRelease(self.members, self.locator, claims)
+        """Pages at other relays may claim names of this relay's browsers."""
+        answer_releases(self.members, claims)
 
     def in_front_of(self, pages: ASGIApp) -> ASGIApp:
         """The web pages, with the requests that another node answers."""

@@ -113,6 +113,7 @@ class Relay:
             self._metrics,
             pending_calls,
             self._refusals,
+            None if self._cluster is None else self._cluster.name_release,
         )
         if self._cluster is not None:
             self._cluster.share_claims(self._browser_endpoint.claims)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tabrelay.calls.principal import Principal
 from tabrelay.faces.mcp import modern as modern_face
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Closed, Received
@@ -180,12 +181,12 @@ async def test_what_a_browser_sends_before_its_handshake_harms_no_other_client(
         relay, worker = scene.relay, scene.worker
         is_asked, may_enter = asyncio.Event(), asyncio.Event()
 
-        async def seek(server: str) -> None:
+        async def seek(principal: Principal, server: str) -> None:
             """As a relay does that has to ask other relays first."""
             is_asked.set()
             await may_enter.wait()
 
-        monkeypatch.setattr(relay.app._app._app._browser_endpoint, "_locate", seek)
+        monkeypatch.setattr(relay.app._app._app._browser_endpoint.claims, "refusal_at_dial", seek)
         key = base64.b64encode(bytes(16)).decode()
         lines = [
             "GET /slow HTTP/1.1",

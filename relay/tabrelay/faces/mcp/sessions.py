@@ -290,7 +290,8 @@ class Sessions:
     def times_of(self, session: Session) -> tuple[float, float]:
         """Seconds since it was opened, maybe at an earlier relay process, and seconds since its last use."""
         sealed, now = self._session_ids.read(session.id, session.server, session.caller.principal), self._wall()
-        opened = session.last_used if sealed is None else sealed.issued
+        # An id has the whole second, which may be a later one.
+        opened = session.last_used if sealed is None else min(sealed.issued, session.last_used)
         return max(0.0, now - opened), max(0.0, now - session.last_used)
 
     def all(self) -> list[Session]:

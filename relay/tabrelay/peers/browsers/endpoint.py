@@ -27,7 +27,7 @@ from tabrelay.payloads.sliced import SlicedCodec
 from tabrelay.peers.browsers.asgi_bypass import direct_channel
 from tabrelay.peers.browsers.asgi_socket import BrowserDismissed, BrowserLeft, BrowserRefused, next_text
 from tabrelay.peers.browsers.link_faults import DelayingWriter, LinkFaults
-from tabrelay.peers.browsers.name_claims import NameClaims
+from tabrelay.peers.browsers.name_claims import NameClaims, OtherRelays
 from tabrelay.peers.browsers.peer import BrowserPeer
 from tabrelay.peers.browsers.plain_endpoint import PlainEndpoint
 from tabrelay.peers.browsers.plain_peer import PlainPeer
@@ -72,11 +72,12 @@ class BrowserEndpoint:
         metrics: CallMetrics | None = None,
         calls_by_name: dict[str, PendingCalls[Pending]] | None = None,
         refusals: PageRefusals | None = None,
+        others: OtherRelays | None = None,
     ) -> None:
         """`on_up` and `on_gone` are called with the names of browsers that connected, and whose session ended.
         `state_key`: the key with which a server of a principal seals the state that clients carry for it. `metrics`
         counts connections, disconnections and refusals. `calls_by_name`: the pending calls of each name, shared with
-        the peers of other relays."""
+        the peers of other relays. `others`: the other relays on a bus, which are asked for names too."""
         self._metrics = metrics or CallMetrics(0)
         self._refusals = PageRefusals(settings) if refusals is None else refusals
         self._registry = registry
@@ -99,7 +100,7 @@ class BrowserEndpoint:
         self._sessions: dict[str, BrowserPeer] = {}
         self.faults = LinkFaults.for_settings(settings, self._sessions.values)
         self._plain = PlainEndpoint(registry, settings, on_up)
-        self.claims = NameClaims(registry, settings, drain)
+        self.claims = NameClaims(registry, settings, drain, others)
         self._calls_by_name: dict[str, PendingCalls[Pending]] = {} if calls_by_name is None else calls_by_name
         # Large messages wait when three quarters are spent; the rest is for what is on its way by then.
         self._budget = MemoryBudget(settings.replay_budget * 3 // 4, slack=settings.replay_budget // 4)

@@ -45,23 +45,23 @@ class OtherRelays(Protocol):
 class NameClaims:
     """Reads the registry. Changes nothing, except that `release` ends sessions."""
 
-    def __init__(self, registry: Registry, settings: Settings, drain: Drain) -> None:
+    def __init__(self, registry: Registry, settings: Settings, drain: Drain, others: OtherRelays | None = None) -> None:
         self._registry = registry
         self._settings = settings
         self._drain = drain
-        self.others: OtherRelays | None = None
+        self._others = others
 
     async def refusal_at_dial(self, principal: Principal, server: str) -> Refuse | None:
         """`refusal`, after the other relays of the bus were asked."""
-        if self.others is None:
+        if self._others is None:
             return self.refusal(principal, server)
         with suppress(RelayError):
-            await self.others.find(server)
+            await self._others.find(server)
         refusal = self.refusal(principal, server)
         peers = [entry.peer for entry in self._registry.holding(server)]
         is_remote = any(peer is not None and peer.kind is PeerKind.NODE for peer in peers)
         if refusal is not None and refusal.reason in (TAKEN, RESERVED) and is_remote:
-            await self.others.ask_release(principal, server)
+            await self._others.ask_release(principal, server)
             refusal = self.refusal(principal, server)
         return refusal
 

@@ -17,12 +17,9 @@ from tabrelay.peers.nodes.locator import BrowserLocator
 class NameRelease:
     """One per relay that is on a bus. Implements what name claims need (`OtherRelays`)."""
 
-    def __init__(self, cluster: Membership, locator: BrowserLocator, claims: NameClaims) -> None:
+    def __init__(self, cluster: Membership, locator: BrowserLocator) -> None:
         self._cluster = cluster
         self._locator = locator
-        self._claims = claims
-        claims.others = self
-        cluster.handle_question("release", self._answer)
 
     async def find(self, server: str) -> None:
         await self._locator.find(server)
@@ -34,9 +31,15 @@ class NameRelease:
             for address in released if isinstance(released, list) else ():
                 self._locator.left(str(address), str(answer.get("from")))
 
-    def _answer(self, question: dict[str, Any]) -> dict[str, Any] | None:
+
+def answer_releases(cluster: Membership, claims: NameClaims) -> None:
+    """Answer the other relays that ask for names of this relay's browsers."""
+
+    def answer(question: dict[str, Any]) -> dict[str, Any] | None:
         server, who, origin = (question.get(key) for key in ("server", "who", "origin"))
         if not isinstance(server, str) or not isinstance(who, str) or not isinstance(origin, str | None):
             return None
-        released = self._claims.release(Principal(who, frozenset(), origin), server)
+        released = claims.release(Principal(who, frozenset(), origin), server)
         return {"released": released} if released else None
+
+    cluster.handle_question("release", answer)

@@ -1,7 +1,8 @@
 /**
  * Clients of a server: the sessions that the relay has of it, and the clients of the calls that the console has.
  *
- * Sessions are read when the part is opened and with its button. Clients of 2026-07-28 have no session.
+ * Both are read when the part is opened, with each status of the server while the part is visible, and with its button. Clients of
+ * 2026-07-28 have no session.
  */
 
 import { duration, element } from "../element.js";
@@ -21,8 +22,8 @@ import { isOpen } from "./rows.js";
  * @typedef {{ cells: string[], calls: number, open: number, last: number }} Caller
  */
 
-/** @param {import("./server_texts.js").Server} server @param {import("./server_parts.js").PartContext} context */
-export function clientsPart({ name }, context) {
+/** @param {import("./server_texts.js").Server} server @param {EventTarget} updates @param {import("./server_parts.js").PartContext} context */
+export function clientsPart({ name }, updates, context) {
   const sessions = sessionsTable(name);
   const callers = callersTable(name, context);
   const again = element("button", { type: "button", class: "button is-small" }, "Read again");
@@ -32,7 +33,7 @@ export function clientsPart({ name }, context) {
   };
   again.addEventListener("click", read);
   read();
-  return element(
+  const root = element(
     "div",
     { class: "stack is-close" },
     element("h3", {}, "Sessions"),
@@ -41,6 +42,8 @@ export function clientsPart({ name }, context) {
     callers.root,
     element("div", { class: "row" }, again),
   );
+  updates.addEventListener("update", () => root.offsetParent && read());
+  return root;
 }
 
 /** @param {string} label @param {string[]} heads @param {HTMLElement} body */

@@ -40,7 +40,7 @@ export function serverParts(server, updates, context) {
     { id: "prompts", label: "Prompts", make: () => promptsPart(server, context) },
     { id: "tabs", label: "Tabs", make: () => tabsPart(server, updates, context) },
     { id: "tasks", label: "Tasks", make: () => tasksPart(server, updates) },
-    { id: "clients", label: "Clients", make: () => clientsPart(server, context) },
+    { id: "clients", label: "Clients", make: () => clientsPart(server, updates, context) },
     { id: "model", label: "Model’s view", make: () => modelPart(server, context) },
   ];
 }
