@@ -47,7 +47,9 @@ class Program:
 
     def close_output(self) -> None:
         """Close the pipe as a client does that has died, while another process still holds its other end."""
-        self._stdout._transport.close()  # type: ignore[attr-defined]
+        transport = self._stdout._transport  # type: ignore[attr-defined]
+        transport.close()
+        transport._pipe.close()  # the transport does it in a later iteration, when an answer may have been written
 
     def pause(self) -> None:
         """Stop reading."""
